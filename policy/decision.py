@@ -1,0 +1,55 @@
+"""What a decision says. Reason values are public API: they stand in audit events and reports, and never change meaning."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a request was allowed or denied."""
+
+    ALLOWED = "allowed"
+    ROUTER_CONNECTION_LIMIT = "router_connection_limit"
+    NO_VHOST = "no_vhost"
+    UNKNOWN_USER = "unknown_user"
+    HOST_NOT_ALLOWED = "host_not_allowed"
+    VHOST_CONNECTION_LIMIT = "vhost_connection_limit"
+    USER_CONNECTION_LIMIT = "user_connection_limit"
+    HOST_CONNECTION_LIMIT = "host_connection_limit"
+    SESSION_LIMIT = "session_limit"
+    SENDER_LIMIT = "sender_limit"
+    RECEIVER_LIMIT = "receiver_limit"
+    WAYPOINT_CAPABILITY = "waypoint_capability"
+    FALLBACK_CAPABILITY = "fallback_capability"
+    SOURCE_NOT_ALLOWED = "source_not_allowed"
+    TARGET_NOT_ALLOWED = "target_not_allowed"
+    ANONYMOUS_SENDER = "anonymous_sender"
+    DYNAMIC_SOURCE = "dynamic_source"
+    NO_SOURCE_ADDRESS = "no_source_address"
+    MESSAGE_TARGET_NOT_ALLOWED = "message_target_not_allowed"
+    USER_ID_PROXY = "user_id_proxy"
+    MESSAGE_TOO_LARGE = "message_too_large"
+    INTERNAL_ERROR = "internal_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """The piece of policy a decision rests on. `file` and `line` are None where it came over management."""
+
+    vhost: str | None = None
+    group: str | None = None
+    item: str | None = None  # the attribute, or the list item, e.g. "targets: orders.*"
+    file: str | None = None
+    line: int | None = None  # 1-based
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """Allow or deny, with the reason and the rule.
+
+    `also` holds further violated limits (docs/spec/policy-and-auth.md §3.3: all three are evaluated).
+    """
+
+    is_allowed: bool
+    reason: Reason
+    rule: Rule | None = None
+    also: tuple[Reason, ...] = ()

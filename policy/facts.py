@@ -1,0 +1,49 @@
+"""What a decision may look at. Values only; whoever calls `policy.decide` fills them in.
+
+Sources: docs/spec/policy-and-auth.md §3.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionFacts:
+    """One client connection at the moment its Open is judged."""
+
+    user: str | None  # authenticated name; None when the peer has none
+    remote_host: str  # numeric IP address of the TCP peer, no port
+    requested_vhost: str  # listener policyVhost, else the Open's hostname, else ""
+    connection_name: str  # "ip:port", unique among live connections
+    mechanism: str | None = None  # SASL mechanism, None without a SASL layer
+    is_encrypted: bool = False
+    groups: tuple[str, ...] = ()  # group names the authenticator vouches for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Open connections of the selected vhost, before the one being judged is counted."""
+
+    total: int = 0
+    of_user: int = 0
+    of_host: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkFacts:
+    """One client-initiated Attach."""
+
+    direction: Literal["send", "receive"]  # what the client does on the link
+    address: str | None  # of the target (send) or source (receive) as the client wrote it
+    is_dynamic: bool = False
+    is_coordinator: bool = False
+    capabilities: tuple[str, ...] = ()  # of that terminus
+    open_links: int = 0  # client-initiated links of this direction already open on the connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageFacts:
+    """One message on an admitted link, as far as a rule may ask about it."""
+
+    target: str | None = None  # anonymous links only: the address the message is for
+    user_id: bytes | None = None  # the user-id property
