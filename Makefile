@@ -1,0 +1,62 @@
+# Palisade Router. Everything happens in ignored folders of this checkout: .venv/, .run/, node_modules/.
+#
+#   make run      a secured router on 127.0.0.1, ready to be talked to     make run PORT=5771
+#   make test     every suite, from nothing                                make test SUITES="unit spark"
+#   make check    ruff, mypy strict, the architecture test
+
+PYTHON ?= python3
+PORT ?=
+SUITES ?=
+
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.PHONY: run test unit check bench clean
+
+run: .venv/.installed
+	@$(BIN)/python deploy/quickstart.py $(if $(PORT),--port $(PORT))
+
+test: .venv/.dev tests/interop/node_modules/.installed
+	@$(BIN)/python tests/run_suites.py $(SUITES)
+
+unit: .venv/.dev
+	@$(BIN)/python tests/run_suites.py unit
+
+check: .venv/.dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/preflight.py deploy/examples/send_receive.py
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+bench: .venv/.dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv .run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf spark-warehouse metastore_db derby.log tests/interop/node_modules
+	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
+
+# Stamps: each is newer than what it was made from, so that a second run starts at once.
+
+.venv/.created: deploy/preflight.py
+	@$(PYTHON) deploy/preflight.py
+	@echo "Creating .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear .venv
+	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
+	@touch $@
+
+.venv/.installed: .venv/.created pyproject.toml
+	@echo "Installing (the first time this builds python-qpid-proton and fetches pyspark: one to three minutes)"
+	@$(BIN)/python -m pip install -q -e '.[fast,spark]'
+	@touch $@
+
+.venv/.dev: .venv/.installed
+	@$(BIN)/python -m pip install -q --group dev
+	@touch $@
+
+# rhea, for the tests against a client from npm. Without npm those tests are skipped, or fail where
+# PALISADE_REQUIRE_ALL is set; see tests/conftest.py.
+tests/interop/node_modules/.installed: tests/interop/package.json tests/interop/package-lock.json
+	@if command -v npm >/dev/null; then npm ci --prefix tests/interop --silent --no-audit --no-fund && touch $@; \
+	else echo "npm is missing (apt-get install nodejs npm): the tests against rhea will not run"; fi

@@ -1,0 +1,43 @@
+"""What every suite shares: the suites themselves, and what happens when an outside tool is missing."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+# These folders are suites of their own (tests/run_suites.py); everything else is a unit test.
+SUITE_FOLDERS = ("interop", "spark", "packaging")
+# slapd lives in sbin, which is not in everybody's PATH.
+SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark a test with the suite whose folder it lies in, before `-m` selects."""
+    for item in items:
+        folder = item.path.relative_to(TESTS).parts[0]
+        if folder in SUITE_FOLDERS:
+            item.add_marker(folder)
+
+
+@pytest.fixture(scope="session")
+def require_tool() -> Callable[[str, str], Path]:
+    """`require_tool("slapd", "slapd")`: the path of a program, with the Debian package that has it.
+
+    Missing: the test is skipped with the package's name, and fails where PALISADE_REQUIRE_ALL is set (.ci/run),
+    so that a gap in the machine cannot pass for a green run.
+    """
+
+    def require(program: str, package: str) -> Path:
+        found = shutil.which(program, path=SEARCH_PATH)
+        if found is not None:
+            return Path(found)
+        message = f"{program} is missing: apt-get install {package}"
+        if os.environ.get("PALISADE_REQUIRE_ALL"):
+            pytest.fail(message)
+        pytest.skip(message)
+
+    return require

@@ -1,0 +1,102 @@
+"""Run the test suites one after the other and see to it that they leave no process and no file behind.
+
+`python tests/run_suites.py [unit|interop|spark|packaging ...]`, all of them when none is named. Exit status 0 only
+when every suite passed, none was empty, no process survived and the checkout is as it was.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Suite -> the pytest marker expression that selects it. The fastest first: it fails soonest.
+SUITES = {
+    "unit": "not interop and not spark and not packaging",
+    "interop": "interop",
+    "spark": "spark and not interop",
+    "packaging": "packaging",
+}
+PR_SET_CHILD_SUBREAPER = 36
+# A daemon that was told to stop may still be writing its last log line when pytest ends.
+GRACE_S = 3.0
+
+
+def main(names: list[str]) -> int:
+    if unknown := [name for name in names if name not in SUITES]:
+        print(f"No suite called {', '.join(unknown)}: choose from {', '.join(SUITES)}")
+        return 2
+    # Orphans of a test become our children, so that they can be found afterwards.
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    before = tree_state()
+    results: list[tuple[str, str, float]] = []
+    for name in names or SUITES:
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="palisade-test-", ignore_cleanup_errors=True) as scratch:
+            problem = run_suite(name, scratch)
+        results.append((name, problem, time.monotonic() - started))
+    changed = tree_state() ^ before
+    print()
+    for name, problem, seconds in results:
+        print(f"{name:10} {problem or 'passed':40} {seconds:6.1f} s")
+    for line in sorted(changed):
+        print(f"The tests changed the checkout: {line}")
+    return 1 if changed or any(problem for _, problem, _ in results) else 0
+
+
+def run_suite(name: str, scratch: str) -> str:
+    """Run one suite with `scratch` as its temporary folder; "" when all is well, else what is wrong."""
+    print(f"\n== {name}", flush=True)
+    environment = os.environ | {
+        "TMPDIR": scratch,
+        # The JVM asks no TMPDIR, and keeps its performance counters in /tmp unless told not to.
+        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
+    }
+    command = [sys.executable, "-m", "pytest", "-q", "-m", SUITES[name]]
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    survivors = surviving_processes()
+    for pid, command_line in survivors.items():
+        print(f"Left running: {pid} {command_line}")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if status == 5:
+        return "no test was selected"
+    if status != 0:
+        return f"failed (pytest exit status {status})"
+    return "left processes running" if survivors else ""
+
+
+def surviving_processes() -> dict[int, str]:
+    """Command lines by pid of what still lives below this process once GRACE_S is over."""
+    deadline = time.monotonic() + GRACE_S
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        if not pids or time.monotonic() > deadline:
+            return {int(pid): command_line(pid) for pid in pids}
+        time.sleep(0.05)
+
+
+def command_line(pid: str) -> str:
+    """Arguments of a process, blank-separated; "" when it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def tree_state() -> set[str]:
+    """What git sees as changed or new in the checkout; empty outside a git checkout."""
+    result = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return set(result.stdout.splitlines())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
