@@ -48,7 +48,7 @@ clean:
 
 .venv/.installed: .venv/.created pyproject.toml
 	@echo "Installing (the first time this builds python-qpid-proton and fetches pyspark: one to three minutes)"
-	@$(BIN)/python -m pip install -q -e '.[fast,spark]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark]'
 	@touch $@
 
 .venv/.dev: .venv/.installed
