@@ -64,10 +64,8 @@ DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton"
 # Values in, effects out: no clock, no chance, no world.
 PURE = ("policy", "router.core", "router.linkstate", "router.gate", "auth.sasl_frames", "auth.negotiation")
 NOT_PURE = ("policy.cli",)
-IMPURE_IMPORTS = frozenset(
-    ["asyncio", "cproton", "cproton_ffi", "logging", "os", "pathlib", "proton", "random", "secrets", "signal"]
-    + ["socket", "ssl", "subprocess", "threading", "time", "urllib"]
-)
+WORLD = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "signal", "socket", "ssl", "subprocess", "urllib"}
+IMPURE_IMPORTS = frozenset(WORLD | {"threading", "time", "proton", "cproton", "cproton_ffi"})
 
 
 @dataclass(frozen=True, slots=True)
