@@ -35,7 +35,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.amqp": ROUTER_VOCABULARY,
     "router.gate": ("policy", "auth.identity", *ROUTER_VOCABULARY),
     "router.connection": ("auth", "router.amqp", "router.gate", *ROUTER_VOCABULARY),
-    "router.audit_log": ("schemas", *ROUTER_VOCABULARY),
+    "router.audit_event": ("schemas", *ROUTER_VOCABULARY),
+    "router.audit_log": ("schemas", "router.audit_event", *ROUTER_VOCABULARY),
     "router.management": ("schemas", "policy", *ROUTER_VOCABULARY),
     "router.management.client": ("schemas", "auth", "router.amqp", "router.management", *ROUTER_VOCABULARY),
     "router.tools": ("schemas", "auth", "router.amqp", "router.management", *ROUTER_VOCABULARY),
@@ -62,7 +63,10 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton", "cproton_ffi": "python-qpid-proton"}
 
 # Values in, effects out: no clock, no chance, no world.
-PURE = ("policy", "router.core", "router.linkstate", "router.gate", "auth.sasl_frames", "auth.negotiation")
+PURE = (
+    *("policy", "auth.sasl_frames", "auth.negotiation"),
+    *("router.core", "router.linkstate", "router.gate", "router.audit_event"),
+)
 NOT_PURE = ("policy.cli",)
 WORLD = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "signal", "socket", "ssl", "subprocess", "urllib"}
 IMPURE_IMPORTS = frozenset(WORLD | {"threading", "time", "proton", "cproton", "cproton_ffi"})
