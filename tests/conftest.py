@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,3 +42,12 @@ def require_tool() -> Callable[[str, str], Path]:
         pytest.skip(message)
 
     return require
+
+
+@pytest.fixture(scope="session")
+def router_python() -> Path:
+    """The Python beside whose executable the `qdrouterd` under test is installed.
+
+    tests/packaging points it at an installation outside the checkout, on an AMQP engine without TLS and SASL.
+    """
+    return Path(os.environ.get("PALISADE_PYTHON", sys.executable))

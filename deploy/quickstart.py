@@ -1,0 +1,347 @@
+"""Make a secured router out of nothing and run it in the foreground: `make run`.
+
+Everything lives in the ignored folder .run/. What is already there is kept, so a second run has the same certificates,
+users, policy and audit records. Two secrets never touch the disk: the users' passwords, of which only hashes are kept,
+and the key of the certificate authority, which signs two certificates and is forgotten.
+"""
+
+import argparse
+import contextlib
+import datetime
+import errno
+import ipaddress
+import os
+import re
+import secrets
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from auth.verifiers.files import UserFile
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+DEFAULT_PORT = 5671
+# The second listener: PORT takes user names and passwords, PORT + 2 takes client certificates as well.
+CERTIFICATE_PORT_OFFSET = 2
+CERTIFICATE_DAYS = 397
+USERS = ("operator", "alice")
+PASSWORD_BYTES = 18
+PORT_LINE = re.compile(r"^(\s*port:\s*)(\d+)", re.MULTILINE)
+
+CONFIGURATION = """\
+# Written by `make run` and then left alone: edit it, or delete it to have it written again.
+
+router {{
+    mode: standalone
+    id: quickstart
+    saslConfigDir: {run}/sasl
+    auditDir: {run}/audit
+}}
+
+policy {{
+    enableVhostPolicy: yes
+    policyDir: {run}/policy
+}}
+
+sslProfile {{
+    name: quickstart-tls
+    caCertFile: {run}/tls/ca.crt
+    certFile: {run}/tls/server.crt
+    privateKeyFile: {run}/tls/server.key
+    protocols: TLSv1.2 TLSv1.3
+    uidFormat: n
+}}
+
+# User name and password, inside tls.
+listener {{
+    name: password
+    host: 127.0.0.1
+    port: {port}
+    sslProfile: quickstart-tls
+    requireSsl: yes
+    authenticatePeer: yes
+    saslMechanisms: PLAIN
+    initialHandshakeTimeoutSeconds: 10
+}}
+
+# A client certificate is demanded here, because EXTERNAL is among the mechanisms.
+listener {{
+    name: certificate
+    host: 127.0.0.1
+    port: {certificate_port}
+    sslProfile: quickstart-tls
+    requireSsl: yes
+    authenticatePeer: yes
+    saslMechanisms: EXTERNAL PLAIN
+    initialHandshakeTimeoutSeconds: 10
+}}
+"""
+
+SASL_CONFIGURATION = """\
+pwcheck_method: auxprop
+auxprop_plugin: userfile
+userfile_path: {run}/users
+mech_list: EXTERNAL PLAIN
+"""
+
+
+class QuickstartError(Exception):
+    """The text says what is wrong and what to do."""
+
+
+def write_new(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a file that must not exist yet; it never has wider permissions than `mode`."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
+
+
+def make_certificates(tls: Path) -> None:
+    """A CA, a server and a client certificate; all three anew when any file of them is missing."""
+    names = ("ca.crt", "server.crt", "server.key", "client.crt", "client.key")
+    if all((tls / name).is_file() for name in names):
+        refuse_expired(tls)
+        return
+    tls.mkdir(mode=0o700, exist_ok=True)
+    for name in names:
+        (tls / name).unlink(missing_ok=True)
+    ca_key = ec.generate_private_key(ec.SECP256R1())
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Palisade quick start CA")])
+    ca = certificate(ca_name, ca_name, ca_key, ca_key)
+    write_new(tls / "ca.crt", ca.public_bytes(serialization.Encoding.PEM), 0o644)
+    for name, common_name in (("server", "localhost"), ("client", "client")):
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        signed = certificate(subject, ca_name, key, ca_key)
+        write_new(tls / f"{name}.crt", signed.public_bytes(serialization.Encoding.PEM), 0o644)
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        write_new(tls / f"{name}.key", private)
+
+
+def certificate(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
+) -> x509.Certificate:
+    """Sign one certificate: the CA's own when `key` is `issuer_key`, the server's for localhost, else a client's."""
+    is_ca = key is issuer_key
+    now = datetime.datetime.now(datetime.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=CERTIFICATE_DAYS))
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=0 if is_ca else None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=not is_ca,
+                key_cert_sign=is_ca,
+                crl_sign=is_ca,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
+    )
+    common_name = subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+    if not is_ca:
+        is_server = common_name == "localhost"
+        purpose = ExtendedKeyUsageOID.SERVER_AUTH if is_server else ExtendedKeyUsageOID.CLIENT_AUTH
+        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        if is_server:
+            addresses = [x509.IPAddress(ipaddress.ip_address(text)) for text in ("127.0.0.1", "::1")]
+            names = x509.SubjectAlternativeName([x509.DNSName("localhost"), *addresses])
+            builder = builder.add_extension(names, critical=False)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def refuse_expired(tls: Path) -> None:
+    """Errors: QuickstartError when a certificate is over, which would otherwise show as a puzzling TLS failure."""
+    for path in sorted(tls.glob("*.crt")):
+        until = x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+        if until < datetime.datetime.now(datetime.UTC):
+            raise QuickstartError(f"{path} expired on {until:%Y-%m-%d}. Renew all three: rm -r {tls}")
+
+
+def make_users(run: Path) -> dict[str, str]:
+    """Create the users that are missing; their new passwords by name, which exist nowhere else."""
+    path = run / "users"
+    users = UserFile(path)
+    present = {line.partition(":")[0] for line in path.read_text().splitlines()} if path.exists() else set()
+    passwords = {name: secrets.token_urlsafe(PASSWORD_BYTES) for name in USERS if name not in present}
+    for name, password in passwords.items():
+        users.set_user(name, password)
+    return passwords
+
+
+def make_configuration(run: Path, port: int | None) -> int:
+    """Write what is missing of configuration and policy; the port of the first listener.
+
+    port    None keeps the ports of an existing configuration; a number is put into it.
+    """
+    for folder in ("sasl", "policy", "audit"):
+        (run / folder).mkdir(mode=0o700, exist_ok=True)
+    if not any((run / "policy").glob("*.json")):
+        example = resources.files("policies").joinpath("quickstart/policy.json")
+        write_new(run / "policy" / "policy.json", example.read_bytes())
+    if not (run / "sasl" / "qdrouterd.conf").exists():
+        write_new(run / "sasl" / "qdrouterd.conf", SASL_CONFIGURATION.format(run=run).encode())
+    path = run / "qdrouterd.conf"
+    if not path.exists():
+        port = port or DEFAULT_PORT
+        filled = CONFIGURATION.format(run=run, port=port, certificate_port=port + CERTIFICATE_PORT_OFFSET)
+        write_new(path, filled.encode())
+    elif port:
+        ports = iter((port, port + CERTIFICATE_PORT_OFFSET))
+        path.write_text(PORT_LINE.sub(lambda line: f"{line[1]}{next(ports, line[2])}", path.read_text()))
+    found = PORT_LINE.findall(path.read_text())
+    if len(found) < 2:
+        raise QuickstartError(f"{path} no longer has two listeners with ports. Start it yourself, or delete it.")
+    return int(found[0][1])
+
+
+def refuse_used_ports(port: int) -> None:
+    for number in (port, port + CERTIFICATE_PORT_OFFSET):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", number))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise QuickstartError(f"127.0.0.1:{number} cannot be used: {error.strerror}") from None
+                raise QuickstartError(
+                    f"127.0.0.1:{number} is in use by another program. Choose another port: make run PORT={port + 100}"
+                ) from None
+
+
+def commands(run: Path, port: int) -> list[tuple[str, str]]:
+    """What to try, each with the command that does it, for a shell in the checkout. No secret stands in them:
+    passwords come out of the environment through a pipe, so that `ps` does not show them.
+    """
+    bin_, here = shown(BIN), shown(run)
+    bus = f"amqps://127.0.0.1:{port}"
+    certificate_bus = f"amqps://127.0.0.1:{port + CERTIFICATE_PORT_OFFSET}"
+    trust = f"--ssl-trustfile {here}/tls/ca.crt"
+    example = f"{bin_}/python deploy/examples/send_receive.py -b {bus} {trust} --user alice --address"
+    operator = f'printf %s "$OPERATOR_PASSWORD" | {bin_}/qdstat -b {bus} {trust}'
+    as_operator = "--sasl-mechanisms PLAIN --sasl-username operator --sasl-password-file /dev/stdin"
+    by_certificate = f"--ssl-certificate {here}/tls/client.crt --ssl-key {here}/tls/client.key"
+    return [
+        ("alice sends five messages and receives them", f'printf %s "$ALICE_PASSWORD" | {example} orders.new'),
+        ("alice is denied", f'printf %s "$ALICE_PASSWORD" | {example} secret'),
+        ("the router, asked by the operator", f"{operator} {as_operator} -g"),
+        ("the same by certificate", f"{bin_}/qdstat -b {certificate_bus} {trust} {by_certificate} -c"),
+        ("look for mistakes in the policy", f"{bin_}/qdpolicy lint {here}/policy"),
+        ("report on the denials", f"{bin_}/qdaudit denials {here}/audit"),
+    ]
+
+
+def shown(path: Path) -> str:
+    """A path as the commands have it: short where it is below the checkout, quoted where it must be."""
+    return shlex.quote(str(path.relative_to(ROOT) if path.is_relative_to(ROOT) else path))
+
+
+def introduce(run: Path, port: int, passwords: dict[str, str]) -> None:
+    """Print the passwords, this once, and the commands to paste."""
+    print("\nIn another terminal:\n")
+    print(f"  cd {shlex.quote(str(ROOT))}")
+    for name, password in passwords.items():
+        print(f"  export {name.upper()}_PASSWORD={shlex.quote(password)}")
+    if passwords:
+        print(f"\n  These passwords are shown once; {shown(run)}/users has only their hashes.")
+    if kept := [name for name in USERS if name not in passwords]:
+        print(f"\n  The passwords of {' and '.join(kept)} were shown when they were created. Forgotten? A new one:")
+        print(f"  {shown(BIN)}/qdpasswd {shown(run)}/users {kept[-1]}")
+    for what, command in commands(run, port):
+        print(f"\n  # {what}\n  {command}")
+    print(
+        f"\nCtrl-C stops the router. Configuration, users, policy and audit records stay in {shown(run)}\n", flush=True
+    )
+
+
+def run_router(run: Path) -> int:
+    """Run qdrouterd until it ends; 0 when it was told to stop."""
+    with own_terminal():
+        # Ctrl-C is the router's to answer; a handler, unlike SIG_IGN, is not inherited by it.
+        signal.signal(signal.SIGINT, lambda *_: None)
+        router = subprocess.Popen([BIN / "qdrouterd", "-c", run / "qdrouterd.conf"])
+        # The router ignores SIGHUP by design, and would outlive a closed terminal.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: router.terminate())
+        status = router.wait()
+    # By custom qdrouterd ends itself with SIGINT once it has stopped gracefully.
+    return 0 if status == -signal.SIGINT else status
+
+
+@contextlib.contextmanager
+def own_terminal() -> Iterator[None]:
+    """Keep Ctrl-C from make, which would report a clean stop as an error: move this process into a process group of
+    its own and point the terminal at it, where there is a terminal and this group has it. Given back at the end.
+    """
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        yield
+        return
+    group = os.getpgrp()
+    try:
+        if os.tcgetpgrp(terminal) != group:
+            yield
+            return
+        # Changing the terminal's group from a group that does not have it would stop us; so would Ctrl-Z, and make
+        # could not be told to continue.
+        for number in (signal.SIGTTOU, signal.SIGTSTP):
+            signal.signal(number, signal.SIG_IGN)
+        os.setpgid(0, 0)
+        os.tcsetpgrp(terminal, os.getpgrp())
+        try:
+            yield
+        finally:
+            os.tcsetpgrp(terminal, group)
+    finally:
+        os.close(terminal)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A secured router on 127.0.0.1, made from nothing.")
+    parser.add_argument("--port", type=int, help=f"default: that of the configuration, {DEFAULT_PORT} in a new one")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".run", help="where everything is kept (default: .run)")
+    options = parser.parse_args()
+    run: Path = options.folder.resolve()
+    os.umask(0o077)
+    run.mkdir(mode=0o700, exist_ok=True)
+    try:
+        make_certificates(run / "tls")
+        port = make_configuration(run, options.port)
+        refuse_used_ports(port)
+        introduce(run, port, make_users(run))
+    except QuickstartError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return run_router(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
