@@ -1,0 +1,164 @@
+"""Make an audit event complete: whatever an emitter passes becomes a value that schemas/audit_event.json accepts.
+
+Pure: the time and the id are arguments. Nothing here refuses an event: a denial that is recorded badly is worth more
+than one that is not recorded, so what does not fit is cut, replaced or dropped, and `detail` says so.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import schemas
+
+_SCHEMA = schemas.load("audit_event")
+_PROPERTIES: Mapping[str, Mapping[str, Any]] = _SCHEMA["properties"]
+SCHEMA_VERSION: int = _PROPERTIES["schema_version"]["const"]
+EVENTS_LOST = "events_lost"
+
+# Filled in here; what an emitter passes under these names is dropped.
+_OWN_MEMBERS = frozenset({"schema_version", "event_id", "time", "router", "truncated", "lost"})
+
+# Stand in where an emitter's own value is missing or not one of the schema's. They blame the emitter, not the peer.
+_DEFAULTS: Mapping[str, Any] = {
+    "stage": "audit",
+    "decision": "deny",
+    "reason": "internal_error",
+    "detail": "",
+    "is_encrypted": False,
+}
+
+# Caps what an emitter's mistake (a dictionary keyed by peer-made names) adds to one line.
+_MAX_NOTES = 4
+_MAX_NOTE_CHARS = 100
+
+
+def complete(event: Mapping[str, Any], *, event_id: str, time_s: float, router_id: str) -> dict[str, Any]:
+    """The whole event, in the schema's order of members.
+
+    event     the members the emitter knows; `rule` and `usage` are mappings or dataclass instances.
+    event_id  32 lower-case hex digits.
+    time_s    seconds since 1970 UTC.
+    Returns   values the schema accepts, strings cut to their maxLength (`truncated` then is true).
+    """
+    notes: list[str] = []
+    whole: dict[str, Any] = {}
+    is_cut = False
+    for name, spec in _PROPERTIES.items():
+        if name in _OWN_MEMBERS:
+            continue
+        whole[name], cut = _fitted(name, spec, event.get(name), notes)
+        is_cut |= cut
+    if whole["reason"] == EVENTS_LOST:
+        whole["reason"] = _DEFAULTS["reason"]
+        notes.append("reason was events_lost, which only the audit log itself may use")
+    notes += [f"no such member: {_shown(name)}" for name in event if name not in _PROPERTIES or name in _OWN_MEMBERS]
+    if notes:
+        whole["detail"], cut = _with_notes(whole["detail"], notes)
+        is_cut |= cut
+    return _ordered(whole, event_id=event_id, time_s=time_s, router_id=router_id, is_cut=is_cut)
+
+
+def lost_marker(count: int, *, event_id: str, time_s: float, router_id: str) -> dict[str, Any]:
+    """The event that stands where `count` (≥ 1) events could not be kept."""
+    detail = f"{count} events came while nothing could be written and no more be kept; they stood before this line"
+    whole = {name: _fitted(name, spec, None, [])[0] for name, spec in _PROPERTIES.items() if name not in _OWN_MEMBERS}
+    whole |= {"stage": "audit", "reason": EVENTS_LOST, "detail": detail, "lost": count}
+    return _ordered(whole, event_id=event_id, time_s=time_s, router_id=router_id, is_cut=False)
+
+
+def encode(whole: Mapping[str, Any]) -> bytes:
+    """One line with its line feed. ASCII only: no byte of it can end the line early or steer a terminal."""
+    return json.dumps(whole, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def _ordered(
+    whole: Mapping[str, Any], *, event_id: str, time_s: float, router_id: str, is_cut: bool
+) -> dict[str, Any]:
+    router, is_router_cut = _fitted("router", _PROPERTIES["router"], router_id, [])
+    own = {
+        "schema_version": SCHEMA_VERSION,
+        "event_id": event_id,
+        "time": datetime.fromtimestamp(time_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "router": router,
+        "truncated": is_cut or is_router_cut,
+    }
+    return {name: own[name] if name in own else whole[name] for name in _PROPERTIES if name in own or name in whole}
+
+
+def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str]) -> tuple[Any, bool]:
+    """`value` as `spec` wants it, and whether text was cut; what had to be replaced is noted."""
+    kinds = [spec["type"]] if isinstance(spec["type"], str) else spec["type"]
+    if value is None:
+        if name in ("stage", "reason"):
+            notes.append(f"{name} missing")
+        return _DEFAULTS.get(name), False
+    if "string" in kinds and isinstance(value, str):
+        return _fitted_text(name, spec, str.__str__(value), notes)
+    if "boolean" in kinds and isinstance(value, bool):
+        return value, False
+    if "integer" in kinds and isinstance(value, int) and not isinstance(value, bool):
+        if spec["minimum"] <= value <= spec["maximum"]:
+            return int(value), False
+        notes.append(f"{name} was out of range")
+        return None, False
+    if "object" in kinds:
+        members = _members(value)
+        if members is not None:
+            return _fitted_object(name, spec, members, notes)
+    notes.append(f"{name} was of type {type(value).__name__}")
+    # Only the type's name: the repr of an unknown object may be long, slow, or hold a secret.
+    if "string" in kinds and "enum" not in spec and "pattern" not in spec:
+        return f"<{type(value).__name__}>"[: spec["maxLength"]], False
+    return _DEFAULTS.get(name), False
+
+
+def _fitted_text(name: str, spec: Mapping[str, Any], text: str, notes: list[str]) -> tuple[Any, bool]:
+    if "enum" in spec:
+        if text in spec["enum"]:
+            return text, False
+        notes.append(f"{name} was {_shown(text)}")
+        return _DEFAULTS.get(name), False
+    is_cut = len(text) > spec["maxLength"]
+    if is_cut:
+        text = text[: spec["maxLength"]]
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
+    if "pattern" in spec and re.fullmatch(spec["pattern"].removeprefix("^").removesuffix("$"), text) is None:
+        notes.append(f"{name} was {_shown(text)}")
+        return None, is_cut
+    return text, is_cut
+
+
+def _fitted_object(
+    name: str, spec: Mapping[str, Any], members: Mapping[Any, Any], notes: list[str]
+) -> tuple[dict[str, Any], bool]:
+    fitted: dict[str, Any] = {}
+    is_cut = False
+    for inner, inner_spec in spec["properties"].items():
+        fitted[inner], cut = _fitted(f"{name}.{inner}", inner_spec, members.get(inner), notes)
+        is_cut |= cut
+    notes += [f"no such member: {name}.{_shown(inner)}" for inner in members if inner not in spec["properties"]]
+    return fitted, is_cut
+
+
+def _members(value: object) -> Mapping[Any, Any] | None:
+    if isinstance(value, Mapping):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
+
+
+def _shown(value: object) -> str:
+    return value[:32].encode("ascii", "backslashreplace").decode() if isinstance(value, str) else type(value).__name__
+
+
+def _with_notes(detail: str, notes: list[str]) -> tuple[str, bool]:
+    """`detail` with the notes behind it; `detail` gives way where both do not fit."""
+    more = [f"and {len(notes) - _MAX_NOTES} more"] if len(notes) > _MAX_NOTES else []
+    tail = f" [{'; '.join([note[:_MAX_NOTE_CHARS] for note in notes[:_MAX_NOTES]] + more)}]"
+    room: int = _PROPERTIES["detail"]["maxLength"] - len(tail)
+    return (detail[:room] + tail).strip(), len(detail) > room

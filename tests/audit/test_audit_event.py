@@ -1,0 +1,187 @@
+"""Whatever an emitter passes becomes an event that the schema accepts (issue 2, part 8: Audit)."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import schemas
+from policy.decision import Reason, Rule
+from policy.facts import Usage
+from router import audit_event
+
+SCHEMA = schemas.load("audit_event")
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+EVENT_ID = "0123456789abcdef" * 2
+
+
+def complete(**event: Any) -> dict[str, Any]:
+    return audit_event.complete(event, event_id=EVENT_ID, time_s=1_700_000_000.25, router_id="R1")
+
+
+def assert_valid(whole: dict[str, Any]) -> None:
+    VALIDATOR.validate(whole)
+    assert json.loads(audit_event.encode(whole)) == whole
+
+
+def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
+    layers = {
+        "not_tls", "encryption_required", "authentication_required", "unexpected_header", "tls_handshake_failed",
+        "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
+        "handshake_timeout", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout", "internal_error",
+        "too_many_handshakes", "forbidden_operation", "events_lost",
+    }  # fmt: skip
+    assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
+
+
+def test_schema_is_a_valid_strict_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["additionalProperties"] is False
+    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"lost"}
+    unbounded = [
+        name
+        for name, spec in SCHEMA["properties"].items()
+        if "string" in spec["type"] and "maxLength" not in spec and "enum" not in spec
+    ]
+    assert unbounded == []
+
+
+def test_an_emitter_passes_only_what_it_knows() -> None:
+    whole = complete(stage="accept", reason=Reason.ROUTER_CONNECTION_LIMIT, remote_host="192.0.2.7", limit=2)
+    assert_valid(whole)
+    assert whole["time"] == "2023-11-14T22:13:20.250000Z"
+    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (1, EVENT_ID, "R1")
+    assert (whole["decision"], whole["user"], whole["is_encrypted"], whole["truncated"]) == ("deny", None, False, False)
+    assert type(whole["reason"]) is str
+    assert "lost" not in whole
+
+
+def test_rule_and_usage_may_be_the_policys_own_values() -> None:
+    rule = Rule(vhost="acme", group="staff", item="targets: orders.*", file="acme.json", line=12)
+    whole = complete(stage="attach", reason="target_not_allowed", rule=rule, usage=Usage(total=3, of_user=1, of_host=2))
+    assert_valid(whole)
+    assert whole["rule"] == {
+        "vhost": "acme", "group": "staff", "item": "targets: orders.*", "file": "acme.json", "line": 12,
+    }  # fmt: skip
+    assert whole["usage"] == {
+        "total": 3, "of_user": 1, "of_host": 2, "open_connections": None, "open_sessions": None, "open_links": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["address", "user", "link_name", "requested_vhost", "detail"])
+def test_attack_a_megabyte_name_is_cut_and_marked(name: str) -> None:
+    whole = complete(stage="attach", reason="target_not_allowed", **{name: "é" * 1_000_000})
+    assert_valid(whole)
+    assert whole["truncated"] is True
+    assert len(whole[name]) == SCHEMA["properties"][name]["maxLength"]
+
+
+def test_attack_the_longest_event_is_bounded() -> None:
+    text = "\U0001f600" * 5000
+    texts = dict.fromkeys(
+        ["detail", "user", "mechanism", "requested_vhost", "vhost", "group", "address", "link_name", "listener"], text
+    )
+    line = audit_event.encode(
+        complete(stage="open", reason="no_vhost", rule=dict.fromkeys(["vhost", "group", "item", "file"], text), **texts)
+    )
+    assert len(line) < 100_000
+
+
+def test_attack_a_name_cannot_break_the_line_or_steer_a_terminal() -> None:
+    line = audit_event.encode(complete(stage="open", reason="no_vhost", user='a\n{"x":1}\r\u2028\x1b[2J\x00"'))
+    assert line.count(b"\n") == 1
+    assert line.endswith(b"}\n")
+    assert re.fullmatch(rb"[ -~]+\n", line)
+
+
+def test_a_lone_surrogate_is_replaced() -> None:
+    whole = complete(stage="open", reason="no_vhost", user="a\udc80b")
+    assert whole["user"] == "a?b"
+
+
+def test_members_the_schema_does_not_have_are_dropped_and_named() -> None:
+    whole = complete(stage="open", reason="no_vhost", detail="no such vhost", flavour="odd", event_id="mine", lost=3)
+    assert_valid(whole)
+    assert whole["event_id"] == EVENT_ID
+    assert whole["detail"] == (
+        "no such vhost [no such member: flavour; no such member: event_id; no such member: lost]"
+    )
+
+
+def test_a_value_that_is_not_json_leaves_only_its_types_name() -> None:
+    class Secret:
+        def __repr__(self) -> str:
+            raise AssertionError("the repr of an unknown object was asked for")
+
+    whole = complete(
+        stage="sasl", reason="sasl_failed", user=Secret(), address=b"raw", connection="7", usage=[1], is_encrypted="yes"
+    )
+    assert_valid(whole)
+    assert (whole["user"], whole["address"]) == ("<Secret>", "<bytes>")
+    assert (whole["connection"], whole["usage"], whole["is_encrypted"]) == (None, None, False)
+    assert whole["detail"].startswith("[connection was of type str; user was of type Secret;")
+
+
+@pytest.mark.parametrize(
+    ("event", "member", "value"),
+    [
+        ({"stage": "lunch", "reason": "no_vhost"}, "stage", "audit"),
+        ({"stage": "open", "reason": "whim"}, "reason", "internal_error"),
+        ({"stage": "open"}, "reason", "internal_error"),
+        ({"stage": "open", "reason": "events_lost"}, "reason", "internal_error"),
+        ({"stage": "open", "reason": "no_vhost", "remote_host": "localhost"}, "remote_host", None),
+        ({"stage": "open", "reason": "no_vhost", "remote_host": "::1\n"}, "remote_host", None),
+        ({"stage": "open", "reason": "no_vhost", "ruleset_digest": "ABC"}, "ruleset_digest", None),
+        ({"stage": "open", "reason": "no_vhost", "limit": -1}, "limit", None),
+        ({"stage": "open", "reason": "no_vhost", "limit": 2**63}, "limit", None),
+        ({"stage": "open", "reason": "no_vhost", "limit": True}, "limit", None),
+        ({"stage": "open", "reason": "no_vhost", "direction": "sideways"}, "direction", None),
+    ],
+)
+def test_a_value_out_of_the_schema_is_replaced_and_noted(event: dict[str, Any], member: str, value: object) -> None:
+    whole = complete(**event)
+    assert_valid(whole)
+    assert whole[member] == value
+    assert f"{member} " in whole["detail"]
+
+
+def test_notes_find_room_behind_a_long_detail() -> None:
+    whole = complete(stage="open", reason="whim", detail="d" * 1024)
+    assert_valid(whole)
+    assert whole["detail"].endswith("[reason was whim]")
+    assert whole["truncated"] is True
+
+
+def test_the_loss_marker_is_a_valid_event() -> None:
+    marker = audit_event.lost_marker(7, event_id=EVENT_ID, time_s=0.0, router_id="R1")
+    assert_valid(marker)
+    assert (marker["stage"], marker["reason"], marker["lost"]) == ("audit", "events_lost", 7)
+
+
+def test_lost_belongs_to_events_lost_alone() -> None:
+    marker = audit_event.lost_marker(7, event_id=EVENT_ID, time_s=0.0, router_id="R1")
+    assert not VALIDATOR.is_valid({**marker, "reason": "no_vhost"})
+    assert not VALIDATOR.is_valid({name: value for name, value in marker.items() if name != "lost"})
+
+
+@dataclass(frozen=True)
+class Odd:
+    total: object = b"x"
+    surprise: object = None
+
+
+ANY_VALUE = st.recursive(
+    st.sampled_from([None, True, object(), Odd()]) | st.integers() | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(SCHEMA["properties"])) | st.text() | st.integers(), ANY_VALUE))
+def test_any_event_at_all_becomes_a_valid_one(event: dict[Any, Any]) -> None:
+    assert_valid(audit_event.complete(event, event_id=EVENT_ID, time_s=1.5, router_id="R1"))

@@ -1,0 +1,436 @@
+"""Audit events reach the disk, or their loss does (issue 2, part 8: Audit)."""
+
+import errno
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import schemas
+from router import audit_log
+from router.audit_log import AuditLog, open_new_file
+
+VALIDATOR = jsonschema.Draft202012Validator(schemas.load("audit_event"))
+DENIAL = {"stage": "open", "reason": "no_vhost", "user": "eve"}
+NOW_S = 1_700_000_000.0
+WAIT_S = 10.0
+
+
+class Told:
+    """Collects what on_trouble is told, and lets a test wait for a text."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, text: str) -> None:
+        with self._changed:
+            self.texts.append(text)
+            self._changed.notify_all()
+
+    def wait_for(self, part: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: any(part in text for text in self.texts), WAIT_S), self.texts
+
+
+class Disk:
+    """`os.write` and `os.fsync` of the audit log, with faults to order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.write_fault: Callable[[int, bytes], int] | None = None
+        self.fsync_errors = 0
+        self.writes: list[bytes] = []
+        self._write, self._fsync = os.write, os.fsync
+        monkeypatch.setattr(audit_log.os, "write", self.write)
+        monkeypatch.setattr(audit_log.os, "fsync", self.fsync)
+
+    def write(self, fd: int, data: bytes) -> int:
+        self.writes.append(data)
+        return self.write_fault(fd, data) if self.write_fault else self._write(fd, data)
+
+    def fsync(self, fd: int) -> None:
+        if self.fsync_errors:
+            self.fsync_errors -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._fsync(fd)
+
+    def full(self, _fd: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def full_in_the_middle(self, fd: int, data: bytes) -> int:
+        return self._write(fd, data[:10])
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def start(tmp_path: Path, told: Told) -> Iterator[Callable[..., AuditLog]]:
+    started: list[AuditLog] = []
+
+    def begin(**options: Any) -> AuditLog:
+        options = {"router_id": "R1", "clock": lambda: NOW_S, "on_trouble": told, "retry_s": (0.001, 0.001)} | options
+        started.append(AuditLog(tmp_path / "audit", **options))
+        return started[-1]
+
+    yield begin
+    for log in started:
+        log.close(WAIT_S)
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted(folder.iterdir()) for line in path.read_bytes().splitlines()]
+
+
+def test_each_denial_is_one_valid_line(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    log = start()
+    for n in range(3):
+        log.record({**DENIAL, "connection": n})
+    assert log.close(WAIT_S)
+    events = lines_of(tmp_path / "audit")
+    for event in events:
+        VALIDATOR.validate(event)
+    assert [event["connection"] for event in events] == [0, 1, 2]
+    assert len({event["event_id"] for event in events}) == 3
+    assert (log.written, log.pending, log.lost) == (3, 0, 0)
+
+
+def test_only_the_routers_user_may_read_the_files(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    log = start(router_id="../east/R 1")
+    log.record(DENIAL)
+    assert log.flush(WAIT_S)
+    folder = tmp_path / "audit"
+    (path,) = folder.iterdir()
+    assert path.name == f"denials-20231114T221320.000000Z-.._east_R_1-{os.getpid()}.jsonl"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_no_file_is_made_before_there_is_a_denial(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    assert start().close(WAIT_S)
+    assert list((tmp_path / "audit").iterdir()) == []
+
+
+def test_a_line_is_written_with_one_write(start: Callable[..., AuditLog], disk: Disk) -> None:
+    log = start()
+    for _ in range(5):
+        log.record(DENIAL)
+    assert log.close(WAIT_S)
+    assert len(disk.writes) == 5
+    assert all(data.endswith(b"}\n") for data in disk.writes)
+
+
+def test_files_are_rotated_by_size_and_none_is_deleted(
+    start: Callable[..., AuditLog], tmp_path: Path, told: Told
+) -> None:
+    log = start(max_file_bytes=2000)
+    for n in range(10):
+        log.record({**DENIAL, "connection": n})
+    assert log.close(WAIT_S)
+    folder = tmp_path / "audit"
+    assert len(list(folder.iterdir())) > 2
+    assert all(path.stat().st_size <= 2000 for path in folder.iterdir())
+    assert [event["connection"] for event in lines_of(folder)] == list(range(10))
+    assert told.texts == []
+
+
+def test_an_event_longer_than_a_file_still_is_written(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    log = start(max_file_bytes=10)
+    log.record(DENIAL)
+    log.record(DENIAL)
+    assert log.close(WAIT_S)
+    assert len(list((tmp_path / "audit").iterdir())) == 2
+
+
+def test_old_files_go_only_when_asked_and_are_reported(
+    start: Callable[..., AuditLog], tmp_path: Path, told: Told
+) -> None:
+    folder = tmp_path / "audit"
+    folder.mkdir(mode=0o700)
+    earlier = folder / "denials-20200101T000000.000000Z-R1-77.jsonl"
+    others = [folder / "denials-20200101T000000.000000Z-R2-77.jsonl", folder / "denials-notes.jsonl"]
+    for path in [earlier, *others]:
+        path.write_text("")
+    log = start(max_file_bytes=10, max_files=2)
+    for n in range(4):
+        log.record({**DENIAL, "connection": n})
+    assert log.close(WAIT_S)
+    assert all(path.exists() for path in others)
+    assert not earlier.exists()
+    ours = [path for path in folder.iterdir() if path not in others]
+    assert sorted(json.loads(path.read_text())["connection"] for path in ours) == [2, 3]
+    assert sum("deleted" in text for text in told.texts) == 3
+
+
+def test_a_failing_disk_never_costs_an_old_file(start: Callable[..., AuditLog], tmp_path: Path, told: Told) -> None:
+    folder = tmp_path / "audit"
+    folder.mkdir(mode=0o700)
+    earlier = folder / "denials-20200101T000000.000000Z-R1-77.jsonl"
+    earlier.write_text("")
+    log = start(max_files=1, open_file=lambda _path: os.open("/dev/full", os.O_WRONLY))
+    log.record(DENIAL)
+    told.wait_for("cannot write")
+    assert not log.close(0.05)
+    assert earlier.exists()
+
+
+def test_a_full_disk_keeps_events_and_is_reported_once(
+    start: Callable[..., AuditLog], tmp_path: Path, told: Told
+) -> None:
+    is_full = threading.Event()
+    is_full.set()
+    attempts = threading.Semaphore(0)
+
+    def open_file(path: Path) -> int:
+        attempts.release()
+        return os.open("/dev/full", os.O_WRONLY) if is_full.is_set() else open_new_file(path)
+
+    log = start(open_file=open_file)
+    log.record({**DENIAL, "connection": 1})
+    for _ in range(3):  # it keeps trying
+        assert attempts.acquire(timeout=WAIT_S)
+    log.record({**DENIAL, "connection": 2})
+    assert (log.pending, log.written, log.lost) == (2, 0, 0)
+    is_full.clear()
+    assert log.flush(WAIT_S)
+    told.wait_for("writing works again")
+    assert [event["connection"] for event in lines_of(tmp_path / "audit")] == [1, 2]
+    assert len(told.texts) == 2
+    assert "No space left on device" in told.texts[0]
+    assert (log.pending, log.written, log.lost) == (0, 2, 0)
+
+
+def test_events_past_the_bound_are_counted_and_the_count_is_written(
+    start: Callable[..., AuditLog], tmp_path: Path, told: Told, disk: Disk
+) -> None:
+    disk.write_fault = disk.full
+    log = start(max_pending=3)
+    log.record({**DENIAL, "connection": 0})
+    told.wait_for("cannot write")
+    for n in range(1, 8):
+        log.record({**DENIAL, "connection": n})
+    assert (log.pending, log.lost) == (3, 5)
+    disk.write_fault = None
+    assert log.flush(WAIT_S)
+    log.record({**DENIAL, "connection": 8})
+    assert log.close(WAIT_S)
+    events = lines_of(tmp_path / "audit")
+    for event in events:
+        VALIDATOR.validate(event)
+    assert [(event["connection"], event.get("lost")) for event in events] == [
+        (0, None), (1, None), (2, None), (None, 5), (8, None),
+    ]  # fmt: skip
+    assert (log.written, log.lost) == (5, 5)
+
+
+def test_attack_long_names_while_the_disk_is_full_cannot_take_the_memory(
+    start: Callable[..., AuditLog], told: Told, disk: Disk
+) -> None:
+    disk.write_fault = disk.full
+    log = start(max_pending_bytes=20_000)
+    for _ in range(20):
+        log.record({**DENIAL, "address": "\U0001f600" * 100_000})
+    assert log.pending == 1
+    assert log.lost == 19
+    disk.write_fault = None
+
+
+def test_a_line_torn_by_a_full_disk_is_taken_back(
+    start: Callable[..., AuditLog], tmp_path: Path, told: Told, disk: Disk
+) -> None:
+    log = start()
+    log.record({**DENIAL, "connection": 0})
+    assert log.flush(WAIT_S)
+    disk.write_fault = disk.full_in_the_middle
+    log.record({**DENIAL, "connection": 1})
+    told.wait_for("cannot write")
+    disk.write_fault = None
+    assert log.close(WAIT_S)
+    assert [event["connection"] for event in lines_of(tmp_path / "audit")] == [0, 1]
+    assert len(list((tmp_path / "audit").iterdir())) == 1
+
+
+def test_after_a_failed_fsync_the_batch_is_written_to_a_new_file(
+    start: Callable[..., AuditLog], tmp_path: Path, told: Told, disk: Disk
+) -> None:
+    log = start()
+    log.record({**DENIAL, "connection": 0})
+    assert log.flush(WAIT_S)
+    disk.fsync_errors = 1
+    log.record({**DENIAL, "connection": 1})
+    told.wait_for("writing works again")
+    assert log.close(WAIT_S)
+    files = sorted((tmp_path / "audit").iterdir())
+    assert [json.loads(path.read_text())["connection"] for path in files] == [0, 1]
+
+
+def test_a_file_removed_under_the_router_is_noticed(
+    start: Callable[..., AuditLog], tmp_path: Path, told: Told
+) -> None:
+    log = start()
+    log.record(DENIAL)
+    assert log.flush(WAIT_S)
+    (path,) = (tmp_path / "audit").iterdir()
+    path.unlink()
+    log.record({**DENIAL, "connection": 9})
+    assert log.close(WAIT_S)
+    assert [event["connection"] for event in lines_of(tmp_path / "audit")] == [9]
+    assert "was removed while it was being written" in told.texts[0]
+
+
+def test_an_existing_file_or_link_of_the_name_is_never_followed(
+    start: Callable[..., AuditLog], tmp_path: Path
+) -> None:
+    folder, victim = tmp_path / "audit", tmp_path / "victim"
+    folder.mkdir(mode=0o700)
+    victim.write_text("precious")
+    (folder / f"denials-20231114T221320.000000Z-R1-{os.getpid()}.jsonl").symlink_to(victim)
+    log = start()
+    log.record(DENIAL)
+    assert log.close(WAIT_S)
+    assert victim.read_text() == "precious"
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_close_says_what_it_could_not_write(start: Callable[..., AuditLog], told: Told, disk: Disk) -> None:
+    disk.write_fault = disk.full
+    log = start()
+    log.record(DENIAL)
+    log.record(DENIAL)
+    assert not log.close(0.05)
+    assert not log.close(0.05)
+    assert log.lost == 2
+    assert "closed with 2 events not written" in told.texts[-1]
+
+
+def test_a_disk_that_hangs_does_not_hang_close(start: Callable[..., AuditLog], disk: Disk, told: Told) -> None:
+    release = threading.Event()
+
+    def hang(_fd: int, data: bytes) -> int:
+        release.wait(WAIT_S)
+        return len(data)
+
+    disk.write_fault = hang
+    log = start()
+    log.record(DENIAL)
+    assert not log.close(0.05)
+    release.set()
+    assert log.lost == 1
+
+
+def test_an_event_after_close_is_counted_and_reported(start: Callable[..., AuditLog], told: Told) -> None:
+    log = start()
+    assert log.close(WAIT_S)
+    log.record(DENIAL)
+    assert log.lost == 1
+    assert "after the log was closed" in told.texts[0]
+
+
+def test_record_never_raises(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    class Hostile(dict[str, Any]):
+        def get(self, *_: object) -> Any:
+            raise RuntimeError("no")
+
+    log = start(clock=lambda: float("nan"))
+    log.record(Hostile())
+    assert log.close(WAIT_S)
+    (event,) = lines_of(tmp_path / "audit")
+    VALIDATOR.validate(event)
+    assert "could not be read: RuntimeError" in event["detail"]
+
+
+def test_a_broken_callback_does_not_stop_the_writer(start: Callable[..., AuditLog], disk: Disk) -> None:
+    def broken(_text: str) -> None:
+        raise RuntimeError("no log today")
+
+    disk.fsync_errors = 2
+    log = start(on_trouble=broken)
+    log.record(DENIAL)
+    assert log.flush(WAIT_S)
+    assert log.written == 1
+
+
+def test_a_directory_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(PermissionError, match="chmod o-w"):
+        AuditLog(folder, router_id="R1", clock=lambda: NOW_S)
+
+
+def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("")
+    with pytest.raises(NotADirectoryError, match="is not a directory"):
+        AuditLog(path, router_id="R1", clock=lambda: NOW_S)
+
+
+RECORDER = """
+import sys, time
+from pathlib import Path
+from router.audit_log import AuditLog
+log = AuditLog(Path(sys.argv[1]), router_id="R1", clock=time.time)
+n = 0
+while True:
+    log.record({"stage": "attach", "reason": "target_not_allowed", "connection": n, "address": "x" * 1000})
+    if log.flush(5.0):
+        print(n, flush=True)
+    n += 1
+"""
+
+
+def test_kill_9_leaves_every_flushed_line_whole_and_at_most_one_torn(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", RECORDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    for _ in range(50):
+        child.stdout.readline()
+    child.send_signal(signal.SIGKILL)
+    flushed = 49 + len(child.stdout.read().splitlines())
+    child.wait()
+    child.stdout.close()
+    (path,) = tmp_path.iterdir()
+    *whole, tail = path.read_bytes().split(b"\n")
+    events = [json.loads(line) for line in whole]
+    assert [event["connection"] for event in events] == list(range(len(events)))
+    assert len(events) > flushed
+    assert not tail.endswith(b"}")
+
+
+QUOTA = """
+import resource, sys, threading, time
+from pathlib import Path
+from router.audit_log import AuditLog
+refused, recovered = threading.Event(), threading.Event()
+def told(text):
+    (recovered if "writing works again" in text else refused).set()
+log = AuditLog(Path(sys.argv[1]), router_id="R1", clock=time.time, on_trouble=told, retry_s=(0.001, 0.001))
+soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, hard))
+for n in range(20):
+    log.record({"stage": "attach", "reason": "target_not_allowed", "connection": n})
+assert refused.wait(10)
+resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+assert log.close(10) and recovered.is_set() and log.written == 20
+"""
+
+
+def test_a_quota_that_cuts_a_write_short_leaves_no_torn_line(tmp_path: Path) -> None:
+    """The kernel itself takes part of a line, then refuses (RLIMIT_FSIZE); the file must come out whole."""
+    subprocess.run([sys.executable, "-c", QUOTA, str(tmp_path)], check=True, timeout=60)
+    assert [event["connection"] for event in lines_of(tmp_path)] == list(range(20))
