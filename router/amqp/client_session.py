@@ -1,0 +1,382 @@
+"""The AMQP 1.0 client the management tools speak: one connection, one session, a reply receiver, senders. Sans-IO.
+
+Bytes go in with `receive`, come out with `take_output`; nothing here blocks or knows the time. Written on the codec
+alone, so that qdstat and qdmanage start without loading an AMQP engine. Source: AMQP 1.0 part 2.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from router.amqp.codec import CodecError, decode, encode
+from router.values import Described, symbol, uint, ulong, ushort
+
+AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
+MIN_MAX_FRAME_BYTES = 512
+
+# What a router may send us in one frame, and all frames of one reply together: a hostile or broken router must not be
+# able to fill our memory. A page of 500 rows and the whole schema are well under a megabyte.
+MAX_FRAME_BYTES = 64 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+INCOMING_WINDOW_FRAMES = 1024
+LINK_CREDIT = 64
+
+_OPEN, _BEGIN, _ATTACH, _FLOW, _TRANSFER, _DISPOSITION, _DETACH, _END, _CLOSE = range(0x10, 0x19)
+_RECEIVED, _ACCEPTED, _REJECTED, _RELEASED, _MODIFIED = range(0x23, 0x28)
+_SOURCE, _TARGET, _ERROR = 0x28, 0x29, 0x1D
+_OUTCOMES = {_REJECTED: "rejected", _RELEASED: "released", _MODIFIED: "modified"}
+_REPLY_HANDLE = 0
+_REPLY_LINK = "replies"
+_FRAME = struct.Struct(">IBBH")
+
+
+EndKind = Literal["connection", "session", "link", "delivery"]
+
+
+class ProtocolError(Exception):
+    """The peer's bytes are not the AMQP this client can continue with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """Why nothing more can be done. `what` names the link for kind "link" and "delivery".
+
+    condition, description  as the peer gave them, "" when it gave none
+    """
+
+    kind: EndKind
+    what: str = ""
+    condition: str = ""
+    description: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Sender:
+    address: str
+    credit: int = 0
+    delivery_count: int = 0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A message on its way out; `sent` payload bytes are already in frames."""
+
+    handle: int
+    payload: bytes
+    sent: int = 0
+    delivery_id: int = 0
+
+
+@dataclass(slots=True)
+class _Arriving:
+    """A message of which more frames are to come."""
+
+    delivery_id: int | None = None
+    is_settled: bool = False
+    parts: list[bytes] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class ClientSession:
+    """Pipelines header, OPEN, BEGIN and the reply receiver's ATTACH at once.
+
+    reply_to        the address the peer gave our receiver, None until it did
+    remote_idle_s   the peer wants a frame at least this often; None when it does not care
+    ended           set once, when the peer ended the connection, the session or one of our links, or did not accept a
+                    request
+    is_closed       the CLOSE handshake is complete (or the peer closed first)
+    """
+
+    def __init__(self, *, container_id: str, hostname: str) -> None:
+        self.reply_to: str | None = None
+        self.remote_idle_s: float | None = None
+        self.ended: Ended | None = None
+        self.is_closed = False
+        self._input = bytearray()
+        self._is_header_seen = False
+        self._output = bytearray(AMQP_HEADER)
+        self._is_close_sent = False
+        self._messages: deque[bytes] = deque()
+        self._arriving: _Arriving | None = None
+        self._senders: dict[int, _Sender] = {}
+        self._waiting: deque[_Waiting] = deque()
+        self._unsettled: dict[int, str] = {}  # delivery id -> address
+        self._handles_by_name = {_REPLY_LINK: _REPLY_HANDLE}
+        # The peer numbers its ends of the links as it likes.
+        self._handles_by_remote: dict[int, int] = {}
+        self._received_count = 0
+        self._next_delivery_id = 0
+        self._max_frame_bytes = MIN_MAX_FRAME_BYTES
+        self._remote_channel: int | None = None
+        self._remote_window = 0
+        self._next_outgoing_id = 0
+        self._next_incoming_id: int | None = None
+        self._incoming_window = INCOMING_WINDOW_FRAMES
+        self._handlers: dict[int, Callable[[list[Any], bytes], None]] = {
+            _OPEN: self._on_open,
+            _BEGIN: self._on_begin,
+            _ATTACH: self._on_attach,
+            _FLOW: self._on_flow,
+            _TRANSFER: self._on_transfer,
+            _DISPOSITION: self._on_disposition,
+            _DETACH: self._on_detach,
+            _END: self._on_end,
+            _CLOSE: self._on_close,
+        }
+        self._send(_OPEN, [container_id, hostname, uint(MAX_FRAME_BYTES), ushort(0)])
+        window = uint(INCOMING_WINDOW_FRAMES)
+        self._send(_BEGIN, [None, uint(0), window, window, uint(2**31 - 1)])
+        # A dynamic source: the router invents an address, to which it will send the replies.
+        source = Described(ulong(_SOURCE), [None, None, None, None, True])
+        target = Described(ulong(_TARGET), [])
+        self._send(_ATTACH, [_REPLY_LINK, uint(_REPLY_HANDLE), True, None, None, source, target])
+
+    def take_output(self) -> bytes:
+        """Bytes for the peer since the last call."""
+        output = bytes(self._output)
+        self._output.clear()
+        return output
+
+    def take_message(self) -> bytes | None:
+        """The oldest complete message the receiver got."""
+        return self._messages.popleft() if self._messages else None
+
+    def send_message(self, address: str, payload: bytes) -> None:
+        """Send one encoded message to `address`, over a link kept for it, as soon as the peer gives credit."""
+        handle = next((known for known, sender in self._senders.items() if sender.address == address), None)
+        if handle is None:
+            handle = len(self._senders) + 1
+            self._senders[handle] = _Sender(address=address)
+            source = Described(ulong(_SOURCE), [])
+            target = Described(ulong(_TARGET), [address])
+            name = f"requests-{handle}"
+            self._handles_by_name[name] = handle
+            self._send(_ATTACH, [name, uint(handle), False, None, None, source, target, None, None, uint(0)])
+        self._waiting.append(_Waiting(handle, payload))
+        self._pump()
+
+    def send_heartbeat(self) -> None:
+        """An empty frame, which keeps the peer's idle timeout from firing."""
+        self._output += _FRAME.pack(8, 2, 0, 0)
+
+    def close(self) -> None:
+        if not self._is_close_sent:
+            self._is_close_sent = True
+            self._send(_CLOSE, [])
+
+    def receive(self, data: bytes) -> None:
+        """Errors: ProtocolError, after which this session is of no more use."""
+        self._input += data
+        if not self._is_header_seen:
+            if len(self._input) < len(AMQP_HEADER):
+                return
+            header = bytes(self._input[: len(AMQP_HEADER)])
+            if header != AMQP_HEADER:
+                raise ProtocolError(_describe_header(header))
+            self._is_header_seen = True
+            del self._input[: len(AMQP_HEADER)]
+        while len(self._input) >= _FRAME.size:
+            size, offset, kind, channel = _FRAME.unpack_from(self._input)
+            if not 8 <= size <= MAX_FRAME_BYTES or not 8 <= offset * 4 <= size or kind != 0:
+                raise ProtocolError(f"the router sent a frame of {size} bytes, type {kind}, which is not valid here")
+            if len(self._input) < size:
+                return
+            body = bytes(self._input[offset * 4 : size])
+            del self._input[:size]
+            if body:
+                self._on_frame(channel, body)
+
+    # --- frames from the peer -----------------------------------------------------------------------------------------
+
+    def _on_frame(self, channel: int, body: bytes) -> None:
+        try:
+            performative, end = decode(body)
+        except CodecError as error:
+            raise ProtocolError(f"the router sent a malformed frame: {error}") from None
+        code = performative.descriptor if isinstance(performative, Described) else None
+        handler = self._handlers.get(code) if isinstance(code, int) else None
+        if handler is None or not isinstance(performative.value, list):
+            raise ProtocolError("the router sent a frame that holds no AMQP performative")
+        if code == _BEGIN:
+            self._remote_channel = channel
+        elif code not in (_OPEN, _CLOSE) and channel != self._remote_channel:
+            raise ProtocolError("the router sent a frame on a channel that has no session")
+        # Trailing fields may be left out; padding lets the handlers index.
+        handler(performative.value + [None] * 14, body[end:])
+
+    def _on_open(self, fields: list[Any], _payload: bytes) -> None:
+        self._max_frame_bytes = max(MIN_MAX_FRAME_BYTES, min(_number(fields[2], 2**32 - 1), MAX_FRAME_BYTES))
+        idle_ms = _number(fields[4], 0)
+        self.remote_idle_s = idle_ms / 1000 if idle_ms else None
+
+    def _on_begin(self, fields: list[Any], _payload: bytes) -> None:
+        self._next_incoming_id = _number(fields[1], 0)
+        self._remote_window = _number(fields[2], 0)
+        self._pump()
+
+    def _on_attach(self, fields: list[Any], _payload: bytes) -> None:
+        name, remote_handle, source = fields[0], _number(fields[1], 0), fields[5]
+        handle = self._handles_by_name.get(name) if isinstance(name, str) else None
+        if handle is None:
+            raise ProtocolError("the router attached a link this client did not ask for")
+        self._handles_by_remote[remote_handle] = handle
+        if handle != _REPLY_HANDLE or not isinstance(source, Described) or not isinstance(source.value, list):
+            return  # a sender's ATTACH, or a refusal: its DETACH follows
+        address = source.value[0] if source.value else None
+        if not isinstance(address, str):
+            raise ProtocolError("the router gave the reply receiver no address")
+        self.reply_to = address
+        self._send_flow(with_credit=True)
+
+    def _on_flow(self, fields: list[Any], _payload: bytes) -> None:
+        # The peer may not have seen our latest frames: what is in flight is not free (AMQP 1.0 2.5.6).
+        self._remote_window = _number(fields[0], 0) + _number(fields[1], 0) - self._next_outgoing_id
+        if fields[4] is not None:
+            handle = self._handles_by_remote.get(_number(fields[4], 0))
+            sender = self._senders.get(handle) if handle is not None else None
+            if sender is not None and fields[6] is not None:
+                sender.credit = _number(fields[5], 0) + _number(fields[6], 0) - sender.delivery_count
+        self._pump()
+        if fields[9]:
+            self._send_flow()
+
+    def _on_transfer(self, fields: list[Any], payload: bytes) -> None:
+        if self._handles_by_remote.get(_number(fields[0], -1)) != _REPLY_HANDLE:
+            raise ProtocolError("the router sent a message on a link that is not the reply receiver")
+        if self._next_incoming_id is not None:
+            self._next_incoming_id = (self._next_incoming_id + 1) % 2**32
+        self._incoming_window -= 1
+        message = self._arriving = self._arriving or _Arriving()
+        if fields[1] is not None:
+            message.delivery_id = _number(fields[1], 0)
+        message.is_settled = message.is_settled or fields[4] is True
+        message.parts.append(payload)
+        message.size_bytes += len(payload)
+        if message.size_bytes > MAX_MESSAGE_BYTES:
+            raise ProtocolError(f"the router's reply is larger than {MAX_MESSAGE_BYTES // 2**20} MiB")
+        if fields[9] is True:  # aborted
+            self._arriving = None
+        elif fields[5] is not True:  # no more frames
+            self._arriving = None
+            self._received_count += 1
+            self._messages.append(b"".join(message.parts))
+            if not message.is_settled and message.delivery_id is not None:
+                accepted = Described(ulong(_ACCEPTED), [])
+                self._send(_DISPOSITION, [True, uint(message.delivery_id), None, True, accepted])
+            if self._received_count % (LINK_CREDIT // 2) == 0:
+                self._send_flow(with_credit=True)
+        if self._incoming_window < INCOMING_WINDOW_FRAMES // 2:
+            self._send_flow()
+
+    def _on_disposition(self, fields: list[Any], _payload: bytes) -> None:
+        if fields[0] is not True:
+            return
+        first = _number(fields[1], 0)
+        last = _number(fields[2], first)
+        state = fields[4]
+        for delivery_id in [known for known in self._unsettled if first <= known <= last]:
+            code = state.descriptor if isinstance(state, Described) else None
+            if code == _RECEIVED or (code is None and fields[3] is not True):
+                continue
+            address = self._unsettled.pop(delivery_id)
+            if fields[3] is not True:
+                self._send(_DISPOSITION, [False, uint(delivery_id), None, True, state])
+            outcome = _OUTCOMES.get(code) if isinstance(code, int) else None
+            if outcome is not None:
+                reason = state.value[0] if code == _REJECTED and isinstance(state.value, list) and state.value else None
+                condition, description = _error(reason)
+                self._end("delivery", address, f"{outcome}: {condition}" if condition else outcome, description)
+
+    def _on_detach(self, fields: list[Any], _payload: bytes) -> None:
+        handle = self._handles_by_remote.get(_number(fields[0], -1))
+        sender = self._senders.get(handle) if handle is not None else None
+        what = "the reply receiver" if sender is None else f"the sender to {sender.address}"
+        self._end("link", what, *_error(fields[2]))
+
+    def _on_end(self, fields: list[Any], _payload: bytes) -> None:
+        self._end("session", "", *_error(fields[0]))
+
+    def _on_close(self, fields: list[Any], _payload: bytes) -> None:
+        self.is_closed = True
+        if not self._is_close_sent:
+            self._end("connection", "", *_error(fields[0]))
+            self.close()
+
+    # --- frames to the peer -------------------------------------------------------------------------------------------
+
+    def _end(self, kind: EndKind, what: str, condition: str, description: str) -> None:
+        # The connection's end says more than the link's or session's that came before it.
+        if self.ended is None or (kind == "connection" and condition):
+            self.ended = Ended(kind=kind, what=what, condition=condition, description=description)
+
+    def _send(self, performative: int, fields: list[Any], payload: bytes = b"") -> None:
+        body = encode(Described(ulong(performative), fields))
+        self._output += _FRAME.pack(_FRAME.size + len(body) + len(payload), 2, 0, 0) + body + payload
+
+    def _send_flow(self, *, with_credit: bool = False) -> None:
+        self._incoming_window = INCOMING_WINDOW_FRAMES
+        next_incoming = None if self._next_incoming_id is None else uint(self._next_incoming_id)
+        window = [
+            next_incoming,
+            uint(self._incoming_window),
+            uint(self._next_outgoing_id),
+            uint(INCOMING_WINDOW_FRAMES),
+        ]
+        link = [uint(_REPLY_HANDLE), uint(self._received_count), uint(LINK_CREDIT)] if with_credit else []
+        self._send(_FLOW, window + link)
+
+    def _pump(self) -> None:
+        """Send what credit and the peer's window allow, oldest first."""
+        while self._waiting and self._remote_window > 0:
+            message = self._waiting[0]
+            sender = self._senders[message.handle]
+            if not message.sent:
+                if sender.credit <= 0:
+                    return
+                sender.credit -= 1
+                sender.delivery_count += 1
+                message.delivery_id = self._next_delivery_id
+                self._next_delivery_id += 1
+                self._unsettled[message.delivery_id] = sender.address
+            # 64 bytes are ample for the frame header and the performative.
+            end = min(len(message.payload), message.sent + self._max_frame_bytes - 64)
+            is_last = end == len(message.payload)
+            tag = b"%d" % message.delivery_id
+            fields = [uint(message.handle), uint(message.delivery_id), tag, uint(0), False, not is_last]
+            self._send(_TRANSFER, fields, message.payload[message.sent : end])
+            message.sent = end
+            self._next_outgoing_id += 1
+            self._remote_window -= 1
+            if is_last:
+                self._waiting.popleft()
+
+
+def _number(value: Any, default: int) -> int:
+    if value is None:
+        return default
+    if not isinstance(value, int):
+        raise ProtocolError("the router sent a frame with text where a number belongs")
+    return int(value)
+
+
+def _error(value: Any) -> tuple[str, str]:
+    """Condition and description of an AMQP error, "" for what is absent."""
+    if not isinstance(value, Described) or value.descriptor != _ERROR or not isinstance(value.value, list):
+        return "", ""
+    condition, description, *_ = [*value.value, None, None]
+    return (
+        str(condition) if isinstance(condition, symbol) else "",
+        description if isinstance(description, str) else "",
+    )
+
+
+def _describe_header(header: bytes) -> str:
+    if header[:5] == b"AMQP\x03":
+        return "the router requires SASL: give a user name, or the mechanism ANONYMOUS"
+    if header[:5] == b"AMQP\x02":
+        return "the router requires TLS: use an amqps: address or give a trust file"
+    if header[:4] == b"AMQP":
+        return "the router speaks another version of AMQP"
+    return "the peer does not speak AMQP; is this the port of a router?"

@@ -1,0 +1,28 @@
+"""qdstat -n."""
+
+import time
+
+from router.tools.displays.source import Source
+from router.tools.formats import Block, Table, plain
+
+_VERBOSE = ("ver", "cost", "neighbors", "valid-origins")
+
+
+def nodes(source: Source) -> list[Block]:
+    found = sorted(source.limited("router.node"), key=lambda node: str(node.get("id")))
+    if not found:
+        return [["Router is Standalone - No Router List"]]
+    headers = ("router-id", "next-hop", "link", *(_VERBOSE if source.is_verbose else ()))
+    rows = []
+    for node in found:
+        next_hop, link = node.get("nextHop"), node.get("routerLink")
+        row = [node.get("id"), next_hop or "-", "-" if next_hop or link is None else plain(link)]
+        if source.is_verbose:
+            row += [plain(node.get("protocolVersion")), plain(node["cost"]) if node.get("cost") else ""]
+            row += [str(node.get("linkState") or []), str(node.get("validOrigins") or [])]
+        rows.append(row)
+    title = "Routers in the Network"
+    changed_s = max((node.get("lastTopoChange") or 0 for node in found), default=0)
+    if changed_s > 1:
+        title += time.strftime("\nLast Topology Change: %A %b %d %H:%M:%S %Y GMT", time.gmtime(changed_s))
+    return [Table(title=title, headers=headers, rows=tuple(rows))]
