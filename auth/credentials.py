@@ -1,0 +1,35 @@
+"""What a mechanism asks of a verifier, and what the verifier answers. Values only."""
+
+from dataclasses import dataclass
+
+from auth.secrets import Secret
+
+# The texts of docs/spec/policy-and-auth.md §8.2; they go to the log, never to the client.
+UNKNOWN_USER = "SASL(-13): user not found: Password verification failed"
+WRONG_PASSWORD = "SASL(-13): authentication failure: Password verification failed"  # noqa: S105
+
+# More than any real name or password, little enough that hashing or logging it costs an attacker's victim nothing.
+MAX_USER_BYTES = 1024
+MAX_PASSWORD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest:
+    """user      as the client wrote it: 1..MAX_USER_BYTES of UTF-8, printable
+    password  1..MAX_PASSWORD_BYTES of UTF-8
+    """
+
+    user: str
+    password: Secret
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyResult:
+    """is_valid  true only when the password was compared and is the user's
+    groups    names the authenticator vouches for (LDAP, tokens)
+    detail    why not, for the log (UNKNOWN_USER, WRONG_PASSWORD, ...); "" when valid
+    """
+
+    is_valid: bool
+    groups: tuple[str, ...] = ()
+    detail: str = ""

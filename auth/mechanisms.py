@@ -1,0 +1,171 @@
+"""The server side of each mechanism: a response in, the next step out.
+
+Pure; what needs a user database is asked for with `Ask` and answered through `conclude`. PLAIN and EXTERNAL are
+parsed here and not by pysasl, which admits empty passwords, lets UnicodeDecodeError escape and keeps the password as
+plain text.
+
+Authorization identities: a client may name one, but only its own. The peer accepts any for EXTERNAL and goes by the
+authenticated name; we refuse another one everywhere, since a router has no rule by which one user may act as another.
+Sources: RFC 4616 (PLAIN), RFC 4422 appendix A (EXTERNAL), RFC 4505 (ANONYMOUS);
+docs/spec/policy-and-auth.md §8.1, §8.5.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from auth.credentials import MAX_PASSWORD_BYTES, MAX_USER_BYTES, WRONG_PASSWORD, VerifyRequest, VerifyResult
+from auth.secrets import Secret
+
+ANONYMOUS_USER = "anonymous"
+
+NOT_OWN_AUTHZID = "SASL(-13): authentication failure: Requested identity not authenticated identity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """Send this, then pass the answer to `respond`."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Have this verified, then pass the result to `conclude`."""
+
+    request: VerifyRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    user: str
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """`detail` is for the log: it holds nothing the client wrote."""
+
+    detail: str
+
+
+Step = Challenge | Ask | Accepted | Refused
+
+
+class ServerMechanism(Protocol):
+    def respond(self, response: bytes | None) -> Step:
+        """Take the initial response (None when absent) or the answer to the last challenge."""
+        ...
+
+    def conclude(self, result: VerifyResult) -> Step:
+        """Take the answer to the last `Ask`."""
+        ...
+
+
+# (mechanism name, user of the verified client certificate or None) -> the mechanism, None when we have no such one.
+MechanismFactory = Callable[[str, str | None], ServerMechanism | None]
+
+
+def create_server_mechanism(name: str, external_user: str | None) -> ServerMechanism | None:
+    """The mechanism of that upper-case name, fresh for one exchange; None when there is none."""
+    match name:
+        case "ANONYMOUS":
+            return _Anonymous()
+        case "EXTERNAL":
+            return _External(external_user)
+        case "PLAIN":
+            return _Plain()
+        case _:
+            return None
+
+
+class _Anonymous:
+    """Anybody, as the user `anonymous`; the trace information a client may send is ignored."""
+
+    def respond(self, response: bytes | None) -> Step:
+        return Accepted(user=ANONYMOUS_USER)
+
+    def conclude(self, result: VerifyResult) -> Step:
+        return _unasked()
+
+
+class _External:
+    """The user of the client certificate that TLS verified.
+
+    An absent response is taken as an empty one; asking for it with an empty challenge, as RFC 4422 would, breaks AMQP
+    clients that expect the outcome and gains nothing.
+    """
+
+    def __init__(self, user: str | None) -> None:
+        self._user = user
+
+    def respond(self, response: bytes | None) -> Step:
+        if not self._user:
+            return Refused(detail="SASL(-13): authentication failure: no verified client certificate")
+        if response and response != self._user.encode("utf-8", "surrogatepass"):
+            return Refused(detail=NOT_OWN_AUTHZID)
+        return Accepted(user=self._user)
+
+    def conclude(self, result: VerifyResult) -> Step:
+        return _unasked()
+
+
+class _Plain:
+    """authzid NUL user NUL password, verified elsewhere."""
+
+    def __init__(self) -> None:
+        self._user: str | None = None
+        self._was_challenged = False
+
+    def respond(self, response: bytes | None) -> Step:
+        if response is None:
+            if self._was_challenged:
+                return _malformed()
+            self._was_challenged = True
+            return Challenge(data=b"")
+        parsed = parse_plain(response)
+        if isinstance(parsed, VerifyRequest):
+            self._user = parsed.user
+            return Ask(request=parsed)
+        return parsed
+
+    def conclude(self, result: VerifyResult) -> Step:
+        if self._user is None:
+            return _unasked()
+        if not result.is_valid:
+            return Refused(detail=result.detail or WRONG_PASSWORD)
+        return Accepted(user=self._user, groups=result.groups)
+
+
+def parse_plain(response: bytes) -> VerifyRequest | Refused:
+    """Split a PLAIN response strictly, RFC 4616: two NULs exactly, UTF-8, nothing empty that must not be.
+
+    The names are taken as written, without SASLprep: §8.5 wants the name the client wrote.
+    """
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        return _malformed()
+    authzid, user, password = parts
+    # An empty password is an anonymous bind to an LDAP server, which "succeeds"; no verifier ever sees one.
+    if not user or not password:
+        return Refused(detail="SASL(-13): authentication failure: empty user name or password")
+    if len(user) > MAX_USER_BYTES or len(password) > MAX_PASSWORD_BYTES:
+        return Refused(detail="SASL(-13): authentication failure: user name or password too long")
+    if authzid and authzid != user:
+        return Refused(detail=NOT_OWN_AUTHZID)
+    try:
+        name, text = user.decode("utf-8"), password.decode("utf-8")
+    except UnicodeDecodeError:
+        return _malformed()
+    # Stops a name with line breaks or terminal escapes from forging log lines and audit reports.
+    if not name.isprintable():
+        return Refused(detail="SASL(-13): authentication failure: unprintable character in user name")
+    return VerifyRequest(user=name, password=Secret(text))
+
+
+def _malformed() -> Refused:
+    return Refused(detail="SASL(-5): bad protocol / cancel: PLAIN wants authzid, user and password separated by NUL")
+
+
+def _unasked() -> Refused:
+    return Refused(detail="SASL(-1): generic failure: a verification that was not asked for")

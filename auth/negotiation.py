@@ -1,0 +1,345 @@
+"""The SASL exchange as a state machine, for the side that offers mechanisms and the side that chooses one.
+
+Sans-IO: plaintext bytes after the SASL protocol header in, effects out. Neither machine raises on anything a peer
+sends: a fault is `Rejected`, after which the machine ignores everything. Verifying is left to whoever carries the
+effects out; its answer comes back through `resume`, and bytes that arrive in between wait.
+Sources: AMQP 1.0 §5.3; docs/spec/policy-and-auth.md §8, §8b.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from auth import sasl_frames
+from auth.client_mechanisms import ClientMechanism, MechanismFault, choose
+from auth.credentials import VerifyRequest, VerifyResult
+from auth.identity import Identity
+from auth.mechanisms import (
+    Accepted,
+    Ask,
+    Challenge,
+    MechanismFactory,
+    Refused,
+    ServerMechanism,
+    Step,
+    create_server_mechanism,
+)
+from auth.sasl_frames import FrameReader, SaslFrame, SaslFrameError
+from auth.secrets import Secret
+
+# Caps what an unauthenticated peer can make us hold while a verifier (LDAP, a hash) takes its time.
+MAX_PENDING_BYTES = 64 * 1024
+
+# Stops a server or client that goes on challenging for ever; the longest mechanism known (SCRAM, Kerberos) needs four.
+MAX_ROUNDS = 16
+
+UNAUTHORIZED = "amqp:unauthorized-access"
+FRAMING_ERROR = "amqp:connection:framing-error"
+
+NOT_OFFERED = "Client mechanism not in mechanism inclusion list."
+
+# RFC 4422 §3.1. What is none of these is not repeated in a log line.
+_MECHANISM_NAME = re.compile(r"[A-Z0-9_-]{1,20}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """Write these bytes to the peer (into the TLS tunnel where there is one)."""
+
+    data: bytes = field(repr=False)  # a client's may hold the password
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verify:
+    """Have this verified off the event loop and pass the result to `resume`."""
+
+    request: VerifyRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authenticated:
+    """The exchange is over and has succeeded; `take_rest` has what followed it."""
+
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """The exchange is over and has failed: write the replies before this one, then close.
+
+    mechanism    upper case and well formed, or None
+    detail       why, for the log; "" when there is no more to say
+    condition    the AMQP condition of the log line
+    description  the text of the log line after the condition (docs/spec/policy-and-auth.md §8.2, §8b)
+    """
+
+    mechanism: str | None
+    detail: str
+    condition: str = UNAUTHORIZED
+    description: str
+
+
+SaslEffect = Reply | Verify | Authenticated | Rejected
+
+
+class _State(Enum):
+    NEW = auto()
+    AWAITING_INIT = auto()
+    AWAITING_RESPONSE = auto()
+    VERIFYING = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+class ServerNegotiation:
+    """The side that offers: one object per connection, used once.
+
+    offered        upper-case names in the order to offer them (`verifiers.sasl_config.offered_mechanisms`)
+    external_user  the user of the client certificate that TLS verified, None without one
+    mechanisms     makes the mechanism the client chose
+    """
+
+    __slots__ = (
+        "_external_user",
+        "_mechanism",
+        "_mechanism_name",
+        "_mechanisms",
+        "_offered",
+        "_reader",
+        "_rounds",
+        "_state",
+    )
+
+    def __init__(
+        self,
+        *,
+        offered: Sequence[str],
+        external_user: str | None,
+        mechanisms: MechanismFactory = create_server_mechanism,
+    ) -> None:
+        self._offered = tuple(offered)
+        self._external_user = external_user
+        self._mechanisms = mechanisms
+        self._reader = FrameReader()
+        self._state = _State.NEW
+        self._mechanism: ServerMechanism | None = None
+        self._mechanism_name: str | None = None
+        self._rounds = 0
+
+    def start(self) -> list[SaslEffect]:
+        """Offer the mechanisms; call once, after the SASL headers were exchanged."""
+        if self._state is not _State.NEW:
+            return []
+        self._state = _State.AWAITING_INIT
+        offer = sasl_frames.encode(sasl_frames.Mechanisms(names=self._offered))
+        return [Reply(data=offer), *self._read()]
+
+    def receive(self, data: bytes) -> list[SaslEffect]:
+        """Take bytes from the client."""
+        if self._state is _State.FAILED:
+            return []
+        self._reader.feed(data)
+        return self._read()
+
+    def resume(self, result: VerifyResult) -> list[SaslEffect]:
+        """Take the answer to `Verify`. One that was not asked for changes nothing: it may be late, after a failure."""
+        if self._state is not _State.VERIFYING or self._mechanism is None:
+            return []
+        return self._take(self._mechanism.conclude(result)) + self._read()
+
+    def take_rest(self) -> bytes:
+        """The bytes after the exchange, exactly as they came; empty before `Authenticated`."""
+        return self._reader.take_rest() if self._state is _State.DONE else b""
+
+    def _read(self) -> list[SaslEffect]:
+        effects: list[SaslEffect] = []
+        while self._state in (_State.AWAITING_INIT, _State.AWAITING_RESPONSE):
+            try:
+                frame = self._reader.next_frame()
+            except SaslFrameError as fault:
+                return effects + self._fail_framing(str(fault))
+            if frame is None:
+                return effects
+            effects += self._take_frame(frame)
+        if self._state in (_State.NEW, _State.VERIFYING) and self._reader.pending_bytes > MAX_PENDING_BYTES:
+            effects += self._fail_framing(f"more than {MAX_PENDING_BYTES} bytes before authentication")
+        return effects
+
+    def _take_frame(self, frame: SaslFrame) -> list[SaslEffect]:
+        match self._state, frame:
+            case _State.AWAITING_INIT, sasl_frames.Init(mechanism=name, initial_response=response):
+                return self._take_init(name, response)
+            case _State.AWAITING_RESPONSE, sasl_frames.Response(response=response) if self._mechanism is not None:
+                return self._take(self._mechanism.respond(response))
+            case _:
+                return self._fail_framing(f"unexpected SASL frame {type(frame).__name__.lower()}")
+
+    def _take_init(self, name: str, response: bytes | None) -> list[SaslEffect]:
+        chosen = name.upper()
+        self._mechanism_name = chosen if _MECHANISM_NAME.fullmatch(chosen) else None
+        if chosen in self._offered:
+            self._mechanism = self._mechanisms(chosen, self._external_user)
+        if self._mechanism is None:
+            return self._refuse(NOT_OFFERED)
+        return self._take(self._mechanism.respond(response))
+
+    def _take(self, step: Step) -> list[SaslEffect]:
+        match step:
+            case Challenge(data=data):
+                self._rounds += 1
+                if self._rounds > MAX_ROUNDS:
+                    return self._refuse("SASL(-1): generic failure: too many challenges")
+                self._state = _State.AWAITING_RESPONSE
+                return [Reply(data=sasl_frames.encode(sasl_frames.Challenge(challenge=data)))]
+            case Ask(request=request):
+                self._state = _State.VERIFYING
+                return [Verify(request=request)]
+            case Accepted(user=user, groups=groups):
+                self._state = _State.DONE
+                identity = Identity(user=user, mechanism=self._mechanism_name, is_authenticated=True, groups=groups)
+                success = sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_OK))
+                return [Reply(data=success), Authenticated(identity=identity)]
+            case Refused(detail=detail):
+                return self._refuse(detail)
+
+    def _refuse(self, detail: str) -> list[SaslEffect]:
+        failure = sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_AUTH))
+        summary = f"Failed to authenticate client [mech={self._mechanism_name or 'none'}]"
+        description = f"{detail} ({summary})" if detail else summary
+        self._fail()
+        return [Reply(data=failure), Rejected(mechanism=self._mechanism_name, detail=detail, description=description)]
+
+    def _fail_framing(self, detail: str) -> list[SaslEffect]:
+        self._fail()
+        return [_framing_fault(self._mechanism_name, detail)]
+
+    def _fail(self) -> None:
+        self._state = _State.FAILED
+        self._mechanism = None
+        self._reader.take_rest()
+
+
+class ClientNegotiation:
+    """The side that chooses: one object per connection, used once.
+
+    allowed          names the configuration permits, in any case; None for any
+    username         with `password`, the credentials for PLAIN
+    has_certificate  our TLS tunnel has a certificate of ours to show
+    is_encrypted     there is a TLS tunnel
+    """
+
+    __slots__ = (
+        "_allowed",
+        "_has_certificate",
+        "_is_encrypted",
+        "_mechanism",
+        "_password",
+        "_reader",
+        "_rounds",
+        "_state",
+        "_username",
+    )
+
+    def __init__(
+        self,
+        *,
+        allowed: Sequence[str] | None,
+        username: str | None,
+        password: Secret | None,
+        has_certificate: bool,
+        is_encrypted: bool,
+    ) -> None:
+        self._allowed = None if allowed is None else frozenset(name.upper() for name in allowed)
+        self._username = username
+        self._password = password
+        self._has_certificate = has_certificate
+        self._is_encrypted = is_encrypted
+        self._reader = FrameReader()
+        self._state = _State.AWAITING_INIT
+        self._mechanism: ClientMechanism | None = None
+        self._rounds = 0
+
+    def start(self) -> list[SaslEffect]:
+        """Nothing: the server speaks first. Here so that both sides are driven alike."""
+        return []
+
+    def receive(self, data: bytes) -> list[SaslEffect]:
+        """Take bytes from the server."""
+        if self._state is _State.FAILED:
+            return []
+        self._reader.feed(data)
+        effects: list[SaslEffect] = []
+        while self._state in (_State.AWAITING_INIT, _State.AWAITING_RESPONSE):
+            try:
+                frame = self._reader.next_frame()
+                if frame is None:
+                    return effects
+                effects += self._take_frame(frame)
+            except SaslFrameError as fault:
+                return effects + self._fail_framing(str(fault))
+            except MechanismFault as fault:
+                return effects + self._fail_authentication(str(fault))
+        return effects
+
+    def take_rest(self) -> bytes:
+        """The bytes after the exchange, exactly as they came; empty before `Authenticated`."""
+        return self._reader.take_rest() if self._state is _State.DONE else b""
+
+    def _take_frame(self, frame: SaslFrame) -> list[SaslEffect]:
+        match self._state, frame:
+            case _State.AWAITING_INIT, sasl_frames.Mechanisms(names=names):
+                return self._choose(names)
+            case _State.AWAITING_RESPONSE, sasl_frames.Challenge(challenge=data) if self._mechanism is not None:
+                self._rounds += 1
+                if self._rounds > MAX_ROUNDS:
+                    return self._fail_framing("too many challenges")
+                answer = sasl_frames.Response(response=self._mechanism.answer(data))
+                return [Reply(data=sasl_frames.encode(answer))]
+            case _State.AWAITING_RESPONSE, sasl_frames.Outcome(code=code, additional_data=additional):
+                return self._conclude(code, additional)
+            case _:
+                return self._fail_framing(f"unexpected SASL frame {type(frame).__name__.lower()}")
+
+    def _choose(self, offered: Sequence[str]) -> list[SaslEffect]:
+        usable = [name.upper() for name in offered if self._allowed is None or name.upper() in self._allowed]
+        self._mechanism = choose(
+            usable,
+            username=self._username,
+            password=self._password,
+            has_certificate=self._has_certificate and self._is_encrypted,
+        )
+        if self._mechanism is None:
+            return self._fail_authentication()
+        self._state = _State.AWAITING_RESPONSE
+        init = sasl_frames.Init(mechanism=self._mechanism.name, initial_response=self._mechanism.initial_response())
+        return [Reply(data=sasl_frames.encode(init))]
+
+    def _conclude(self, code: int, additional: bytes | None) -> list[SaslEffect]:
+        if self._mechanism is None or code != sasl_frames.OUTCOME_OK:
+            return self._fail_authentication()
+        self._mechanism.confirm(additional)
+        self._state = _State.DONE
+        identity = Identity(user=self._username, mechanism=self._mechanism.name, is_authenticated=True)
+        return [Authenticated(identity=identity)]
+
+    def _fail_authentication(self, detail: str = "") -> list[SaslEffect]:
+        name = None if self._mechanism is None else self._mechanism.name
+        summary = f"Authentication failed [mech={name or 'none'}]"
+        self._fail()
+        return [Rejected(mechanism=name, detail=detail, description=f"{detail} ({summary})" if detail else summary)]
+
+    def _fail_framing(self, detail: str) -> list[SaslEffect]:
+        name = None if self._mechanism is None else self._mechanism.name
+        self._fail()
+        return [_framing_fault(name, detail)]
+
+    def _fail(self) -> None:
+        self._state = _State.FAILED
+        self._mechanism = None
+        self._reader.take_rest()
+
+
+def _framing_fault(mechanism: str | None, detail: str) -> Rejected:
+    description = f"SASL protocol error: {detail}"
+    return Rejected(mechanism=mechanism, detail=detail, condition=FRAMING_ERROR, description=description)

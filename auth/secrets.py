@@ -1,0 +1,110 @@
+"""Passwords that cannot be printed by accident, and the forms in which a configuration may give one.
+
+Pure: the environment and the files are read by functions the caller passes in.
+Sources: docs/spec/policy-and-auth.md §6.1, docs/spec/management.md §1.6.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import NoReturn
+
+# What the peer reads of a password file: one line of at most 199 bytes. Also stops a `file:` that names a device or a
+# huge file from filling memory.
+MAX_PASSWORD_FILE_BYTES = 199
+
+UNSAFE_TEXT = "It is unsafe to provide plain text passwords in the config file"
+
+
+class Secret:
+    """A text that shows itself only to who calls `reveal()`; everything that prints gets `…`.
+
+    Compares in constant time, has no hash and refuses to be pickled, so that it cannot leave in a dump or a queue.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself; for the one place that hashes it or puts it on the wire."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "…"
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Secret):
+            return NotImplemented
+        return compare_digest(_bytes(self._text), _bytes(other._text))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret cannot be copied out of its process")
+
+
+class PasswordError(ValueError):
+    """The configured form cannot yield a password; the text is the one the peer logs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPassword:
+    """password   what to use
+    warnings   texts for CONN_MGR (warning)
+    errors     texts for CONN_MGR (error); the password is then unusable but creation continues (§6.1)
+    """
+
+    password: Secret
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+def resolve_password(
+    configured: str,
+    *,
+    is_literal_prefix: bool,
+    environment: Callable[[str], str | None],
+    read_start: Callable[[str, int], bytes],
+) -> ResolvedPassword:
+    """The password that `env:`, `file:`, `pass:`, `literal:` or plain text stands for.
+
+    is_literal_prefix  true for sslProfile.password; saslPassword keeps `literal:` as part of the password
+    environment        name -> value, None when not set
+    read_start         (path, n) -> the first n bytes of that file; may raise OSError
+    Errors             PasswordError when the environment variable is not set: using the text `env:NAME` as password,
+                       as the peer does for saslPassword, would send it to whoever answers.
+    """
+    prefix, colon, rest = configured.partition(":")
+    kind = prefix if colon else ""
+    if kind == "env":
+        value = environment(rest.lstrip(" "))
+        if value is None:
+            raise PasswordError("Not found: Failed to find a password in the environment variable")
+        return ResolvedPassword(password=Secret(value))
+    if kind == "file":
+        return _from_file(configured, path=rest, read_start=read_start)
+    if kind == "pass":
+        return ResolvedPassword(password=Secret(rest), warnings=(UNSAFE_TEXT,))
+    if kind == "literal" and is_literal_prefix:
+        return ResolvedPassword(password=Secret(rest), warnings=(UNSAFE_TEXT,))
+    return ResolvedPassword(password=Secret(configured), warnings=(UNSAFE_TEXT,))
+
+
+def _from_file(configured: str, *, path: str, read_start: Callable[[str, int], bytes]) -> ResolvedPassword:
+    try:
+        line = read_start(path, MAX_PASSWORD_FILE_BYTES).split(b"\n", 1)[0]
+        return ResolvedPassword(password=Secret(line.decode("utf-8")))
+    except OSError as fault:
+        reason = fault.strerror or "unreadable"
+    except UnicodeDecodeError:
+        reason = "not UTF-8 text"
+    return ResolvedPassword(
+        password=Secret(configured), errors=(f"Unable to open password file {path}, error: {reason}",)
+    )
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,317 @@
+"""TLS as a tunnel between byte strings, and contexts from an sslProfile.
+
+The tunnel does no I/O: ciphertext in, plaintext out, and the reverse. Making a context reads the profile's files.
+Sources: docs/spec/policy-and-auth.md §6.
+"""
+
+import re
+import ssl
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+from auth.secrets import Secret
+
+# Stops a peer that keeps a handshake going for ever with small messages. Two certificate chains at OpenSSL's own limit
+# of 100 KiB each, and room.
+MAX_HANDSHAKE_BYTES = 256 * 1024
+
+# The plaintext of one TLS record; SSL_read never returns more.
+_RECORD_BYTES = 16 * 1024
+
+_VERSIONS = {
+    "TLSv1": ssl.TLSVersion.TLSv1,
+    "TLSv1.1": ssl.TLSVersion.TLSv1_1,
+    "TLSv1.2": ssl.TLSVersion.TLSv1_2,
+    "TLSv1.3": ssl.TLSVersion.TLSv1_3,
+}
+_EXCLUDE = {
+    "TLSv1": ssl.Options.OP_NO_TLSv1,
+    "TLSv1.1": ssl.Options.OP_NO_TLSv1_1,
+    "TLSv1.2": ssl.Options.OP_NO_TLSv1_2,
+    "TLSv1.3": ssl.Options.OP_NO_TLSv1_3,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsProfile:
+    """The attributes of one sslProfile entity; None or "" where absent.
+
+    protocols  names separated by blank, comma or semicolon; None for TLSv1.2 and later
+    ciphers    an OpenSSL cipher list; it does not touch TLSv1.3
+    """
+
+    name: str
+    ca_cert_file: str | None = None
+    cert_file: str | None = None
+    private_key_file: str | None = None
+    password: Secret | None = None
+    ciphers: str | None = None
+    protocols: str | None = None
+    uid_format: str | None = None
+    uid_name_mapping_file: str | None = None
+
+
+class TlsProfileError(ValueError):
+    """The profile cannot be used; the text is the one the log line of §6.5 or §6.6 wants."""
+
+
+class TlsFailure(ConnectionError):
+    """The tunnel is broken for good; the text is OpenSSL's reason. `take_output` has the alert for the peer."""
+
+
+class TlsTunnel:
+    """One TLS connection in memory.
+
+    Feed what the socket received to `receive`, write what `take_output` returns to the socket after every call.
+    """
+
+    __slots__ = ("_handshake_bytes", "_incoming", "_is_closed", "_is_established", "_outgoing", "_ssl")
+
+    def __init__(self, context: ssl.SSLContext, *, server_side: bool, server_hostname: str | None = None) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._ssl = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname or None
+        )
+        self._handshake_bytes = 0
+        self._is_established = False
+        self._is_closed = False
+
+    @property
+    def is_established(self) -> bool:
+        """The handshake is done. On a TLSv1.3 client this does not yet mean that the server took our certificate."""
+        return self._is_established
+
+    @property
+    def is_closed(self) -> bool:
+        """The peer has said that it will send no more (close_notify)."""
+        return self._is_closed
+
+    def start(self) -> None:
+        """Begin the handshake: a client's ClientHello is in `take_output` afterwards; a server has nothing to say yet.
+
+        Errors  TlsFailure.
+        """
+        self._shake_hands()
+
+    def receive(self, data: bytes) -> bytes:
+        """Take ciphertext from the socket and return the plaintext it completes, perhaps none.
+
+        Errors  TlsFailure.
+        """
+        self._incoming.write(data)
+        if not self._is_established:
+            self._handshake_bytes += len(data)
+            self._shake_hands()
+            if not self._is_established:
+                if self._handshake_bytes > MAX_HANDSHAKE_BYTES:
+                    raise TlsFailure(f"handshake of more than {MAX_HANDSHAKE_BYTES} bytes")
+                return b""
+        return self._read()
+
+    def receive_eof(self) -> None:
+        """The socket has ended. Errors: TlsFailure when the handshake was not done."""
+        self._incoming.write_eof()
+        if not self._is_established:
+            self._shake_hands()
+
+    def send(self, plaintext: bytes | bytearray | memoryview) -> None:
+        """Encrypt; `take_output` has the result. Only when established.
+
+        Errors  TlsFailure.
+        """
+        if not plaintext:
+            return
+        try:
+            self._ssl.write(plaintext)
+        except ssl.SSLError as fault:
+            raise TlsFailure(failure_text(fault)) from None
+
+    def close(self) -> None:
+        """Tell the peer that nothing more will come (close_notify, in `take_output`)."""
+        try:
+            self._ssl.unwrap()
+        except (ssl.SSLError, ValueError):
+            # Wants to read the peer's answer, which we do not wait for; or is broken, and then there is nobody to tell.
+            return
+
+    def take_output(self) -> bytes:
+        """Ciphertext to write to the socket; after a failure, the alert."""
+        return self._outgoing.read()
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """DER of the certificate the peer has shown and OpenSSL has verified; None without one."""
+        if not self._is_established or self._ssl.context.verify_mode is not ssl.CERT_REQUIRED:
+            return None
+        return self._ssl.getpeercert(binary_form=True)
+
+    @property
+    def protocol(self) -> str | None:
+        """For example `TLSv1.3`; None before the handshake is done."""
+        return self._ssl.version() if self._is_established else None
+
+    @property
+    def cipher(self) -> str | None:
+        """For example `TLS_AES_256_GCM_SHA384`."""
+        suite = self._ssl.cipher() if self._is_established else None
+        return None if suite is None else suite[0]
+
+    @property
+    def bits(self) -> int:
+        """Secret bits of the cipher, 0 before the handshake is done."""
+        suite = self._ssl.cipher() if self._is_established else None
+        return 0 if suite is None else suite[2]
+
+    def _shake_hands(self) -> None:
+        try:
+            self._ssl.do_handshake()
+        except ssl.SSLWantReadError:
+            return
+        except (ssl.SSLError, ssl.CertificateError) as fault:
+            raise TlsFailure(failure_text(fault)) from None
+        self._is_established = True
+
+    def _read(self) -> bytes:
+        read = self._ssl.read
+        records: list[bytes] = []
+        try:
+            while record := read(_RECORD_BYTES):
+                records.append(record)
+            self._is_closed = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            self._is_closed = True
+        except ssl.SSLError as fault:
+            raise TlsFailure(failure_text(fault)) from None
+        return records[0] if len(records) == 1 else b"".join(records)
+
+
+def failure_text(fault: Exception) -> str:
+    """OpenSSL's reason in words, such as `peer did not return a certificate`; with what made a verification fail."""
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {fault.verify_message}"
+    if isinstance(fault, ssl.SSLEOFError):
+        return "unexpected eof while reading"
+    reason = getattr(fault, "reason", None)
+    if isinstance(reason, str):
+        return reason.replace("_", " ").lower()
+    return "TLS failure"
+
+
+def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLContext:
+    """A context for accepted connections.
+
+    demand_certificate  fail the handshake of a client without a certificate from caCertFile; the system's trust store
+                        is never consulted for clients
+    Errors              TlsProfileError with a text of §6.5.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # TLSv1.3 tickets would be written to clients that never read, and resumption would skip the certificate check.
+    context.num_tickets = 0
+    _harden(context)
+    if not profile.cert_file or not profile.private_key_file or not _load_own_certificate(context, profile):
+        raise TlsProfileError("Cannot set SSL credentials")
+    if profile.ca_cert_file and not _load_authorities(context, profile.ca_cert_file):
+        raise TlsProfileError("Cannot set trusted SSL CA")
+    if not _set_ciphers(context, profile.ciphers):
+        raise TlsProfileError(
+            "Cannot set ciphers. The ciphers string might be invalid. Use openssl ciphers -v <ciphers> to validate"
+        )
+    if not _set_protocols(context, profile.protocols):
+        raise TlsProfileError(
+            "Cannot set protocols. The protocols string might be invalid. This list is a space separated string of "
+            "the allowed TLS protocols (TLSv1 TLSv1.1 TLSv1.2)"
+        )
+    if demand_certificate:
+        if not profile.ca_cert_file or Path(profile.ca_cert_file).is_dir() or not context.get_ca_certs():
+            raise TlsProfileError("Cannot set peer authentication")
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def client_context(profile: TlsProfile, *, verify_hostname: bool) -> ssl.SSLContext:
+    """A context for connections we make. The server's chain is always verified.
+
+    verify_hostname  also compare the name given to the tunnel. Without it, and with a caCertFile, the system's trust
+                     store is not consulted: otherwise anybody with a certificate from any public CA could be the server
+    Errors           TlsProfileError with the start of a text of §6.6, to which the caller adds the connection.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _harden(context)
+    context.check_hostname = verify_hostname
+    context.verify_mode = ssl.CERT_REQUIRED
+    if verify_hostname or not profile.ca_cert_file:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if profile.ca_cert_file and not _load_authorities(context, profile.ca_cert_file):
+        raise TlsProfileError("SSL CA configuration failed")
+    if profile.cert_file and not _load_own_certificate(context, profile):
+        raise TlsProfileError("SSL local certificate configuration failed")
+    if not _set_ciphers(context, profile.ciphers):
+        raise TlsProfileError("SSL cipher configuration failed")
+    if not _set_protocols(context, profile.protocols):
+        raise TlsProfileError("Permitted TLS protocols configuration failed")
+    return context
+
+
+def _harden(context: ssl.SSLContext) -> None:
+    """What no profile may change."""
+    # Compression leaks secrets by length (CRIME); renegotiation lets a client burn our CPU again and again.
+    context.options |= ssl.Options.OP_NO_COMPRESSION | ssl.Options.OP_NO_RENEGOTIATION
+    # An intermediate CA in caCertFile is an anchor of its own (§6.5).
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+
+
+def _load_own_certificate(context: ssl.SSLContext, profile: TlsProfile) -> bool:
+    # Always a password, if an empty one: without it OpenSSL would prompt on the terminal for an encrypted key.
+    password = profile.password.reveal() if profile.password is not None else ""
+    try:
+        context.load_cert_chain(profile.cert_file or "", profile.private_key_file or None, password=lambda: password)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _load_authorities(context: ssl.SSLContext, path: str) -> bool:
+    try:
+        if Path(path).is_dir():
+            context.load_verify_locations(capath=path)
+        else:
+            context.load_verify_locations(cafile=path)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _set_ciphers(context: ssl.SSLContext, ciphers: str | None) -> bool:
+    if not ciphers:
+        return True
+    try:
+        # Suites without authentication or without encryption would let anybody sit in the middle.
+        context.set_ciphers(f"{ciphers}:!aNULL:!eNULL")
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
+
+
+def _set_protocols(context: ssl.SSLContext, protocols: str | None) -> bool:
+    if protocols is None:
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return True
+    names = {name for name in re.split(r"[ ,;]+", protocols) if name}
+    if not names or not names <= _VERSIONS.keys():
+        return False
+    wanted = [name for name in _VERSIONS if name in names]
+    with warnings.catch_warnings():
+        # Old versions are what the administrator asked for by name.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            context.minimum_version = _VERSIONS[wanted[0]]
+            context.maximum_version = _VERSIONS[wanted[-1]]
+            for name in _VERSIONS.keys() - names:
+                context.options |= _EXCLUDE[name]
+        except ValueError:
+            return False
+    return True
