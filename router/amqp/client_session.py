@@ -86,6 +86,7 @@ class ClientSession:
     remote_idle_s   the peer wants a frame at least this often; None when it does not care
     ended           set once, when the peer ended the connection, the session or one of our links, or did not accept a
                     request
+    is_open         the peer's OPEN has come
     is_closed       the CLOSE handshake is complete (or the peer closed first)
     """
 
@@ -93,6 +94,7 @@ class ClientSession:
         self.reply_to: str | None = None
         self.remote_idle_s: float | None = None
         self.ended: Ended | None = None
+        self.is_open = False
         self.is_closed = False
         self._input = bytearray()
         self._is_header_seen = False
@@ -207,6 +209,7 @@ class ClientSession:
         handler(performative.value + [None] * 14, body[end:])
 
     def _on_open(self, fields: list[Any], _payload: bytes) -> None:
+        self.is_open = True
         self._max_frame_bytes = max(MIN_MAX_FRAME_BYTES, min(_number(fields[2], 2**32 - 1), MAX_FRAME_BYTES))
         idle_ms = _number(fields[4], 0)
         self.remote_idle_s = idle_ms / 1000 if idle_ms else None

@@ -1,0 +1,76 @@
+"""Entity types and attributes as people write them on qdmanage's command line. Pure.
+
+Source: docs/spec/management.md sections 10.1 and 10.2.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+TYPE_PREFIX = "org.apache.qpid.dispatch."
+
+# Long type name -> attribute name (deprecated ones too) -> type in the schema; None for an unknown entity type.
+AttributeTypes = Callable[[str], Mapping[str, Any] | None]
+
+_CONFIG_TYPES = frozenset({"address", "linkRoute", "autoLink", "exchange", "binding"})
+_ROUTER_TYPES = frozenset({"link", "node"})
+_BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+
+
+class ValidationError(ValueError):
+    """The schema has no such entity type or attribute."""
+
+
+def expand_type(name: str) -> str:
+    """`listener` is org.apache.qpid.dispatch.listener, `link` is ...router.link; a name with a dot stays."""
+    if "." in name:
+        return name
+    if name in _ROUTER_TYPES:
+        return f"{TYPE_PREFIX}router.{name}"
+    if name in _CONFIG_TYPES:
+        return f"{TYPE_PREFIX}router.config.{name}"
+    return TYPE_PREFIX + name
+
+
+def parse_attributes(
+    arguments: Sequence[str], entity_type: str | None, attribute_types: AttributeTypes, *, is_update: bool
+) -> dict[str, Any]:
+    """`port=5672 http=true` as attributes. An argument without `=` means null.
+
+    entity_type  long name from --type: then the schema checks names and converts integers
+    is_update    yes, on, no and off are booleans too
+    Errors       ValidationError for a type or attribute the schema does not have, ValueError for a bad integer.
+    """
+    known = attribute_types(entity_type) if entity_type else {}
+    if known is None:
+        raise ValidationError(f"No such entity type '{entity_type}'")
+    found: dict[str, Any] = {}
+    for argument in arguments:
+        name, has_value, text = argument.partition("=")
+        if entity_type and name not in known:
+            raise ValidationError(f"Unknown attribute '{name}' for '{entity_type}'")
+        if not has_value:
+            found[name] = None
+        elif name == "type":
+            found[name] = expand_type(text)
+        elif known.get(name) == "integer":
+            found[name] = int(text)
+        elif text in ("true", "false") or (is_update and text.lower() in _BOOLEANS):
+            found[name] = _BOOLEANS[text.lower()]
+        else:
+            found[name] = text
+    return found
+
+
+def parse_json_option(text: str, *, is_text_allowed: bool = False) -> Any:
+    """The value of --body, --properties or standard input.
+
+    is_text_allowed  text that is no JSON and does not look like any is taken as it is
+    Errors           ValueError that says what is wrong with it.
+    """
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        if is_text_allowed and not set(text) & set('"{}[]'):
+            return text
+        raise ValueError(f"Invalid JSON '{text}': {error}") from None

@@ -1,0 +1,66 @@
+"""What the command lines of the tools share: how a failure is printed, and which exit status it gives."""
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import NoReturn
+
+from router.tools.formats import printable
+
+# Set by who debugs the tools: failures keep their traceback.
+DEBUG_VARIABLE = "_QPID_DISPATCH_TOOLS_DEBUG_"
+
+
+class Parser(argparse.ArgumentParser):
+    """Complains without repeating values: one of them may be a password."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(re.sub(r"(--[\w-]+)=\S*", r"\1", message))
+
+    def refuse_unknown(self, unknown: Sequence[str]) -> None:
+        """A usage error unless `unknown`, what parse_known_args left over, is empty."""
+        names = [argument.split("=")[0] for argument in unknown if argument.startswith("-")]
+        if names:
+            self.error(f"unrecognized arguments: {' '.join(names)}")
+        if unknown:
+            self.error(f"takes options only, not {len(unknown)} further arguments")
+
+
+def version() -> str:
+    try:
+        return metadata.version("palisade-router")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def utc_now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f UTC")
+
+
+def run(action: Callable[[], None]) -> int:
+    """The exit status of `action`: 0, or 1 with `<class>: <text>` on standard output. Scripts match that line."""
+    try:
+        action()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print()
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has seen enough. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if DEBUG_VARIABLE in os.environ:
+            raise
+        print(f"{type(error).__name__}: {printable(str(error))}")
+        return 1
+    return 0
+
+
+def read_text(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()

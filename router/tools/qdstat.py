@@ -1,0 +1,132 @@
+"""`qdstat`: show what a router knows of itself.
+
+Source: docs/spec/management.md section 9.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from router.management.client import ManagementClient
+from router.tools.command import Parser, read_text, run, utc_now, version
+from router.tools.connection_options import (
+    ConnectionOptions,
+    add_connection_arguments,
+    connection_options,
+    router_address,
+)
+from router.tools.displays import ALL_ENTITIES, DISPLAYS, WITHOUT_HEADER
+from router.tools.displays.source import Source
+from router.tools.formats import render, render_classic, render_csv
+from router.tools.transport import connect
+
+Connect = Callable[[ConnectionOptions, str], ManagementClient]
+
+_DISPLAY_OPTIONS = (
+    ("general", ("-g", "--general"), "counters of the router as a whole (the default)"),
+    ("connections", ("-c", "--connections"), "connections, who is on them and how they are secured"),
+    ("links", ("-l", "--links"), "AMQP links and their counters"),
+    ("nodes", ("-n", "--nodes"), "routers in the network"),
+    ("edge", ("-e", "--edge"), "connections of edge routers"),
+    ("address", ("-a", "--address"), "addresses and their counters"),
+    ("memory", ("-m", "--memory"), "memory by object type"),
+    ("policy", ("-p", "--policy"), "policy in force and its denials"),
+    ("autolinks", ("--autolinks",), "auto links"),
+    ("linkroutes", ("--linkroutes",), "link routes"),
+    ("vhosts", ("--vhosts",), "vhost policies"),
+    ("vhostgroups", ("--vhostgroups",), "user groups of the vhost policies, in full"),
+    ("vhoststats", ("--vhoststats",), "what the vhost policies admitted and denied"),
+    ("log", ("--log",), "latest log entries"),
+    ("all", ("--all-entities",), "most of the above, one after the other"),
+)
+
+_EPILOG = """examples:
+  qdstat                                     the router on this host
+  qdstat -b amqps://router.example.com -c --ssl-trustfile ca.pem \\
+         --sasl-username admin --sasl-password-file password.txt
+  qdstat -a --limit 20 --csv                 twenty addresses, for a spreadsheet
+  qdstat -l --all-routers                    the links of every router in the network
+
+exit status: 0; 1 for any failure, with one line that says which; 2 for a wrong command line
+"""
+
+
+def parser() -> Parser:
+    made = Parser(
+        prog="qdstat",
+        description="Show status and statistics of a router.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--version", action="version", version=version())
+    made.add_argument("-v", "--verbose", action="count", default=0, help="more columns")
+    displays = made.add_argument_group("display (one of)").add_mutually_exclusive_group()
+    for name, flags, text in _DISPLAY_OPTIONS:
+        displays.add_argument(*flags, dest="display", action="store_const", const=name, help=text)
+    targets = made.add_argument_group("target (one of)").add_mutually_exclusive_group()
+    targets.add_argument("--all-routers", action="store_true", help="every router the asked one knows")
+    targets.add_argument("-r", "--router", metavar="ID", help="this router of the network")
+    targets.add_argument("-d", "--edge-router", metavar="ID", help="this edge router of the asked router")
+    output = made.add_argument_group("output")
+    output.add_argument("--limit", metavar="N", type=_row_count, default=0, help="at most N rows; 0 for all")
+    output.add_argument("--csv", action="store_true", help="tables as comma-separated values")
+    add_connection_arguments(made)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None, connect: Connect = connect) -> int:
+    """Returns the exit status; raises SystemExit(2) for a wrong command line."""
+    made = parser()
+    given, unknown = made.parse_known_args(arguments)
+    made.refuse_unknown(unknown)
+    return run(lambda: _show(given, connect))
+
+
+def _show(given: argparse.Namespace, connect: Connect) -> None:
+    options = connection_options(given, read_text)
+    address = router_address(given.router, given.edge_router)
+    with connect(options, address) as client:
+        nodes = client.management_nodes() if given.all_routers else []
+        if len(nodes) < 2:
+            _print(_header(given, client) + _body(given, client))
+            return
+        _print([utc_now()])
+        for node in nodes:
+            node_address = node.removeprefix("amqp:/")
+            node_id = node_address.removeprefix("_topo/0/").removesuffix("/$management")
+            _print([f"Router  {node_id}", "", *_body(given, client.at(node_address)), ""])
+
+
+def _header(given: argparse.Namespace, client: ManagementClient) -> list[str]:
+    """Date, router id and an empty line, where the display has them."""
+    if given.display in WITHOUT_HEADER:
+        return []
+    found = client.query("org.apache.qpid.dispatch.router", ["id"]).rows
+    return [utc_now(), str(found[0][0]) if found and found[0] else "", ""]
+
+
+def _body(given: argparse.Namespace, client: ManagementClient) -> list[str]:
+    source = Source(client=client, limit=given.limit, is_verbose=given.verbose > 0)
+    render_table = render_csv if given.csv else render_classic
+    if given.display != "all":
+        return render(DISPLAYS[given.display or "general"](source), render_table)
+    lines = []
+    for name in ALL_ENTITIES:
+        lines += [*render(DISPLAYS[name](source), render_table), ""]
+    return lines
+
+
+def _print(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _row_count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise argparse.ArgumentTypeError(f"wants a number of rows or 0 for all, not {count}")
+    return count
+
+
+if __name__ == "__main__":
+    sys.exit(main())

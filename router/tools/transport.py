@@ -1,0 +1,272 @@
+"""A management client's way to the router: a blocking socket, TLS, SASL and the AMQP client session.
+
+Every wait has a deadline. Errors are those of router.management.client, with texts for the person at the terminal.
+Source: docs/spec/management.md section 9.1.
+"""
+
+import contextlib
+import itertools
+import socket
+import ssl
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from auth.negotiation import Authenticated, ClientNegotiation, Rejected
+from auth.negotiation import Reply as SaslReply
+from auth.tls import TlsProfile, TlsProfileError, client_context, failure_text
+from router.amqp.client_session import ClientSession, Ended, ProtocolError
+from router.amqp.codec import CodecError, decode_message, encode_message
+from router.management.client import (
+    LOCAL_ADDRESS,
+    ConnectionException,
+    LinkDetached,
+    ManagementClient,
+    Reply,
+    Timeout,
+)
+from router.tools.connection_options import ConnectionOptions
+
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+_READ_BYTES = 64 * 1024
+# For the farewell, which nobody waits for with interest.
+_CLOSE_TIMEOUT_S = 1.0
+
+
+def connect(options: ConnectionOptions, address: str = LOCAL_ADDRESS) -> ManagementClient:
+    """A client of the management node at `address` (or at the one in the options' URL), ready for requests.
+
+    Errors  ConnectionException, Timeout, LinkDetached.
+    """
+    return ManagementClient(SocketTransport(options), options.address or address)
+
+
+class SocketTransport:
+    """One connection to one router. Not for several threads."""
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        self._options = options
+        self._where = options.where
+        self._deadline = time.monotonic() + options.timeout_s
+        self._correlation_ids = map(str, itertools.count(1))
+        self._session = ClientSession(container_id=f"palisade-tools-{uuid.uuid4()}", hostname=options.host)
+        self._socket = self._dial()
+        try:
+            if options.is_tls:
+                self._socket = self._wrap(self._socket)
+            if options.has_sasl:
+                self._session.receive(self._authenticate())
+            self._flush()
+            while self._session.reply_to is None:
+                self._exchange("the router to open the connection")
+        except ProtocolError as error:
+            self._abandon()
+            raise ConnectionException(f"Connection to {self._where} failed: {error}") from None
+        except BaseException:
+            self._abandon()
+            raise
+
+    def request(self, address: str, application_properties: Mapping[str, Any], body: Any) -> Reply:
+        self._deadline = time.monotonic() + self._options.timeout_s
+        correlation_id = next(self._correlation_ids)
+        try:
+            payload = encode_message(
+                reply_to=self._session.reply_to,
+                correlation_id=correlation_id,
+                application_properties=application_properties,
+                body=body,
+            )
+            self._session.send_message(address, payload)
+            self._flush()
+            while True:
+                while (message := self._session.take_message()) is None:
+                    self._exchange(f"{address} to answer {application_properties.get('operation')}")
+                reply = decode_message(message)
+                # A late answer to a request that timed out is not the answer to this one.
+                if reply.correlation_id == correlation_id:
+                    return Reply(application_properties=reply.application_properties, body=reply.body)
+        except ProtocolError as error:
+            raise ConnectionException(f"Connection to {self._where} failed: {error}") from None
+        except CodecError as error:
+            raise ValueError(f"a message cannot be encoded or decoded: {error}") from None
+
+    def close(self) -> None:
+        """Say goodbye, without insisting on an answer."""
+        self._deadline = time.monotonic() + _CLOSE_TIMEOUT_S
+        with contextlib.suppress(ConnectionException, Timeout, LinkDetached, ProtocolError):
+            self._session.close()
+            self._flush()
+            while not self._session.is_closed:
+                self._exchange("the router to close the connection")
+        self._abandon()
+
+    # --- steps of the connection --------------------------------------------------------------------------------------
+
+    def _dial(self) -> socket.socket:
+        try:
+            found = socket.create_connection((self._options.host, self._options.port), timeout=self._options.timeout_s)
+        except TimeoutError:
+            raise self._timeout("a connection") from None
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ConnectionException(f"Connection to {self._where} failed: {reason}") from None
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return found
+
+    def _wrap(self, plain: socket.socket) -> ssl.SSLSocket:
+        options = self._options
+        profile = TlsProfile(
+            name="tools",
+            ca_cert_file=options.trust_file,
+            cert_file=options.certificate_file,
+            private_key_file=options.key_file,
+            password=options.key_password,
+        )
+        try:
+            context = client_context(profile, verify_hostname=options.checks_peer_name)
+        except TlsProfileError as error:
+            raise ConnectionException(f"{error}: {_credential_files(options)}") from None
+        self._arm("the TLS handshake")
+        try:
+            return context.wrap_socket(plain, server_hostname=options.host)
+        except TimeoutError:
+            raise self._timeout("the TLS handshake") from None
+        except (ssl.SSLError, ssl.CertificateError) as error:
+            raise self._tls_failure(failure_text(error)) from None
+        except OSError as error:
+            raise self._tls_failure(error.strerror or "the peer hung up") from None
+
+    def _authenticate(self) -> bytes:
+        """Run the SASL exchange; returns the AMQP bytes that followed it, if any."""
+        options = self._options
+        negotiation = ClientNegotiation(
+            allowed=options.mechanisms,
+            username=options.username,
+            password=options.password,
+            has_certificate=options.certificate_file is not None,
+            is_encrypted=options.is_tls,
+        )
+        self._write(SASL_HEADER)
+        header = b""
+        while len(header) < len(SASL_HEADER):
+            header += self._read("the router's SASL header", is_first=True)
+        if not header.startswith(SASL_HEADER):
+            raise ConnectionException(f"Connection to {self._where} failed: the peer does not offer SASL")
+        effects = negotiation.start() + negotiation.receive(header[len(SASL_HEADER) :])
+        while True:
+            for effect in effects:
+                match effect:
+                    case SaslReply(data=data):
+                        self._write(data)
+                    case Authenticated():
+                        return negotiation.take_rest()
+                    case Rejected(condition=condition, description=description):
+                        raise ConnectionException(
+                            f"Connection to {self._where} failed: {condition} {description}{self._sasl_hint()}"
+                        )
+            effects = negotiation.receive(self._read("the SASL exchange"))
+
+    def _sasl_hint(self) -> str:
+        if self._options.certificate_file:
+            return ""
+        if self._options.username is None:
+            return " (no user name was given: see --sasl-username)"
+        return "" if self._options.password else " (no password was given: see --sasl-password-file)"
+
+    # --- bytes --------------------------------------------------------------------------------------------------------
+
+    def _exchange(self, awaited: str) -> None:
+        """Wait once for bytes from the router and let the session take them. Raises what the session came to."""
+        self._session.receive(self._read(awaited, is_first=not self._session.is_open))
+        self._flush()
+        ended = self._session.ended
+        if ended is not None:
+            raise _error_of(ended, self._where)
+
+    def _flush(self) -> None:
+        if output := self._session.take_output():
+            self._write(output)
+
+    def _write(self, data: bytes) -> None:
+        awaited = "the router to take our bytes"
+        self._arm(awaited)
+        try:
+            self._socket.sendall(data)
+        except TimeoutError:
+            raise self._timeout(awaited) from None
+        except OSError as error:
+            raise self._lost(error, is_first=False) from None
+
+    def _read(self, awaited: str, *, is_first: bool = False) -> bytes:
+        """Some bytes, at least one. While waiting, keeps the router's idle timeout from firing."""
+        while True:
+            idle_s = self._session.remote_idle_s
+            self._arm(awaited, at_most_s=idle_s / 2 if idle_s else None)
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except TimeoutError:
+                if idle_s:
+                    self._session.send_heartbeat()
+                    self._flush()
+                continue
+            except OSError as error:
+                raise self._lost(error, is_first=is_first) from None
+            if not data:
+                raise self._lost(None, is_first=is_first)
+            return data
+
+    def _arm(self, awaited: str, *, at_most_s: float | None = None) -> None:
+        """Let the next call on the socket wait until the deadline. Errors: Timeout when that is past."""
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
+            raise self._timeout(awaited)
+        self._socket.settimeout(remaining_s if at_most_s is None else min(remaining_s, at_most_s))
+
+    def _lost(self, error: OSError | None, *, is_first: bool) -> Exception:
+        if isinstance(error, ssl.SSLError):
+            return self._tls_failure(failure_text(error))
+        if is_first and self._options.is_tls:
+            # A TLSv1.3 server judges our certificate after the handshake, and the alert may get lost with the socket.
+            hint = "" if self._options.certificate_file else "; does it demand a client certificate?"
+            return self._tls_failure(f"the router hung up after the TLS handshake{hint}")
+        if is_first:
+            hint = "does it demand TLS or SASL, or is this host denied?"
+            return ConnectionException(f"Connection to {self._where} failed: the router hung up; {hint}")
+        reason = (error.strerror if error else None) or "the router hung up"
+        return ConnectionException(f"Connection to {self._where} failed: {reason}")
+
+    def _tls_failure(self, reason: str) -> ConnectionException:
+        return ConnectionException(f"Connection to {self._where} failed: SSL Failure: {reason}{_tls_hint(reason)}")
+
+    def _timeout(self, awaited: str) -> Timeout:
+        return Timeout(
+            f"Connection to {self._where} timed out after {self._options.timeout_s:g} s: waited for {awaited}"
+        )
+
+    def _abandon(self) -> None:
+        self._socket.close()
+
+
+def _error_of(ended: Ended, where: str) -> Exception:
+    reason = ": ".join(part for part in (ended.condition, ended.description) if part) or "without a reason"
+    if ended.kind == "link":
+        return LinkDetached(f"{where} closed {ended.what}: {reason}")
+    if ended.kind == "delivery":
+        return LinkDetached(f"{where} did not accept the request to {ended.what}: {reason}")
+    if ended.kind == "session":
+        return LinkDetached(f"{where} ended the session: {reason}")
+    return ConnectionException(f"{where} closed the connection: {reason}")
+
+
+def _tls_hint(reason: str) -> str:
+    if "hostname mismatch" in reason.lower() or "ip address mismatch" in reason.lower():
+        return " (see --ssl-disable-peer-name-verify)"
+    if "certificate verify failed" in reason:
+        return " (is the right --ssl-trustfile given?)"
+    return ""
+
+
+def _credential_files(options: ConnectionOptions) -> str:
+    given = (options.trust_file, options.certificate_file, options.key_file)
+    return "check " + ", ".join(name for name in given if name) + ", and the password of the key"
