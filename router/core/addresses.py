@@ -1,0 +1,155 @@
+"""Address strings, address keys, configured treatments and the live address table.
+
+Sources: docs/spec/routing.md §3, §4.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from router.core.links import InLink, OutLink
+
+Distribution = Literal["multicast", "closest", "balanced", "unavailable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Treatment:
+    """How deliveries to an address are handled: one `address` entity, or the router's default."""
+
+    distribution: Distribution = "balanced"
+    ingress_phase: int = 0
+    egress_phase: int = 0
+    priority: int = -1
+
+
+class Subscriber(Protocol):
+    """An in-process consumer. Called with the whole encoded message; it is accepted by then."""
+
+    def __call__(self, payload: bytes, link: "InLink") -> None: ...
+
+
+def normalise(text: str) -> str:
+    """The address without scheme, authority and one leading or trailing separator (routing §3.1)."""
+    if not text.startswith("/"):
+        scheme_end = text.find(":/")
+        if scheme_end >= 0:
+            text = text[scheme_end + 1 :]
+    if text.startswith("//"):
+        slash = text.find("/", 2)
+        text = text[slash + 1 :] if slash >= 0 else ""
+    elif text.startswith("/"):
+        text = text[1:]
+    if text.endswith(("/", ".")):
+        text = text[:-1]
+    return text
+
+
+def key_of(address: str, *, router_id: str, phase: int = 0, area: str = "0") -> str:
+    """The table key of a normalised address: class letter, phase for mobile ones, rest (routing §3.2)."""
+    if address.startswith("_local/"):
+        return "L" + address[7:]
+    if address.startswith("_topo/"):
+        return _topological_key(address, router_id, area)
+    if address.startswith("_edge/"):
+        router, _, rest = address[6:].partition("/")
+        return "L" + rest if router == router_id else "H" + router
+    return f"M{phase}{address}"
+
+
+def _topological_key(address: str, router_id: str, area: str) -> str:
+    parts = address.split("/", 3)
+    if len(parts) < 4:
+        return "L" + address
+    _, named_area, router, rest = parts
+    if named_area not in (area, "all"):
+        return "A" + named_area
+    if router == "all":
+        return "T" + rest
+    return "L" + rest if router == router_id else "R" + router
+
+
+class Address:
+    """A live address: who sends to it, who receives from it. Exists while anything refers to it."""
+
+    __slots__ = (
+        "delivered_in_process",
+        "distribution",
+        "forward",
+        "in_links",
+        "key",
+        "out_links",
+        "priority",
+        "retired_egress",
+        "retired_ingress",
+        "sent_from_process",
+        "subscribers",
+    )
+
+    def __init__(self, key: str, treatment: Treatment) -> None:
+        self.key = key
+        self.distribution: Distribution = treatment.distribution
+        self.priority = treatment.priority
+        self.in_links: list[InLink] = []
+        self.out_links: deque[OutLink] = deque()
+        self.subscribers: deque[Subscriber] = deque()
+        self.forward: Callable[..., None] | None = None
+        # Deliveries of links that are gone, and of anonymous links; the rest is summed from the live ones.
+        self.retired_ingress = 0
+        self.retired_egress = 0
+        self.delivered_in_process = 0
+        self.sent_from_process = 0
+
+    @property
+    def has_path(self) -> bool:
+        """Somebody could be given a delivery."""
+        return bool(self.out_links or self.subscribers)
+
+    @property
+    def is_unused(self) -> bool:
+        return not (self.in_links or self.out_links or self.subscribers)
+
+    @property
+    def ingress_count(self) -> int:
+        return self.retired_ingress + sum(link.delivery_count for link in self.in_links)
+
+    @property
+    def egress_count(self) -> int:
+        return self.retired_egress + sum(link.delivery_count for link in self.out_links)
+
+
+class AddressTable:
+    """Key → Address. `treatment_of(address)` answers from the configured prefixes and patterns."""
+
+    def __init__(self, router_id: str, treatment_of: Callable[[str], Treatment]) -> None:
+        self.router_id = router_id
+        self.treatment_of = treatment_of
+        self.addresses: dict[str, Address] = {}
+
+    def find(self, text: str, phase: int = 0) -> Address | None:
+        """The live address that `text` (as written by a client) names, if any."""
+        return self.addresses.get(key_of(normalise(text), router_id=self.router_id, phase=phase))
+
+    def treatment(self, text: str) -> Treatment:
+        address = normalise(text)
+        if key_of(address, router_id=self.router_id)[0] == "M":
+            return self.treatment_of(address)
+        return Treatment()
+
+    def obtain(self, text: str, *, is_ingress: bool) -> Address:
+        """The address that `text` names, created with its configured treatment when it is not live."""
+        treatment = self.treatment(text)
+        phase = treatment.ingress_phase if is_ingress else treatment.egress_phase
+        key = key_of(normalise(text), router_id=self.router_id, phase=phase)
+        address = self.addresses.get(key)
+        if address is None:
+            address = self.addresses[key] = Address(key, treatment)
+        return address
+
+    def discard_unused(self, address: Address) -> None:
+        if address.is_unused:
+            self.addresses.pop(address.key, None)
+
+    def snapshot(self) -> Mapping[str, Address]:
+        return self.addresses

@@ -1,0 +1,228 @@
+"""From one incoming link to the receivers of an address: balanced, closest, multicast, unavailable, anonymous.
+
+Every function takes (link, address, delivery, size): the message is complete, advanced, and stands in the engine's
+message buffer. Hot path: see docs/architecture.md before adding anything.
+
+Sources: docs/spec/routing.md §7, §8.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from router.core.links import Handle, InLink, OutLink, Queued
+from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
+
+if TYPE_CHECKING:
+    from router.core.addresses import Address
+
+
+def forward_balanced(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+    """To the receiver with the fewest deliveries queued or unsettled; round robin among idle ones."""
+    if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
+        return
+    out_links = address.out_links
+    if not out_links:
+        deliver_in_process(link, address, delivery, size)
+        return
+    out = least_loaded(address)
+    link.delivery_count += 1
+    if link.is_settled(delivery):
+        _give_settled(link, out, delivery, size)
+    elif out.room > 0 and out.compose is None and not out.sends_settled:
+        out.room -= 1
+        out.delivery_count += 1
+        out.load += 1
+        work = link.work
+        out.unsettled[out.send(size)] = (link, delivery, work.now_s)
+        work.touched.add(out.engine)
+    else:
+        _give(link, link, out, delivery, size)
+
+
+def least_loaded(address: "Address") -> OutLink:
+    out_links = address.out_links
+    best = out_links[0]
+    least = best.load
+    if least:
+        for out in out_links:
+            if out.load < least:
+                best, least = out, out.load
+                if not least:
+                    break
+    if not least and len(out_links) > 1:
+        out_links.rotate(-1)
+    return best
+
+
+def forward_closest(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+    """In-process consumers first, then local receivers in turn, whatever their load or credit."""
+    if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
+        return
+    if address.subscribers or not address.out_links:
+        deliver_in_process(link, address, delivery, size)
+        return
+    out = next_in_turn(address)
+    link.delivery_count += 1
+    if link.is_settled(delivery):
+        _give_settled(link, out, delivery, size)
+    else:
+        _give(link, link, out, delivery, size)
+
+
+def next_in_turn(address: "Address") -> OutLink:
+    out = address.out_links[0]
+    address.out_links.rotate(-1)
+    return out
+
+
+def forward_multicast(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+    """One copy to everybody; the sender gets one outcome made of all (routing §7.3)."""
+    if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
+        return
+    if not address.has_path:
+        link.release_undeliverable(delivery)
+        return
+    link.delivery_count += 1
+    for subscriber in address.subscribers:
+        address.delivered_in_process += 1
+        subscriber(link.work.copy(size), link)
+    out_links = list(address.out_links)
+    if link.is_settled(delivery):
+        link.presettled += 1
+        link.settle(delivery)
+        link.owe()
+        for out in out_links:
+            give_copy(None, out, None, link.work.now_s, _payload(link, out, size), is_settled=True)
+        return
+    if not out_links:
+        link.on_accepted(delivery, link.work.now_s)
+        return
+    fanout = Fanout(link, delivery, link.work.now_s, copies=len(out_links))
+    if address.subscribers:
+        fanout.outcome = ACCEPTED
+    for out in out_links:
+        give_copy(fanout, out, delivery, link.work.now_s, _payload(link, out, size), is_settled=False)
+    _check_credit(link)
+
+
+def forward_anonymous(link: InLink, _address: None, delivery: Handle, size: int) -> None:
+    """By the address in the message: `route` names it, or has refused or released the message."""
+    assert link.route is not None
+    routed = link.route(delivery, size)
+    if routed is None:
+        return
+    address, size = routed
+    address.retired_ingress += 1
+    assert address.forward is not None
+    address.forward(link, address, delivery, size)
+
+
+def deliver_in_process(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+    """To an in-process consumer, which accepts whatever it is given; released when there is none."""
+    if not address.subscribers:
+        link.release_undeliverable(delivery)
+        return
+    link.delivery_count += 1
+    subscriber = address.subscribers[0]
+    address.subscribers.rotate(-1)
+    address.delivered_in_process += 1
+    payload = link.work.copy(size)
+    if link.is_settled(delivery):
+        link.presettled += 1
+        link.settle(delivery)
+        link.owe()
+    else:
+        link.on_accepted(delivery, link.work.now_s)
+    subscriber(payload, link)
+
+
+def _payload(link: InLink | None, out: OutLink, size: int) -> bytes:
+    return out.compose(link, size) if out.compose is not None else out.work.copy(size)
+
+
+def _give(link: InLink, origin: Any, out: OutLink, delivery: Handle, size: int) -> None:
+    give_copy(origin, out, delivery, link.work.now_s, _payload(link, out, size), is_settled=False)
+    _check_credit(link)
+
+
+def _check_credit(link: InLink) -> None:
+    """Messages may be queueing: a sender that goes on beyond its credit is dealt with at the end of the pass."""
+    if link.wire.credit < 0:
+        link.owe(0)
+
+
+def _give_settled(link: InLink, out: OutLink, delivery: Handle, size: int) -> None:
+    """A presettled message. Its credit returns when it is written, so a slow receiver holds the sender back."""
+    link.presettled += 1
+    link.settle(delivery)
+    if out.room > 0 and out.compose is None:
+        out.room -= 1
+        out.delivery_count += 1
+        out.presettled += 1
+        out.settle(out.send(size))
+        work = link.work
+        work.touched.add(out.engine)
+        if not link.owed:
+            work.refill.append(link)
+            work.touched.add(link.engine)
+        link.owed += 1
+    else:
+        give_copy(link, out, None, link.work.now_s, _payload(link, out, size), is_settled=True)
+        _check_credit(link)
+
+
+def give_copy(
+    origin: Any, out: OutLink, source: Handle, since_s: int, payload: bytes, *, is_settled: bool
+) -> None:
+    """Send now if the link has room, else queue."""
+    if out.room > 0:
+        out.room -= 1
+        out.work.touched.add(out.engine)
+        out.send_payload(origin, source, since_s, payload, is_settled=is_settled)
+    else:
+        out.enqueue(Queued(origin, source, since_s, payload, is_settled))
+
+
+class Fanout:
+    """The copies of one unsettled multicast delivery; tells the sender one outcome when all have one."""
+
+    __slots__ = ("copies", "link", "outcome", "since_s", "source")
+
+    def __init__(self, link: InLink, source: Handle, since_s: int, copies: int) -> None:
+        self.link = link
+        self.source = source
+        self.since_s = since_s
+        self.copies = copies
+        self.outcome = RELEASED
+
+    def on_accepted(self, source: Handle, since_s: int) -> None:
+        self._count(ACCEPTED)
+
+    def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
+        self._count(effective(state))
+
+    def on_progress(self, source: Handle, state: int, out: OutLink, outgoing: Handle) -> None:
+        """A copy's unsettled outcome decides it: the sender's own settlement is not waited for."""
+        if state >= ACCEPTED:
+            out.settle_early(outgoing)
+            self._count(effective(state))
+
+    def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
+        self._count(MODIFIED if was_sent else RELEASED)
+
+    def _count(self, state: int) -> None:
+        self.outcome = merge(self.outcome, state)
+        self.copies -= 1
+        if self.copies:
+            return
+        link, source = self.link, self.source
+        if not link.is_open:
+            return
+        if self.outcome == ACCEPTED:
+            link.on_accepted(source, self.since_s)
+        elif self.outcome in (MODIFIED, RELEASED):
+            link.on_lost(source, self.since_s, was_sent=self.outcome == MODIFIED)
+        else:
+            link.rejected += 1
+            link.update(source, self.outcome)
+            link.settle(source)
+            link.owe()

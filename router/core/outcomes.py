@@ -1,0 +1,27 @@
+"""Delivery states by their AMQP descriptor codes, and how several become one.
+
+Sources: AMQP 1.0 §3.4; docs/spec/routing.md §7.3.
+"""
+
+from typing import Final
+
+RECEIVED: Final = 0x23
+ACCEPTED: Final = 0x24
+REJECTED: Final = 0x25
+RELEASED: Final = 0x26
+MODIFIED: Final = 0x27
+
+_RANK = {RELEASED: 0, MODIFIED: 1, ACCEPTED: 2, REJECTED: 3}
+
+
+def merge(first: int, second: int) -> int:
+    """The outcome a multicast sender sees of two receivers': reject beats accept beats modify beats release.
+
+    A state that is no outcome (transactional, declared, an extension) counts as rejected.
+    """
+    return max(first, second, key=lambda state: _RANK.get(state, _RANK[REJECTED]))
+
+
+def effective(state: int) -> int:
+    """`state` if it is one of the four outcomes, else REJECTED."""
+    return state if state in _RANK else REJECTED

@@ -1,0 +1,266 @@
+"""The routing core: admits links that policy let pass, binds them to addresses, disposes of them when they go.
+
+Values in, calls out: it knows connections as `Attachment`s and links as the engine's wires, and asks nobody whether
+something is permitted. Sources: docs/spec/routing.md §3-§9.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from router.core.addresses import Address, AddressTable, Subscriber, Treatment, key_of, normalise
+from router.core.forward import (
+    forward_anonymous,
+    forward_balanced,
+    forward_closest,
+    forward_multicast,
+    give_copy,
+    least_loaded,
+    next_in_turn,
+)
+from router.core.links import Attachment, Handle, InLink, OutLink
+from router.core.streams import begin_stream
+from router.core.work import Work
+
+_FORWARD: Final = {
+    "balanced": forward_balanced,
+    "closest": forward_closest,
+    "multicast": forward_multicast,
+    # A live address cannot be unavailable but through auto links, which make it balanced (routing §7.4).
+    "unavailable": forward_balanced,
+}
+_CLOSEST = Treatment(distribution="closest")
+
+# Remembered address texts per anonymous link; stops a sender of endless distinct addresses from growing it.
+MAX_REMEMBERED_ROUTES: Final = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unroutable:
+    """Why a link cannot be bound: the condition and description of routing §5.6."""
+
+    name: str
+    description: str
+
+
+NO_ROUTE = Unroutable(name="qd:no-route-to-dest", description="No route to the destination node")
+NOT_FOUND = Unroutable(name="amqp:not-found", description="Node not found")
+NO_COORDINATOR = Unroutable(
+    name="amqp:precondition-failed",
+    description=(
+        "The router can't coordinate transactions by itself, a linkRoute to a coordinator must be configured to use "
+        "transactions."
+    ),
+)
+UNAVAILABLE = Unroutable(
+    name="amqp:not-found", description="Deliveries cannot be sent to an unavailable address"
+)
+NO_ADDRESS = Unroutable(
+    name="amqp:precondition-failed", description="Routing failure: no address present"
+)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Counts of links that are gone; what `router` shows is these plus the live links' own."""
+
+    ingress: int = 0
+    egress: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    released: int = 0
+    modified: int = 0
+    presettled: int = 0
+    dropped_presettled: int = 0
+    delayed_1s: int = 0
+    delayed_10s: int = 0
+
+
+class Core:
+    """Addresses, links and what is in flight, on one router."""
+
+    def __init__(
+        self,
+        *,
+        router_id: str,
+        work: Work,
+        treatment_of: Callable[[str], Treatment],
+        random_name: Callable[[], str],
+    ) -> None:
+        self.router_id = router_id
+        self.work = work
+        self.table = AddressTable(router_id, treatment_of)
+        self.random_name = random_name  # 15 characters of A-Z a-z 0-9 + _
+        self.links: dict[int, InLink | OutLink] = {}
+        self.retired = Totals()
+        self._last_identity = 0
+
+    def next_identity(self) -> int:
+        """One counter for links, addresses, routes and auto links (management §6.4)."""
+        self._last_identity += 1
+        return self._last_identity
+
+    # Links
+
+    def check_target(self, address: str | None, *, is_coordinator: bool = False) -> Unroutable | None:
+        """May a sender attach to this target? (routing §5.2)"""
+        if is_coordinator:
+            return NO_COORDINATOR
+        if address is None:
+            return None
+        return self._check_available(address)
+
+    def check_source(self, address: str | None) -> Unroutable | None:
+        """May a receiver attach to this source?"""
+        if address is None or not normalise(address):
+            return NO_ROUTE
+        if key_of(normalise(address), router_id=self.router_id)[0] in "RAH":
+            return NO_ROUTE
+        return self._check_available(address)
+
+    def _check_available(self, address: str) -> Unroutable | None:
+        treatment = self.table.treatment(address)
+        if treatment.distribution == "unavailable" and self.table.find(address) is None:
+            return NOT_FOUND
+        return None
+
+    def dynamic_address(self, *, is_source: bool) -> str:
+        """A fresh address for a dynamic terminus (routing §5.4)."""
+        if is_source:
+            return f"amqp:/_topo/0/{self.router_id}/temp.{self.random_name()}"
+        return f"amqp:/_$temp.{self.random_name()}"
+
+    def add_in_link(self, wire: Any, attachment: Attachment, address: str | None) -> InLink:
+        """Bind an admitted sender to its target; None makes it anonymous. Grants its credit."""
+        link = InLink(self.next_identity(), wire, attachment, self.work)
+        wire.core = link
+        wire.begin_stream = begin_stream
+        wire.on_settled = link.on_sender_settled
+        if address is None:
+            wire.forward = forward_anonymous
+        else:
+            link.address = wire.address = self._obtain(address, is_ingress=True)
+            link.address.in_links.append(link)
+            wire.forward = link.address.forward
+        attachment.in_links.add(link)
+        self.links[link.identity] = link
+        link.grant_initial()
+        return link
+
+    def add_out_link(self, wire: Any, attachment: Attachment, address: str) -> OutLink:
+        """Bind an admitted receiver to its source."""
+        link = OutLink(self.next_identity(), wire, attachment, self.work)
+        wire.core = link
+        wire.on_delivery = link.on_delivery
+        wire.on_credit = link.on_credit
+        link.address = self._obtain(address, is_ingress=False)
+        had_path = link.address.has_path
+        link.address.out_links.append(link)
+        attachment.out_links.add(link)
+        self.links[link.identity] = link
+        if not had_path:
+            self._grant_all(link.address)
+        return link
+
+    def _obtain(self, text: str, *, is_ingress: bool) -> Address:
+        address = self.table.obtain(text, is_ingress=is_ingress)
+        if address.forward is None:
+            address.forward = _FORWARD[address.distribution]
+        return address
+
+    def _grant_all(self, address: Address) -> None:
+        for link in address.in_links:
+            link.grant_withheld()
+
+    def remove_link(self, link: InLink | OutLink) -> None:
+        """The link is gone, with or without Detach. Every delivery on it is disposed of (routing §9.3, §9.4)."""
+        if not link.is_open:
+            return
+        link.is_open = False
+        del self.links[link.identity]
+        self._retire(link)
+        address = link.address
+        if isinstance(link, InLink):
+            link.attachment.in_links.discard(link)
+            if link.wire.stream is not None:
+                link.wire.stream.abort()
+            if address is not None:
+                address.retired_ingress += link.delivery_count
+                address.in_links.remove(link)
+        else:
+            link.attachment.out_links.discard(link)
+            assert address is not None
+            address.retired_egress += link.delivery_count
+            address.out_links.remove(link)
+            link.lose_everything()
+        link.wire.forward = None
+        link.wire.core = None
+        if address is not None:
+            self.table.discard_unused(address)
+
+    def _retire(self, link: InLink | OutLink) -> None:
+        totals = self.retired
+        totals.dropped_presettled += link.dropped_presettled
+        if isinstance(link, OutLink):
+            totals.egress += link.delivery_count
+            return
+        totals.ingress += link.delivery_count
+        totals.accepted += link.accepted
+        totals.rejected += link.rejected
+        totals.released += link.released
+        totals.modified += link.modified
+        totals.presettled += link.presettled
+        totals.delayed_1s += link.delayed_1s
+        totals.delayed_10s += link.delayed_10s
+
+    def remove_attachment(self, attachment: Attachment) -> None:
+        """The connection is gone: its senders first, so that nothing is sent to its own receivers any more."""
+        for link in [*attachment.in_links, *attachment.out_links]:
+            self.remove_link(link)
+
+    def set_blocked(self, attachment: Attachment, *, is_blocked: bool) -> None:
+        """The socket's buffer is full, or has room again."""
+        attachment.is_blocked = is_blocked
+        for link in list(attachment.out_links):
+            link.refresh_room()
+
+    # Anonymous links
+
+    def route(self, link: InLink, delivery: Handle, to: str) -> Address | None:
+        """The address of a message on an anonymous link; None after it was released or refused."""
+        address = self.table.find(to, self.table.treatment(to).ingress_phase)
+        if address is not None:
+            return address
+        if self.table.treatment(to).distribution == "unavailable":
+            link.refuse(delivery, UNAVAILABLE)
+        else:
+            link.release_undeliverable(delivery)
+        return None
+
+    # In-process
+
+    def subscribe(self, text: str, subscriber: Subscriber) -> None:
+        """Add an in-process consumer on a closest address, such as `$management` or `_local/$management`."""
+        key = key_of(normalise(text), router_id=self.router_id)
+        address = self.table.addresses.get(key)
+        if address is None:
+            address = self.table.addresses[key] = Address(key, _CLOSEST)
+            address.forward = forward_closest
+        address.subscribers.append(subscriber)
+        self._grant_all(address)
+
+    def send(self, to: str, payload: bytes) -> bool:
+        """Send a message the router itself made, presettled. False when nobody can receive it."""
+        address = self.table.find(to)
+        if address is None or not address.out_links:
+            return False
+        address.sent_from_process += 1
+        if address.distribution == "multicast":
+            out_links = list(address.out_links)
+        elif address.distribution == "closest":
+            out_links = [next_in_turn(address)]
+        else:
+            out_links = [least_loaded(address)]
+        for out in out_links:
+            give_copy(None, out, None, self.work.now_s, payload, is_settled=True)
+        return True

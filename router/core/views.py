@@ -1,0 +1,114 @@
+"""Management rows of live links, addresses and router totals. Reads only.
+
+Sources: docs/spec/management.md §6.5, docs/spec/routing.md §19. Wire types come from schemas/management.json.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from router.core.addresses import Address
+from router.core.links import InLink, OutLink
+from router.core.router import Core
+
+_LINK_TYPE = "org.apache.qpid.dispatch.router.link"
+_ADDRESS_TYPE = "org.apache.qpid.dispatch.router.address"
+
+
+def link_row(link: InLink | OutLink) -> Mapping[str, Any]:
+    is_out = isinstance(link, OutLink)
+    return {
+        "name": link.name,
+        "identity": str(link.identity),
+        "type": _LINK_TYPE,
+        "linkName": link.name,
+        "linkType": "endpoint",
+        "linkDir": "out" if is_out else "in",
+        "owningAddr": link.address.key if link.address is not None else None,
+        "capacity": link.attachment.capacity,
+        "peer": None,
+        "undeliveredCount": len(link.queue) if isinstance(link, OutLink) else 0,
+        "unsettledCount": len(link.unsettled) if isinstance(link, OutLink) else link.wire.unsettled_count,
+        "deliveryCount": link.delivery_count,
+        "connectionId": str(link.attachment.connection_id),
+        "adminStatus": "enabled",
+        "operStatus": "up",
+        "presettledCount": link.presettled,
+        "droppedPresettledCount": link.dropped_presettled,
+        "acceptedCount": link.accepted,
+        "rejectedCount": link.rejected,
+        "releasedCount": link.released,
+        "modifiedCount": link.modified,
+        "deliveriesDelayed1Sec": link.delayed_1s,
+        "deliveriesDelayed10Sec": link.delayed_10s,
+        "deliveriesStuck": 0,
+        "ingressHistogram": None,
+        "priority": 4,
+        "settleRate": 0,
+        "creditAvailable": max(link.wire.credit, 0),
+        "zeroCreditSeconds": 0,
+    }
+
+
+def link_rows(core: Core) -> Iterator[Mapping[str, Any]]:
+    return (link_row(link) for link in list(core.links.values()))
+
+
+def address_row(address: Address) -> Mapping[str, Any]:
+    return {
+        "name": address.key,
+        "identity": address.key,
+        "type": _ADDRESS_TYPE,
+        "key": address.key,
+        "distribution": address.distribution,
+        "inProcess": len(address.subscribers),
+        "subscriberCount": len(address.out_links),
+        "remoteCount": 0,
+        "containerCount": 0,
+        "remoteHostRouters": [],
+        "deliveriesIngress": address.ingress_count,
+        "deliveriesEgress": address.egress_count,
+        "deliveriesTransit": 0,
+        "deliveriesToContainer": address.delivered_in_process,
+        "deliveriesFromContainer": address.sent_from_process,
+        "deliveriesEgressRouteContainer": 0,
+        "deliveriesIngressRouteContainer": 0,
+        "transitOutstanding": None,
+        "trackedDeliveries": 0,
+        "priority": address.priority,
+        "deliveriesRedirectedToFallback": 0,
+    }
+
+
+def address_rows(core: Core) -> Iterator[Mapping[str, Any]]:
+    return (address_row(address) for address in list(core.table.addresses.values()))
+
+
+def router_totals(core: Core) -> Mapping[str, int]:
+    """The counters of the `router` entity: links that are gone plus the live ones."""
+    gone = core.retired
+    senders = [link for link in core.links.values() if isinstance(link, InLink)]
+    receivers = [link for link in core.links.values() if isinstance(link, OutLink)]
+    return {
+        "addrCount": len(core.table.addresses),
+        "linkCount": len(core.links),
+        "nodeCount": 0,
+        "linkRouteCount": 0,
+        "autoLinkCount": 0,
+        "presettledDeliveries": gone.presettled + sum(link.presettled for link in senders),
+        "droppedPresettledDeliveries": gone.dropped_presettled
+        + sum(link.dropped_presettled for link in (*senders, *receivers)),
+        "acceptedDeliveries": gone.accepted + sum(link.accepted for link in senders),
+        "rejectedDeliveries": gone.rejected + sum(link.rejected for link in senders),
+        "releasedDeliveries": gone.released + sum(link.released for link in senders),
+        "modifiedDeliveries": gone.modified + sum(link.modified for link in senders),
+        "deliveriesDelayed1Sec": gone.delayed_1s + sum(link.delayed_1s for link in senders),
+        "deliveriesDelayed10Sec": gone.delayed_10s + sum(link.delayed_10s for link in senders),
+        "deliveriesStuck": 0,
+        "deliveriesIngress": gone.ingress + sum(link.delivery_count for link in senders),
+        "deliveriesEgress": gone.egress + sum(link.delivery_count for link in receivers),
+        "deliveriesTransit": 0,
+        "deliveriesIngressRouteContainer": 0,
+        "deliveriesEgressRouteContainer": 0,
+        "deliveriesRedirectedToFallback": 0,
+        "linksBlocked": 0,
+    }

@@ -1,0 +1,423 @@
+"""Where the daemon asks policy: accept, Open, Begin, Attach and, where a rule needs it, each message.
+
+The only caller of `policy.decide`. Every denial leaves a log line with the C router's wording, a count, and one audit
+event with the complete facts it was decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from auth.identity import Identity
+from policy.decide import (
+    Settings,
+    decide_accept,
+    decide_connection,
+    decide_link,
+    decide_message,
+    decide_session,
+)
+from policy.decision import Decision, Reason
+from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
+from policy.ruleset import Ruleset
+from policy.usage import UsageLedger
+from router.effects import Audit, Emit, log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What the peer is told of a denial."""
+
+    condition: str
+    description: str
+
+
+CONNECTION_REFUSED: Final = Refusal(
+    condition="amqp:resource-limit-exceeded", description="connection disallowed by local policy"
+)
+SESSION_REFUSED: Final = Refusal(
+    condition="amqp:resource-limit-exceeded", description="session disallowed by local policy"
+)
+_LINK_LIMIT: Final = Refusal(condition="amqp:resource-limit-exceeded", description="link disallowed by local policy")
+_LINK_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="link disallowed by local policy")
+USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="user_id proxy violation")
+TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")
+TOO_LARGE: Final = Refusal(condition="amqp:link:message-size-exceeded", description="Message size exceeded")
+
+_OPEN_TEXT: Final = {
+    Reason.NO_VHOST: "No policy defined for vhost",
+    Reason.UNKNOWN_USER: "User is not in a user group and unknown users are denied",
+    Reason.HOST_NOT_ALLOWED: "User is not allowed to connect from this network host",
+    Reason.VHOST_CONNECTION_LIMIT: "Connection denied by application connection limit",
+    Reason.USER_CONNECTION_LIMIT: "Connection denied by application per user limit",
+    Reason.HOST_CONNECTION_LIMIT: "Connection denied by application per host limit",
+}
+
+# Remembered per-message target decisions per connection; stops endless distinct addresses from growing it.
+MAX_REMEMBERED_TARGETS: Final = 1024
+
+Direction = Literal["send", "receive"]
+
+
+class Gate:
+    """The rules in force and who is connected. `ruleset` is replaced whole when the policy changes."""
+
+    def __init__(self, ruleset: Ruleset, ledger: UsageLedger, emit: Emit) -> None:
+        self.ruleset = ruleset
+        self.ledger = ledger
+        self.emit = emit
+
+    def accept(self, *, connection_id: int, remote_host: str, connection_name: str, listener: str) -> bool:
+        """May this accepted socket stay? Counts it. Enforced with or without vhost policy (§3.2)."""
+        open_connections = self.ledger.open_connections
+        decision = decide_accept(self.ruleset, open_connections)
+        self.ledger.count_accept(decision.is_allowed)
+        verdict: tuple[Literal["trace", "info"], str] = ("trace", "ALLOW") if decision.is_allowed else ("info", "DENY")
+        log(
+            self.emit,
+            "POLICY",
+            verdict[0],
+            f"{verdict[1]} Connection '{remote_host}' based on global connection count. "
+            f"nConnections= {self.ledger.open_connections}",
+        )
+        if not decision.is_allowed:
+            self.audit(
+                decision,
+                stage="accept",
+                connection=connection_id,
+                connection_name=connection_name,
+                listener=listener,
+                remote_host=remote_host,
+                usage={"open_connections": open_connections},
+                limit=self.ruleset.max_connections,
+            )
+        return decision.is_allowed
+
+    def audit(self, decision: Decision, **facts: Any) -> None:
+        rule = asdict(decision.rule) if decision.rule is not None else None
+        event = {
+            "decision": "deny",
+            "reason": decision.reason.value,
+            "rule": rule,
+            "ruleset_digest": self.ruleset.digest,
+            **facts,
+        }
+        self.emit(Audit(event=event))
+
+
+class ConnectionGate:
+    """The gate as one connection meets it. Without `settings` the connection is unrestricted (§3.1)."""
+
+    __slots__ = (
+        "_allowed_targets",
+        "connection_id",
+        "connection_name",
+        "gate",
+        "hostname",
+        "identity",
+        "is_encrypted",
+        "is_governed",
+        "listener",
+        "open_receivers",
+        "open_senders",
+        "open_sessions",
+        "remote_host",
+        "requested_vhost",
+        "settings",
+    )
+
+    def __init__(
+        self,
+        gate: Gate,
+        *,
+        connection_id: int,
+        connection_name: str,
+        remote_host: str,
+        listener: str,
+        is_governed: bool,
+    ) -> None:
+        self.gate = gate
+        self.connection_id = connection_id
+        self.connection_name = connection_name
+        self.remote_host = remote_host
+        self.listener = listener
+        self.is_governed = is_governed
+        self.identity = Identity(user=None)
+        self.is_encrypted = False
+        self.hostname: str | None = None
+        self.requested_vhost = ""
+        self.settings: Settings | None = None
+        self.open_sessions = self.open_senders = self.open_receivers = 0
+        self._allowed_targets: dict[str, bool] = {}
+
+    # Open
+
+    def admit(
+        self, identity: Identity, *, hostname: str | None, policy_vhost: str | None, is_encrypted: bool
+    ) -> Refusal | None:
+        """Judge the Open. None: the connection may stay and is counted until `close`."""
+        gate = self.gate
+        self.identity = identity
+        self.is_encrypted = is_encrypted
+        self.hostname = hostname
+        self.requested_vhost = policy_vhost or hostname or ""
+        if not self.is_governed or not gate.ruleset.is_enabled:
+            return None
+        user = identity.user or ""
+        selected = gate.ruleset.select_vhost(self.requested_vhost)
+        usage = gate.ledger.usage(selected.name, user, self.remote_host) if selected is not None else Usage()
+        facts = ConnectionFacts(
+            user=identity.user,
+            remote_host=self.remote_host,
+            requested_vhost=self.requested_vhost,
+            connection_name=self.connection_name,
+            mechanism=identity.mechanism,
+            is_encrypted=is_encrypted,
+            groups=identity.groups,
+        )
+        judged = decide_connection(gate.ruleset, facts, usage)
+        prefix = f"AMQP Open for user '{user}', rhost '{self.remote_host}', vhost"
+        if judged.vhost is not None and judged.vhost != self.requested_vhost:
+            self._log(
+                "debug", f"{prefix} '{self.requested_vhost}': proceeds using vhost '{judged.vhost}' ruleset"
+            )
+        decision = judged.decision
+        if decision.is_allowed and judged.settings is not None and judged.vhost is not None:
+            self.settings = judged.settings
+            gate.ledger.admit(judged.vhost, user, self.remote_host, self.connection_name)
+            self._log(
+                "trace",
+                f"[C{self.connection_id}] ALLOW AMQP Open lookup_user: {user}, rhost: {self.remote_host}, "
+                f"vhost: {self.requested_vhost}, connection: {self.connection_name}. Usergroup: '{judged.group}'",
+            )
+            return None
+        shown_vhost = judged.vhost if judged.vhost is not None else self.requested_vhost
+        if decision.reason is Reason.INTERNAL_ERROR:
+            self._log(
+                "info",
+                f"DENY AMQP Open lookup_user failed for user '{user}', rhost '{self.remote_host}', "
+                f"vhost '{shown_vhost}': Internal error: the connection's facts could not be judged",
+            )
+        for reason in (decision.reason, *decision.also):
+            if (text := _OPEN_TEXT.get(reason)) is not None:
+                self._log("info", f"DENY {prefix} '{shown_vhost}': {text}")
+        if judged.vhost is not None and decision.reason is not Reason.INTERNAL_ERROR:
+            gate.ledger.count_open_denied(judged.vhost)
+        self._audit(
+            decision,
+            stage="open",
+            vhost=judged.vhost,
+            group=judged.group,
+            usage={"total": usage.total, "of_user": usage.of_user, "of_host": usage.of_host},
+            refusal=CONNECTION_REFUSED,
+        )
+        return CONNECTION_REFUSED
+
+    def close(self) -> None:
+        """The connection ended: give back what it was counted for. Call once for every accepted connection."""
+        ledger = self.gate.ledger
+        ledger.count_accept_closed()
+        settings = self.settings
+        if settings is None:
+            return
+        ledger.release(settings.vhost, self.identity.user or "", self.remote_host, self.connection_name)
+        stats = ledger.vhost_stats(settings.vhost)
+        self._log(
+            "debug",
+            f"[C{self.connection_id}] Connection '{self.connection_name}' closed with resources "
+            f"n_sessions={self.open_sessions}, n_senders={self.open_senders}, n_receivers={self.open_receivers}, "
+            f"sessions_denied={stats['sessionDenied']}, senders_denied={stats['senderDenied']}, "
+            f"receivers_denied={stats['receiverDenied']}, max_message_size_denied:{stats['maxMessageSizeDenied']}, "
+            f"nConnections= {ledger.open_connections}.",
+        )
+        self.settings = None
+
+    # Begin
+
+    def begin(self) -> Refusal | None:
+        settings = self.settings
+        if settings is not None:
+            decision = decide_session(settings, self.open_sessions)
+            where = f"user: {self._user}, rhost: {self.remote_host}, vhost: {self._vhost}"
+            if not decision.is_allowed:
+                self._log("info", f"[C{self.connection_id}] DENY AMQP Begin Session due to session limit. {where}")
+                self.gate.ledger.count_session_denied(settings.vhost)
+                self._audit(
+                    decision, stage="begin", usage={"open_sessions": self.open_sessions},
+                    limit=settings.max_sessions, refusal=SESSION_REFUSED,
+                )  # fmt: skip
+                return SESSION_REFUSED
+            self._log("trace", f"[C{self.connection_id}] ALLOW AMQP Begin Session. {where}")
+        self.open_sessions += 1
+        return None
+
+    def end(self) -> None:
+        self.open_sessions -= 1
+
+    # Attach
+
+    def attach(
+        self,
+        direction: Direction,
+        *,
+        address: str | None,
+        link_name: str,
+        is_dynamic: bool,
+        is_coordinator: bool,
+        capabilities: tuple[str, ...],
+    ) -> Refusal | None:
+        """Judge a client's Attach. None: it is counted until `detach`."""
+        settings = self.settings
+        if settings is not None:
+            open_links = self.open_senders if direction == "send" else self.open_receivers
+            facts = LinkFacts(
+                direction=direction,
+                address=address,
+                is_dynamic=is_dynamic,
+                is_coordinator=is_coordinator,
+                capabilities=capabilities,
+                open_links=open_links,
+            )
+            decision = decide_link(settings, facts)
+            text = self._attach_text(decision, facts)
+            if not decision.is_allowed:
+                self._log("info", f"[C{self.connection_id}] DENY {text}")
+                self.gate.ledger.count_link_denied(settings.vhost, direction)
+                is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
+                refusal = _LINK_LIMIT if is_limit else _LINK_REFUSED
+                limit = settings.max_senders if direction == "send" else settings.max_receivers
+                self._audit(
+                    decision, stage="attach", direction=direction, address=address, link_name=link_name,
+                    usage={"open_links": open_links}, limit=limit if is_limit else None, refusal=refusal,
+                )  # fmt: skip
+                return refusal
+            self._log("trace", f"[C{self.connection_id}] ALLOW {text}")
+        if direction == "send":
+            self.open_senders += 1
+        else:
+            self.open_receivers += 1
+        return None
+
+    def detach(self, direction: Direction) -> None:
+        if direction == "send":
+            self.open_senders -= 1
+        else:
+            self.open_receivers -= 1
+
+    def _attach_text(self, decision: Decision, facts: LinkFacts) -> str:
+        """The part of the log line after ALLOW or DENY (§3.7, §3.8; the oddities are the C router's)."""
+        role = "sender" if facts.direction == "send" else "receiver"
+        who = f"for user '{self._user}', rhost '{self.remote_host}', vhost '{self._vhost}'"
+        reason, address = decision.reason, facts.address or ""
+        if reason is Reason.SENDER_LIMIT:
+            return f"AMQP Attach sender {who} based on maxSenders limit"
+        if reason is Reason.RECEIVER_LIMIT:
+            return f"AMQP Attach receiver {who} based on maxReceivers limit"
+        if reason is Reason.WAYPOINT_CAPABILITY:
+            return f"AMQP Attach {role} link '{address}' {who}.  Waypoint capability not permitted"
+        if reason is Reason.FALLBACK_CAPABILITY:
+            return f"AMQP Attach {role} link '{address}' {who}.  Fallback capability not permitted"
+        if facts.direction == "receive" and facts.is_dynamic:
+            return f"AMQP Attach receiver dynamic source {who},"
+        if facts.direction == "send" and (facts.is_coordinator or not address):
+            return f"AMQP Attach anonymous sender {who}"
+        if not address:
+            return f"AMQP Attach receiver link '' {who}"
+        terminus = "target" if facts.direction == "send" else "source"
+        return f"AMQP Attach {role} link '{address}' {who} based on link {terminus} name"
+
+    # Messages
+
+    @property
+    def checks_user_id(self) -> bool:
+        return self.settings is not None and not self.settings.allow_user_id_proxy
+
+    def refuse_user_id(self, user_id: bytes, link_id: int, address: str | None) -> Refusal | None:
+        """Is this user-id somebody else's? Empty ones pass (§3.9 step 4)."""
+        settings = self.settings
+        if settings is None:
+            return None
+        decision = decide_message(settings, MessageFacts(user_id=user_id))
+        if decision.is_allowed:
+            return None
+        log(
+            self.gate.emit,
+            "ROUTER",
+            "debug",
+            f"[C{self.connection_id}][L{link_id}] Message rejected due to user_id proxy violation. User:{self._user}",
+        )
+        self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
+        return USER_ID_REFUSED
+
+    def refuse_target(self, target: str, link_id: int) -> Refusal | None:
+        """May a message on an anonymous link go to `target`? Allowed ones are remembered."""
+        settings = self.settings
+        if settings is None or target in self._allowed_targets:
+            return None
+        decision = decide_message(settings, MessageFacts(target=target))
+        where = (
+            f"AMQP message to '{target}' for user '{self._user}', rhost '{self.remote_host}', "
+            f"vhost '{self._vhost}' based on target address"
+        )
+        if decision.is_allowed:
+            if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
+                self._allowed_targets.clear()
+            self._allowed_targets[target] = True
+            self._log("trace", f"[C{self.connection_id}] ALLOW {where}")
+            return None
+        self._log("info", f"[C{self.connection_id}] DENY {where}")
+        log(
+            self.gate.emit,
+            "ROUTER",
+            "debug",
+            f"[C{self.connection_id}][L{link_id}] Message rejected due to policy violation on target. "
+            f"User:{self._user}",
+        )
+        self._audit(decision, stage="transfer", direction="send", address=target, refusal=TARGET_REFUSED)
+        return TARGET_REFUSED
+
+    def count_oversize(self, link_id: int, address: str | None) -> None:
+        """A message is over maxMessageSize (§3.10)."""
+        settings = self.settings
+        if settings is None:
+            return
+        self._log("warning", f"[C{self.connection_id}][L{link_id}] DENY AMQP Transfer maxMessageSize exceeded")
+        self.gate.ledger.count_oversize(settings.vhost)
+        decision = Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE)
+        self._audit(
+            decision, stage="transfer", direction="send", address=address,
+            limit=settings.max_message_size, refusal=TOO_LARGE,
+        )  # fmt: skip
+
+    # Records
+
+    @property
+    def _user(self) -> str:
+        return self.identity.user if self.identity.user is not None else "(null)"
+
+    @property
+    def _vhost(self) -> str:
+        return self.hostname if self.hostname is not None else "(null)"
+
+    def _log(self, level: Literal["trace", "debug", "info", "warning"], text: str) -> None:
+        log(self.gate.emit, "POLICY", level, text)
+
+    def facts(self) -> Mapping[str, Any]:
+        """The members of an audit event that are the connection's own."""
+        settings = self.settings
+        return {
+            "connection": self.connection_id,
+            "connection_name": self.connection_name,
+            "listener": self.listener,
+            "remote_host": self.remote_host,
+            "user": self.identity.user,
+            "mechanism": self.identity.mechanism,
+            "is_encrypted": self.is_encrypted,
+            "requested_vhost": self.requested_vhost,
+            "vhost": settings.vhost if settings is not None else None,
+            "group": settings.group if settings is not None else None,
+        }
+
+    def _audit(self, decision: Decision, *, refusal: Refusal, **facts: Any) -> None:
+        merged = {**self.facts(), "condition": refusal.condition, "detail": refusal.description, **facts}
+        self.gate.audit(decision, **merged)

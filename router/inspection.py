@@ -1,0 +1,122 @@
+"""What is looked at in a message before it is routed, worked out once per link when it attaches.
+
+A link pays only for what it needs: messages that begin with neither annotations nor properties pass after one look at
+eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-auth.md §3.9.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from router.amqp import sections
+from router.amqp.engine import MESSAGE, load_message
+from router.amqp.sections import MessageFault, RouterAnnotations
+from router.amqp.terminus import Condition
+from router.core.addresses import Address
+from router.core.links import Handle, InLink
+from router.core.router import NO_ADDRESS, Core
+from router.gate import ConnectionGate, Refusal
+
+
+def condition_of(refusal: Refusal) -> Condition:
+    return Condition(name=refusal.condition, description=refusal.description)
+
+
+_NO_ADDRESS = Condition(name=NO_ADDRESS.name, description=NO_ADDRESS.description)
+
+
+def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[Handle, int], int]:
+    """The `inspect` of a link with a target: returns the message's size, or -1 after it was refused."""
+    limit = link.max_message_bytes
+    own_user = (gate.identity.user or "").encode() if gate.checks_user_id else None
+    target = link.wire.target.address if link.wire.target is not None else None
+
+    def inspect(delivery: Handle, size: int) -> int:
+        if limit and size > limit:
+            assert link.on_oversize is not None
+            link.on_oversize(delivery)
+            return -1
+        link.annotations = None
+        if sections.is_plain(MESSAGE, size):
+            return size
+        try:
+            envelope = sections.find(MESSAGE, size)
+            if own_user is not None and envelope.properties_at >= 0:
+                claimed = sections.user_id(MESSAGE, envelope)
+                if claimed and claimed != own_user:
+                    refusal = gate.refuse_user_id(claimed, link.identity, target)
+                    if refusal is not None:
+                        link.refuse(delivery, condition_of(refusal))
+                        return -1
+            if envelope.annotations_at >= 0:
+                return _take_annotations(link, envelope, strips=strips)
+        except MessageFault as fault:
+            link.refuse(delivery, fault.condition)
+            return -1
+        return size
+
+    return inspect
+
+
+def router_for(
+    link: InLink, gate: ConnectionGate, core: Core, *, strips: bool
+) -> Callable[[Handle, int], tuple[Address, int] | None]:
+    """The `route` of an anonymous link: inspects the message, asks policy about its address and finds it."""
+    inspect = inspector(link, gate, strips=strips)
+
+    def route(delivery: Handle, size: int) -> tuple[Address, int] | None:
+        size = inspect(delivery, size)
+        if size < 0:
+            return None
+        own: RouterAnnotations | None = link.annotations
+        try:
+            to = own.to if own is not None and own.to is not None else _to_of(size)
+        except MessageFault as fault:
+            link.refuse(delivery, fault.condition)
+            return None
+        if not to:
+            link.refuse(delivery, _NO_ADDRESS)
+            return None
+        refusal = gate.refuse_target(to, link.identity)
+        if refusal is not None:
+            link.refuse(delivery, condition_of(refusal))
+            return None
+        address = core.route(link, delivery, to)
+        return (address, size) if address is not None else None
+
+    return route
+
+
+def _to_of(size: int) -> str | None:
+    return sections.to(MESSAGE, sections.find(MESSAGE, size))
+
+
+def _take_annotations(link: InLink, envelope: sections.Envelope, *, strips: bool) -> int:
+    """Take the router's keys off the message in the buffer; remember them where they count. Returns the new size."""
+    mapping = sections.annotations(MESSAGE, envelope)
+    users_own = sections.without_router_keys(mapping)
+    if not strips:
+        link.annotations = sections.router_annotations(mapping)
+    if len(users_own) == len(mapping):
+        return envelope.size
+    return load_message(sections.replace_annotations(MESSAGE, envelope, users_own))
+
+
+def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
+    """The `compose` of a receiver that wants router annotations (stripAnnotations no or in; routing §11.3)."""
+    own_id = f"0/{router_id}"
+
+    def compose(link: InLink | None, size: int) -> bytes:
+        envelope = sections.find(MESSAGE, size)
+        taken: Any = link.annotations if link is not None else None
+        target = link.wire.target if link is not None else None
+        to = target.address if target is not None else None
+        if to is None and taken is not None:
+            to = taken.to
+        ingress = taken.ingress if taken is not None and taken.ingress is not None else own_id
+        trace = (*taken.trace, own_id) if taken is not None else (own_id,)
+        phase = taken.phase if taken is not None else 0
+        own = RouterAnnotations(to=to, phase=phase, ingress=ingress, trace=trace)
+        mapping = sections.with_router_annotations(sections.annotations(MESSAGE, envelope), own)
+        return sections.replace_annotations(MESSAGE, envelope, mapping)
+
+    return compose

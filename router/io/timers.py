@@ -1,0 +1,49 @@
+"""Deadlines of many connections on few timers: buckets of a quarter of a second.
+
+Ten thousand idle connections cost one loop timer per bucket that is due, not ten thousand handles.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+BUCKET_S: Final = 0.25
+
+
+class Timed(Protocol):
+    def on_timer(self, now: float) -> float | None: ...
+
+
+class Timers:
+    """Calls `on_timer` of each member when it is due, at most one bucket late; never early."""
+
+    def __init__(self, clock: Callable[[], float], after: Callable[[], None]) -> None:
+        """after  called once when a bucket has been worked off."""
+        self._clock = clock
+        self._after = after
+        self._buckets: dict[int, list[Timed]] = {}
+        self._due: dict[Timed, int] = {}
+
+    def set(self, member: Timed, deadline: float | None) -> None:
+        """(Re)place a member's deadline; None takes it out."""
+        self.discard(member)
+        if deadline is None:
+            return
+        bucket = int(deadline / BUCKET_S) + 1
+        if bucket not in self._buckets:
+            self._buckets[bucket] = []
+            loop = asyncio.get_running_loop()
+            loop.call_at(loop.time() + max(bucket * BUCKET_S - self._clock(), 0), self._work_off, bucket)
+        self._buckets[bucket].append(member)
+        self._due[member] = bucket
+
+    def discard(self, member: Timed) -> None:
+        self._due.pop(member, None)
+
+    def _work_off(self, bucket: int) -> None:
+        now = self._clock()
+        for member in self._buckets.pop(bucket, ()):
+            if self._due.get(member) == bucket:
+                del self._due[member]
+                self.set(member, member.on_timer(now))
+        self._after()

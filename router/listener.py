@@ -1,0 +1,110 @@
+"""A listener as its connections see it: the validated attributes, with the engine's limits worked out.
+
+Sources: docs/spec/routing.md §1.1, §1.5; docs/spec/policy-and-auth.md §6.2, §8.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from auth.tls import TlsTunnel
+
+MIN_FRAME_BYTES: Final = 512
+MAX_SESSIONS: Final = 32768
+DEFAULT_CAPACITY: Final = 250
+
+# What a session may send before it is read, where maxSessionFrames is unset. The C router allows 2^31-1 frames, which
+# lets one sender fill the memory through one slow receiver.
+DEFAULT_SESSION_BYTES: Final = 8 * 1024 * 1024
+
+# Where initialHandshakeTimeoutSeconds is 0 ("none"), a peer still gets no longer than this to reach its Open: stops
+# sockets that are opened and never used (slow loris).
+HANDSHAKE_LIMIT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """How to start TLS on an accepted socket; the context is made anew when the profile changes.
+
+    tunnel            makes a tunnel; raises auth.tls.TlsProfileError when the profile is unusable
+    user_of           DER certificate → user name for EXTERNAL (uidFormat, mapping)
+    subject_of        DER certificate → subject, the user of a TLS client without SASL
+    """
+
+    tunnel: Callable[[], TlsTunnel]
+    user_of: Callable[[bytes], str]
+    subject_of: Callable[[bytes], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """One `listener` entity, ready for use."""
+
+    name: str
+    host: str
+    port: str
+    role: str = "normal"
+    tls: TlsSettings | None = None
+    requires_encryption: bool = False
+    authenticates_peer: bool = False
+    # (is a client certificate verified) → the mechanisms to offer, in order
+    mechanisms: Callable[[bool], tuple[str, ...]] = lambda _verified: ()
+    max_frame_bytes: int = 16384
+    channel_max: int = MAX_SESSIONS - 1
+    session_bytes: int = DEFAULT_SESSION_BYTES
+    idle_timeout_s: int = 16
+    handshake_timeout_s: float = HANDSHAKE_LIMIT_S
+    strips_in: bool = True
+    strips_out: bool = True
+    capacity: int = DEFAULT_CAPACITY
+    cost: int = 1
+    policy_vhost: str | None = None
+    open_properties: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """`host:port` as configured, for log lines."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_governed(self) -> bool:
+        """Does vhost policy apply to connections of this listener? (policy §3.1)"""
+        return self.role != "inter-router"
+
+
+def listener_of(
+    attributes: Mapping[str, Any],
+    *,
+    tls: TlsSettings | None,
+    mechanisms: Callable[[bool], tuple[str, ...]],
+) -> Listener:
+    """Work out a Listener from the validated attributes of a `listener` entity."""
+    frame = max(int(attributes["maxFrameSize"]), MIN_FRAME_BYTES)
+    sessions = int(attributes["maxSessions"])
+    if not 0 < sessions <= MAX_SESSIONS:
+        sessions = MAX_SESSIONS
+    frames = int(attributes.get("maxSessionFrames") or 0)
+    role = attributes["role"]
+    strip = attributes["stripAnnotations"] if role in ("normal", "route-container") else "no"
+    handshake = int(attributes["initialHandshakeTimeoutSeconds"])
+    return Listener(
+        name=attributes["name"],
+        host=attributes["host"],
+        port=attributes["port"],
+        role=role,
+        tls=tls,
+        requires_encryption=bool(attributes["requireSsl"] or attributes["requireEncryption"]),
+        authenticates_peer=bool(attributes["authenticatePeer"]),
+        mechanisms=mechanisms,
+        max_frame_bytes=frame,
+        channel_max=sessions - 1,
+        session_bytes=frames * frame if frames > 0 else DEFAULT_SESSION_BYTES,
+        idle_timeout_s=int(attributes["idleTimeoutSeconds"]),
+        handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,
+        strips_in=strip in ("in", "both"),
+        strips_out=strip in ("out", "both"),
+        capacity=int(attributes.get("linkCapacity") or DEFAULT_CAPACITY),
+        cost=int(attributes["cost"]),
+        policy_vhost=attributes.get("policyVhost") or None,
+        open_properties=attributes.get("openProperties") or {},
+    )

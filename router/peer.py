@@ -1,0 +1,306 @@
+"""One admitted AMQP peer: what its Open, Begin, Attach, Detach, End and Close lead to.
+
+Each passes the gate first; only what was admitted reaches the core. Sources: docs/spec/routing.md §1, §5;
+docs/spec/policy-and-auth.md §3.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from auth.identity import Identity
+from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
+from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
+from router.core.links import Attachment, Handle, InLink, OutLink
+from router.core.router import Core, Unroutable
+from router.effects import Emit, log
+from router.gate import TOO_LARGE, ConnectionGate
+from router.inspection import composer, condition_of, inspector, router_for
+from router.listener import Listener
+from router.values import Array, int_, symbol
+
+PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
+CAPABILITIES: Final = Array(symbol, [symbol("ANONYMOUS-RELAY"), symbol("qd.streaming-links")])
+_ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
+_FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
+_LINK_OVER_CREDIT: Final = Condition(
+    name="amqp:link:transfer-limit-exceeded", description="more messages than credit was granted for"
+)
+
+Wire = IncomingWire | OutgoingWire
+
+
+class Peer:
+    """The engine's Owner for one accepted connection."""
+
+    def __init__(
+        self,
+        *,
+        connection_id: int,
+        connection_name: str,
+        listener: Listener,
+        identity: Identity,
+        security: Mapping[str, Any],
+        gate: ConnectionGate,
+        core: Core,
+        version: str,
+        emit: Emit,
+        write: Callable[[bytes], None],
+        fail: Callable[[Condition, str], None],
+        shut: Callable[[], None],
+        crash: Callable[[Exception], None],
+    ) -> None:
+        """security  the connection entity's isEncrypted, sslProto, sslCipher, sslSsf, ssl
+        fail      (condition, reason code): log and audit a failure, then close
+        shut      write what is pending, then close the socket
+        crash     an exception escaped while this connection was served
+        """
+        self.connection_id = connection_id
+        self.connection_name = connection_name
+        self.listener = listener
+        self.identity = identity
+        self.security = security
+        self.gate = gate
+        self.core = core
+        self.version = version
+        self.emit = emit
+        self.fail = fail
+        self.shut = shut
+        self.crash = crash
+        self.remote: RemoteOpen | None = None
+        self.is_open = False
+        self.opened_at_s = 0
+        self.engine = Engine(
+            self,
+            write,
+            container_id=core.router_id,
+            max_frame_bytes=listener.max_frame_bytes,
+            channel_max=listener.channel_max,
+            idle_timeout_ms=listener.idle_timeout_s * 1000,
+        )
+        self.attachment = Attachment(
+            connection_id=connection_id,
+            engine=self.engine,
+            capacity=listener.capacity,
+            is_route_container=listener.role == "route-container",
+        )
+
+    # Owner
+
+    def on_open(self, remote: RemoteOpen) -> None:
+        self.remote = remote
+        refusal = self.gate.admit(
+            self.identity,
+            hostname=remote.hostname,
+            policy_vhost=self.listener.policy_vhost,
+            is_encrypted=bool(self.security["isEncrypted"]),
+        )
+        settings = self.gate.settings
+        self.engine.open(
+            properties=self._open_properties(),
+            capabilities=CAPABILITIES,
+            max_frame_bytes=max(settings.max_frame_size, 512) if settings and settings.max_frame_size else None,
+            channel_max=min(settings.max_sessions - 1, 32767) if settings and settings.max_sessions else None,
+        )
+        if refusal is not None:
+            self.engine.close(condition_of(refusal))
+            self.shut()
+            return
+        self.is_open = True
+        self.opened_at_s = self.core.work.now_s
+        self._log(
+            f"Connection Opened: dir=in host={self.connection_name} vhost= "
+            f"encrypted={self.security['sslProto'] or 'no'} auth={self.identity.mechanism or 'no'} "
+            f"user={self.identity.user if self.identity.user is not None else '(null)'} "
+            f"container_id={remote.container_id} props={_describe_map(remote.properties)}"
+        )
+
+    def _open_properties(self) -> dict[Any, Any]:
+        properties: dict[Any, Any] = {
+            symbol("product"): PRODUCT,
+            symbol("version"): self.version,
+            symbol("qd.conn-id"): int_(self.connection_id),
+        }
+        if self.listener.cost > 1:
+            properties[symbol("qd.inter-router-cost")] = int_(self.listener.cost)
+        for key, value in self.listener.open_properties.items():
+            properties[symbol(key)] = value
+        return properties
+
+    def on_begin(self, session: Session) -> None:
+        if not self.is_open:
+            return
+        refusal = self.gate.begin()
+        if refusal is not None:
+            session.refuse(condition_of(refusal))
+            return
+        session.is_counted = True
+        settings = self.gate.settings
+        window = settings.max_session_window if settings is not None else 0
+        session.accept(incoming_capacity_bytes=window or self.listener.session_bytes)
+
+    def on_end(self, session: Session) -> None:
+        if session.is_counted:
+            self.gate.end()
+
+    def on_attach(self, wire: Wire) -> None:
+        if not self.is_open or not wire.session.is_counted:
+            return
+        source, target = wire.source, wire.target
+        is_sender = isinstance(wire, IncomingWire)
+        terminus = target if is_sender else source
+        capabilities = terminus.capabilities if terminus is not None else ()
+        if not _ROUTER_CAPABILITIES.isdisjoint(capabilities):
+            self._log("Router attach forbidden on non-inter-router connection")
+            wire.refuse(_FORBIDDEN)
+            return
+        direction: Literal["send", "receive"] = "send" if is_sender else "receive"
+        address = terminus.address if terminus is not None else None
+        refusal = self.gate.attach(
+            direction,
+            address=address,
+            link_name=wire.name,
+            is_dynamic=terminus is not None and terminus.is_dynamic,
+            is_coordinator=terminus is not None and terminus.is_coordinator,
+            capabilities=capabilities,
+        )
+        if refusal is not None:
+            wire.refuse(condition_of(refusal))
+            return
+        wire.is_counted = True
+        if isinstance(wire, IncomingWire):
+            self._attach_sender(wire, terminus)
+        else:
+            self._attach_receiver(wire, terminus)
+        if wire.core is not None:
+            self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
+                                      f"source={describe(source)} target={describe(target)}")  # fmt: skip
+
+    def _attach_sender(self, wire: IncomingWire, target: Terminus | None) -> None:
+        address = target.address if target is not None else None
+        dynamic = None
+        if target is not None and target.is_dynamic:
+            address = dynamic = self.core.dynamic_address(is_source=False)
+        unroutable = self.core.check_target(address, is_coordinator=target is not None and target.is_coordinator)
+        if unroutable is not None:
+            self._refuse(wire, unroutable)
+            return
+        settings = self.gate.settings
+        limit = settings.max_message_size if settings is not None else 0
+        wire.accept(dynamic_address=dynamic, max_message_bytes=limit)
+        link = self.core.add_in_link(wire, self.attachment, address)
+        link.max_message_bytes = limit
+        link.on_oversize = lambda delivery: self._on_oversize(link, delivery)
+        link.on_over_credit = lambda: self._on_over_credit(link)
+        if link.is_anonymous:
+            link.route = router_for(link, self.gate, self.core, strips=self.listener.strips_in)
+        else:
+            link.inspect = inspector(link, self.gate, strips=self.listener.strips_in)
+
+    def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
+        address = source.address if source is not None else None
+        dynamic = None
+        if source is not None and source.is_dynamic:
+            address = dynamic = self.core.dynamic_address(is_source=True)
+        unroutable = self.core.check_source(address)
+        if unroutable is not None or address is None:
+            self._refuse(wire, unroutable)
+            return
+        wire.accept(dynamic_address=dynamic)
+        link = self.core.add_out_link(wire, self.attachment, address)
+        if not self.listener.strips_out:
+            link.compose = composer(self.core.router_id)
+
+    def _refuse(self, wire: Wire, unroutable: Unroutable | None) -> None:
+        assert unroutable is not None
+        wire.refuse(Condition(name=unroutable.name, description=unroutable.description))
+
+    def on_detach(self, wire: Wire, *, is_closed: bool) -> None:
+        self._drop_link(wire, "Link detached")
+
+    def _drop_link(self, wire: Wire, why: str) -> None:
+        link = wire.core
+        if link is not None:
+            self.core.remove_link(link)
+            self._log_link_end(link, why)
+        if wire.is_counted:
+            wire.is_counted = False
+            self.gate.detach("send" if isinstance(wire, IncomingWire) else "receive")
+
+    def on_close(self, condition: Condition | None) -> None:
+        self.lose_links()
+        self.engine.close()
+        self.shut()
+
+    def on_transport_error(self, condition: Condition) -> None:
+        reason = "idle_timeout" if "idle-timeout" in condition.description else "malformed_frame"
+        self.fail(condition, reason)
+
+    # Limits
+
+    def _on_oversize(self, link: InLink, delivery: Handle) -> None:
+        """The three-level reaction of policy §3.10: reject, detach, close."""
+        target = link.wire.target
+        self.gate.count_oversize(link.identity, target.address if target is not None else None)
+        link.refuse(delivery, condition_of(TOO_LARGE))
+        link.wire.forward = None
+        link.wire.close()
+        self.engine.close(Condition(name="amqp:connection:forced", description=TOO_LARGE.description))
+        self.core.work.touched.add(self.engine)
+        self.shut()
+
+    def _on_over_credit(self, link: InLink) -> None:
+        """A sender that ignores its credit would fill our memory: its link is closed."""
+        wire = link.wire
+        self.core.remove_link(link)
+        self._log_link_end(link, "Link detached")
+        wire.close(_LINK_OVER_CREDIT)
+        self.core.work.touched.add(self.engine)
+
+    # The end
+
+    def lose_links(self) -> None:
+        """The connection is going: every link on it is gone."""
+        attachment = self.attachment
+        links: list[InLink | OutLink] = [*attachment.in_links, *attachment.out_links]
+        for link in links:
+            self.core.remove_link(link)
+            self._log_link_end(link, "Link closed due to connection loss")
+
+    def end(self) -> None:
+        """The socket is closed: give everything back. Call once."""
+        self.lose_links()
+        if self.is_open:
+            self._log("Connection Closed")
+        self.core.work.touched.discard(self.engine)
+        self.engine.free()
+
+    # Logs
+
+    def _log(self, text: str) -> None:
+        log(self.emit, "ROUTER_CORE", "info", f"[C{self.connection_id}] {text}")
+
+    def _log_link(self, link: InLink | OutLink, text: str) -> None:
+        log(self.emit, "ROUTER_CORE", "info", f"[C{self.connection_id}][L{link.identity}] {text}")
+
+    def _log_link_end(self, link: InLink | OutLink, why: str) -> None:
+        self._log_link(
+            link,
+            f"{why}: del={link.delivery_count} presett={link.presettled} psdrop={link.dropped_presettled} "
+            f"acc={link.accepted} rej={link.rejected} rel={link.released} mod={link.modified} "
+            f"delay1={link.delayed_1s} delay10={link.delayed_10s} blocked=no",
+        )
+
+
+def _describe_map(mapping: Mapping[Any, Any]) -> str:
+    """Open properties as the log shows them: `{:product="x", :n=1}`."""
+    return "{" + ", ".join(f"{_describe(key)}={_describe(value)}" for key, value in mapping.items()) + "}"
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, symbol):
+        return f":{value}" if str(value).isidentifier() else f':"{value}"'
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, dict):
+        return _describe_map(value)
+    return str(value)
