@@ -1,0 +1,180 @@
+"""`qdaudit`: reports from a folder of audit files.
+
+Exit status: 0 done, 1 quarantined lines with --strict, 2 wrong arguments, 3 unreadable input, unwritable output or no
+Spark, 130 interrupted. pyspark is imported only once there is something to read.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from spark.session import SparkUnavailableError, check_installed, local_session
+from spark.tables import render
+
+DONE, QUARANTINED, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class _UnreadableError(Exception):
+    """Input or output that cannot be used; the text says which and what would be right."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run qdaudit with `argv`, by default the process's. Returns the exit status; argparse's own exits are status 2."""
+    arguments = _parser().parse_args(argv)
+    try:
+        with _terminated_like_interrupted():
+            return _denials(arguments)
+    except (_UnreadableError, SparkUnavailableError) as error:
+        print(f"qdaudit: {error}", file=sys.stderr)
+        return UNREADABLE
+    except KeyboardInterrupt:
+        print("qdaudit: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # `qdaudit ... | head`: the rest is not wanted; keep the interpreter from complaining at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="qdaudit", description="Reports from the audit files of Palisade routers.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    denials = verbs.add_parser(
+        "denials",
+        help="count denials by reason, user, host, vhost and hour",
+        description="Read every *.jsonl file of FOLDER, set aside what is not a valid audit event, and count denials "
+        "by reason, user, host, vhost and hour.",
+        epilog="Exit status: 0 done; 1 there are quarantined lines and --strict was given; 2 wrong arguments; "
+        "3 FOLDER cannot be read, DIR cannot be written, or Spark cannot run.",
+    )
+    denials.add_argument("folder", metavar="FOLDER", type=Path, help="a router's audit directory")
+    denials.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="write each report and the quarantine there, as Parquet and CSV, and summary.json; replaces earlier ones",
+    )
+    denials.add_argument("--format", choices=("table", "json"), default="table", help="of what is printed (table)")
+    denials.add_argument("--since", metavar="T", type=_moment, help="only events from T on, e.g. 2026-01-31T08:00:00Z")
+    denials.add_argument("--until", metavar="T", type=_moment, help="only events before T; without a zone T is UTC")
+    denials.add_argument("--strict", action="store_true", help="exit status 1 when a line was quarantined")
+    return parser
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; write it as 2026-01-31 or 2026-01-31T08:00:00Z"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _denials(arguments: argparse.Namespace) -> int:
+    if arguments.since and arguments.until and arguments.since >= arguments.until:
+        print(f"qdaudit: --since {arguments.since} must be before --until {arguments.until}", file=sys.stderr)
+        return USAGE
+    files = _audit_files(arguments.folder)
+    check_installed()
+    if arguments.out is not None:
+        _make_folder(arguments.out)
+    work = Path(tempfile.mkdtemp(prefix="qdaudit-"))
+    earlier_umask = os.umask(0o077)
+    try:
+        with local_session(work) as session:
+            # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
+            from spark.jobs import denials
+
+            try:
+                report = denials.report(
+                    session, files, since=arguments.since, until=arguments.until, out=arguments.out
+                )
+            except Exception as error:  # Spark's errors and those of the bridge to Java have no base class in common
+                raise _UnreadableError(f"the report failed: {_cause(error)}") from error
+    finally:
+        os.umask(earlier_umask)
+        shutil.rmtree(work, ignore_errors=True)
+    if arguments.format == "json":
+        print(json.dumps(report.as_json(), indent=2))
+    else:
+        render(report, sys.stdout)
+    sys.stdout.flush()
+    return QUARANTINED if arguments.strict and report.quarantined else DONE
+
+
+def _audit_files(folder: Path) -> list[Path]:
+    """The audit files of a folder in the order of their names; none when the folder is empty.
+
+    Errors  _UnreadableError: no such folder, not allowed, or a folder of other things, which a zero would hide.
+    """
+    try:
+        entries = sorted(folder.iterdir())
+        files = [path for path in entries if path.suffix == ".jsonl" and path.is_file()]
+    except FileNotFoundError:
+        raise _UnreadableError(f"{folder}: no such folder; give a router's audit directory") from None
+    except NotADirectoryError:
+        raise _UnreadableError(f"{folder}: is a file; give the folder it is in") from None
+    except OSError as error:
+        raise _UnreadableError(f"{folder}: cannot be read: {error.strerror}") from error
+    if entries and not files:
+        raise _UnreadableError(
+            f"{folder}: holds no audit file (*.jsonl) but {len(entries)} other entries, the first {entries[0].name!r}; "
+            "give a router's audit directory"
+        )
+    for path in files:
+        if not os.access(path, os.R_OK):
+            raise _UnreadableError(f"{path}: not allowed to read it")
+        if path.name.startswith((".", "_")):
+            raise _UnreadableError(f"{path}: Spark does not read files whose names begin with . or _; rename it")
+    return files
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _UnreadableError(f"--out {folder}: cannot be made: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _UnreadableError(f"--out {folder}: not allowed to write there")
+
+
+def _cause(error: Exception) -> str:
+    """Of an error, which may be a Java stack of a hundred lines, the sentence a reader can use."""
+    lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    if causes:
+        line = causes[-1]
+    elif len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        line = lines[1]
+    else:
+        line = lines[0] if lines else type(error).__name__
+    return re.split(r"(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ", line)[-1][:500]
+
+
+@contextlib.contextmanager
+def _terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM, too, must remove the working folder."""
+
+    def interrupt(_signal: int, _frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

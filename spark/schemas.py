@@ -1,0 +1,39 @@
+"""The Spark types of an audit event, derived from schemas/audit_event.json: one description, no copy to drift."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
+
+import schemas
+
+_SCALARS: Mapping[str, type[DataType]] = {"string": StringType, "integer": LongType, "boolean": BooleanType}
+
+
+def audit_event() -> StructType:
+    """One audit event as it stands in a file: `time` is still text."""
+    return struct_of(schemas.load("audit_event"))
+
+
+def struct_of(spec: Mapping[str, Any]) -> StructType:
+    """The struct of a JSON Schema of type object.
+
+    Every field is nullable: whether a null is allowed is for spark.transforms.validation to judge, with a reason.
+    Errors  ValueError for a keyword or type the audit event's schema has no use for.
+    """
+    return StructType([StructField(name, _type_of(name, inner)) for name, inner in spec["properties"].items()])
+
+
+def kinds_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """JSON Schema's `type`, always as a tuple."""
+    kinds = spec["type"]
+    return (kinds,) if isinstance(kinds, str) else tuple(kinds)
+
+
+def _type_of(name: str, spec: Mapping[str, Any]) -> DataType:
+    kinds = [kind for kind in kinds_of(spec) if kind != "null"]
+    if kinds == ["object"]:
+        return struct_of(spec)
+    if len(kinds) == 1 and kinds[0] in _SCALARS:
+        return _SCALARS[kinds[0]]()
+    raise ValueError(f"{name}: no Spark type for JSON type {' or '.join(kinds)}; wanted object, {', '.join(_SCALARS)}")
