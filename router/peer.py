@@ -72,6 +72,7 @@ class Peer:
         self.engine = Engine(
             self,
             write,
+            core.work.touched,
             container_id=core.router_id,
             max_frame_bytes=listener.max_frame_bytes,
             channel_max=listener.channel_max,

@@ -58,6 +58,7 @@ _advance, _new_delivery, _send = lib.pn_link_advance, lib.pn_delivery, lib.pn_li
 _settle, _update = lib.pn_delivery_settle, lib.pn_delivery_update
 _push, _pending = lib.pn_transport_push, lib.pn_transport_pending
 _transport_peek, _transport_pop = lib.pn_transport_peek, lib.pn_transport_pop
+_EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
 _DELIVERY: Final[int] = lib.PN_DELIVERY
 _FLOW: Final[int] = lib.PN_LINK_FLOW
 
@@ -290,11 +291,15 @@ class IncomingWire(_Wire):
             self._on_partial(delivery)
             return
         size = _recv(self.link, _MESSAGE_C, MESSAGE_BYTES)
-        if size == MESSAGE_BYTES or size == lib.PN_ABORTED or self.forward is None:
+        if size == MESSAGE_BYTES or size < _EOS or self.forward is None:
             self._on_unusual(delivery, size)
             return
         _advance(self.link)
         self.forward(self.core, self.address, delivery, size if size > 0 else 0)
+
+    def release_core(self) -> None:
+        """The core has let go of the link: what still comes is discarded."""
+        self.core = self.forward = self.begin_stream = self.on_settled = self.stream = None
 
     def _on_partial(self, delivery: Pointer) -> None:
         if self.stream is not None:
@@ -386,6 +391,10 @@ class OutgoingWire(_Wire):
         self.on_delivery: Callable[[Pointer], None] = _settle
         self.on_credit: Callable[[], None] | None = None
 
+    def release_core(self) -> None:
+        """The core has let go of the link: late dispositions are settled and forgotten."""
+        self.core = self.on_credit = None
+
     @property
     def wants_settled(self) -> bool:
         return bool(lib.pn_link_remote_snd_settle_mode(self.link) == lib.PN_SND_SETTLED)
@@ -443,6 +452,7 @@ class Engine:
         "owner",
         "sessions",
         "sinks",
+        "touched",
         "transport",
         "write",
     )
@@ -451,6 +461,7 @@ class Engine:
         self,
         owner: Owner,
         write: Callable[[bytes], None],
+        touched: "set[Engine]",
         *,
         container_id: str,
         max_frame_bytes: int,
@@ -458,8 +469,10 @@ class Engine:
         idle_timeout_ms: int,
         is_server: bool = True,
     ) -> None:
+        """touched  the engines to flush at the end of this pass; this one joins whenever bytes came."""
         self.owner = owner
         self.write = write
+        self.touched = touched
         self.is_freed = False
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
         self.transport = lib.pn_transport()
@@ -489,6 +502,7 @@ class Engine:
             if taken <= 0:
                 break
             at += taken
+        self.touched.add(self)
         self.drain()
 
     def receive_read(self, size: int) -> None:
@@ -500,6 +514,7 @@ class Engine:
             if taken <= 0:
                 break
             at += taken
+        self.touched.add(self)
         self.drain()
 
     def flush(self) -> None:

@@ -193,8 +193,7 @@ class Core:
             address.retired_egress += link.delivery_count
             address.out_links.remove(link)
             link.lose_everything()
-        link.wire.forward = None
-        link.wire.core = None
+        link.wire.release_core()
         if address is not None:
             self.table.discard_unused(address)
 
