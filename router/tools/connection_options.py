@@ -18,8 +18,8 @@ _PORTS = {"amqp": 5672, "amqps": 5671}
 _URL = re.compile(
     r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://)?"
     r"(?:(?P<user>[^:@/]*)(?::(?P<password>[^@/]*))?@)?"
-    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:/\[\]@]*))"
-    r"(?::(?P<port>[A-Za-z0-9-]*))?"
+    r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[^\]\s]+)?)\]|(?P<host>[^:/\[\]@\s]*))"
+    r"(?::(?P<port>[A-Za-z0-9]+))?"
     r"(?:/(?P<path>.*))?"
 )
 
@@ -146,5 +146,5 @@ def _secret(text: str | None, path: str | None, read_text: Callable[[str], str])
 def _port(text: str) -> int:
     port = _PORTS.get(text.lower()) or (int(text) if text.isdecimal() and text.isascii() else 0)
     if not 0 < port < 65536:
-        raise ValueError(f"--bus wants a port between 1 and 65535, amqp or amqps, not {text!r}")
+        raise ValueError("--bus wants as port a number between 1 and 65535, amqp or amqps")
     return port

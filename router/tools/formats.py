@@ -106,9 +106,11 @@ def time_short(seconds: Any) -> str:
 
 def ctime(epoch_s: Any) -> str:
     """`Www Mmm dd HH:MM:SS YYYY` in local time."""
+    if not isinstance(epoch_s, int | float):
+        return plain(epoch_s)
     try:
         return time.ctime(epoch_s)
-    except (TypeError, ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError, OSError):
         return plain(epoch_s)
 
 

@@ -1,0 +1,48 @@
+"""A management node in memory, in the place of the transport."""
+
+from router.management.client import ManagementClient, Reply
+
+PREFIX = "org.apache.qpid.dispatch."
+
+
+class FakeTransport:
+    """Answers QUERY from `tables` (long type -> list of entities) and anything else from `answers`.
+
+    answers  operation -> body, or a function of (properties, body) giving (status, description, body)
+    """
+
+    def __init__(self, tables=None, answers=None):
+        self.tables = {PREFIX + name: rows for name, rows in (tables or {}).items()}
+        self.answers = {"GET-MGMT-NODES": [], **(answers or {})}
+        self.requests = []
+        self.is_closed = False
+
+    def request(self, address, application_properties, body):
+        assert not self.is_closed
+        self.requests.append((address, dict(application_properties), body))
+        operation = application_properties["operation"]
+        if operation == "QUERY":
+            return self.reply(200, "OK", self.query(application_properties, body))
+        answer = self.answers[operation]
+        if callable(answer):
+            return self.reply(*answer(application_properties, body))
+        return self.reply(200, "OK", answer)
+
+    def query(self, properties, body):
+        entity_type = properties.get("entityType")
+        rows = self.tables.get(entity_type, []) if entity_type else [row for t in self.tables.values() for row in t]
+        rows = rows[properties["offset"] :]
+        rows = rows[: properties["count"]] if properties["count"] else rows
+        names = body.get("attributeNames") or list(dict.fromkeys(name for row in rows for name in row))
+        return {"attributeNames": names, "results": [[row.get(name) for name in names] for row in rows]}
+
+    def reply(self, status, description, body):
+        return Reply(application_properties={"statusCode": status, "statusDescription": description}, body=body)
+
+    def close(self):
+        self.is_closed = True
+
+    def connect(self, options, address):
+        """Takes the place of router.tools.transport.connect."""
+        self.options = options
+        return ManagementClient(self, options.address or address)

@@ -1,0 +1,111 @@
+"""qdstat's command line: what it refuses, whom it asks, how it fails (management 83, 86)."""
+
+import pytest
+from fake_management import FakeTransport
+
+from router.management.client import ConnectionException
+from router.tools.qdstat import main
+
+
+def refuse(options, address):
+    raise ConnectionException("Connection to h:5672 failed: Connection refused")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-g", "-c"],
+        ["--vhosts", "--log"],
+        ["-r", "A", "-d", "B"],
+        ["--all-routers", "-r", "A"],
+        ["--limit", "x"],
+        ["--limit", "-1"],
+        ["surplus"],
+        ["--nonsense"],
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(arguments, capsys):
+    """management 83"""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments, refuse)
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("usage: qdstat ")
+    assert "qdstat: error: " in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--sasl-passwd", "topsecret"], ["--sasl-passwd=topsecret"], ["--sasl-pass=topsecret"]]
+)
+def test_a_mistyped_option_does_not_print_its_value(arguments, capsys):
+    """Attack: passwords in terminals' and cron's logs."""
+    with pytest.raises(SystemExit):
+        main(arguments, refuse)
+    assert "topsecret" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--help", "-h", "--version"])
+def test_help_and_version_exit_with_0(option, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([option], refuse)
+    assert caught.value.code == 0
+    assert capsys.readouterr().out
+
+
+def test_a_failure_is_one_line_on_standard_output_and_status_1(capsys):
+    """management 86"""
+    assert main([], refuse) == 1
+    assert capsys.readouterr().out == "ConnectionException: Connection to h:5672 failed: Connection refused\n"
+
+
+def test_a_failure_with_terminal_escapes_is_shown_not_obeyed(capsys):
+    """Attack: a router's error text drives the terminal of the operator."""
+
+    def fail(options, address):
+        raise ConnectionException("a\x1b[2J\nb")
+
+    assert main([], fail) == 1
+    assert capsys.readouterr().out == "ConnectionException: a\\x1b[2J\\nb\n"
+
+
+def test_an_interrupt_prints_an_empty_line_and_exits_with_1(capsys):
+    def interrupt(options, address):
+        raise KeyboardInterrupt
+
+    assert main([], interrupt) == 1
+    assert capsys.readouterr().out == "\n"
+
+
+def test_the_debug_variable_keeps_the_traceback(monkeypatch):
+    monkeypatch.setenv("_QPID_DISPATCH_TOOLS_DEBUG_", "1")
+    with pytest.raises(ConnectionException):
+        main([], refuse)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "address"),
+    [
+        ([], "$management"),
+        (["-r", "B"], "_topo/0/B/$management"),
+        (["-d", "E"], "_edge/E/$management"),
+        (["-r", "B", "-b", "h/x/$management"], "x/$management"),
+    ],
+)
+def test_whom_it_asks(arguments, address):
+    """management 96: a path in the URL overrides -r and -d"""
+    transport = FakeTransport()
+    assert main(arguments, transport.connect) == 0
+    assert {asked for asked, _, _ in transport.requests} == {address}
+    assert transport.is_closed
+
+
+def test_long_options_may_be_abbreviated():
+    transport = FakeTransport()
+    assert main(["--conn", "--timeou", "7"], transport.connect) == 0
+    assert transport.options.timeout_s == 7
+
+
+def test_an_unreadable_password_file_is_a_failure_not_a_traceback(capsys, tmp_path):
+    assert main(["--sasl-password-file", str(tmp_path / "none")], refuse) == 1
+    assert capsys.readouterr().out.startswith("FileNotFoundError: ")
