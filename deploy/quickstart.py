@@ -27,7 +27,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from auth.verifiers.files import UserFile
+from auth.secrets import Secret
+from auth.verifiers.files import UserFile, UserFileError, set_user
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -188,11 +189,13 @@ def refuse_expired(tls: Path) -> None:
 def make_users(run: Path) -> dict[str, str]:
     """Create the users that are missing; their new passwords by name, which exist nowhere else."""
     path = run / "users"
-    users = UserFile(path)
-    present = {line.partition(":")[0] for line in path.read_text().splitlines()} if path.exists() else set()
-    passwords = {name: secrets.token_urlsafe(PASSWORD_BYTES) for name in USERS if name not in present}
-    for name, password in passwords.items():
-        users.set_user(name, password)
+    try:
+        present = UserFile.load(str(path)).users if path.exists() else ()
+        passwords = {name: secrets.token_urlsafe(PASSWORD_BYTES) for name in USERS if name not in present}
+        for name, password in passwords.items():
+            set_user(str(path), name, Secret(password), must_exist=False)
+    except UserFileError as error:
+        raise QuickstartError(str(error)) from None
     return passwords
 
 
@@ -273,7 +276,7 @@ def introduce(run: Path, port: int, passwords: dict[str, str]) -> None:
         print(f"\n  These passwords are shown once; {shown(run)}/users has only their hashes.")
     if kept := [name for name in USERS if name not in passwords]:
         print(f"\n  The passwords of {' and '.join(kept)} were shown when they were created. Forgotten? A new one:")
-        print(f"  {shown(BIN)}/qdpasswd {shown(run)}/users {kept[-1]}")
+        print(f"  {shown(BIN)}/qdpasswd -f {shown(run)}/users {kept[-1]}")
     for what, command in commands(run, port):
         print(f"\n  # {what}\n  {command}")
     print(

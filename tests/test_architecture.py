@@ -22,6 +22,7 @@ TOP_LEVEL = ("auth", "policies", "policy", "router", "schemas", "spark")
 # Unit -> units of ours it may import. A module belongs to the unit with the longest matching name, and an entry also
 # admits the modules below it. Everybody may import itself; ROUTER_VOCABULARY is open to all of router.
 ROUTER_VOCABULARY = ("router.effects", "router.values")
+CONNECTION_PARTS = ("router.amqp", "router.core", "router.gate", "router.inspection", "router.listener")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "schemas": (),
     "policies": (),
@@ -34,7 +35,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.linkstate": ROUTER_VOCABULARY,
     "router.amqp": ROUTER_VOCABULARY,
     "router.gate": ("policy", "auth.identity", *ROUTER_VOCABULARY),
-    "router.connection": ("auth", "router.amqp", "router.gate", *ROUTER_VOCABULARY),
+    "router.listener": ("auth", *ROUTER_VOCABULARY),
+    "router.inspection": ("router.amqp", "router.core", "router.gate", *ROUTER_VOCABULARY),
+    "router.peer": ("auth.identity", *CONNECTION_PARTS, *ROUTER_VOCABULARY),
+    "router.connection": ("auth", "router.peer", *CONNECTION_PARTS, *ROUTER_VOCABULARY),
     "router.audit_event": ("schemas", *ROUTER_VOCABULARY),
     "router.audit_log": ("schemas", "router.audit_event", *ROUTER_VOCABULARY),
     "router.management": ("schemas", "policy", *ROUTER_VOCABULARY),

@@ -187,7 +187,8 @@ def test_a_used_port_is_named_before_anything_is_shown(router_python: Path, tmp_
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        command = [router_python, "deploy/quickstart.py", "--folder", tmp_path / "run", "--port", str(port)]
+        folder = str(tmp_path / "run")
+        command = [str(router_python), "deploy/quickstart.py", "--folder", folder, "--port", str(port)]
         result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
     assert result.returncode == 1
     assert f"127.0.0.1:{port} is in use" in result.stderr
