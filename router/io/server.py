@@ -12,7 +12,7 @@ from router.amqp.engine import READ_BUFFER
 from router.connection import Connection
 
 if TYPE_CHECKING:
-    from router.io.daemon import Router
+    from router.io.router import Router
     from router.listener import Listener
 
 _READ_VIEW: Final = memoryview(READ_BUFFER)

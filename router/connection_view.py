@@ -1,0 +1,47 @@
+"""The management row of one connection. Sources: docs/spec/routing.md §1.11."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from router.connection import Connection
+from router.peer import Peer
+
+_TYPE = "org.apache.qpid.dispatch.connection"
+
+
+def connection_row(connection: Connection, now_s: int) -> Mapping[str, Any] | None:
+    """The row, None before the Open: the entity does not exist before (routing §1.6)."""
+    peer = connection.peer
+    if peer is None or peer.remote is None or not peer.is_open:
+        return None
+    return {
+        "name": f"connection/{connection.remote_name}",
+        "identity": str(connection.connection_id),
+        "host": connection.remote_name,
+        "role": connection.listener.role,
+        "protocol": "amqp",
+        "dir": "in",
+        "container": peer.remote.container_id,
+        "sasl": peer.identity.mechanism,
+        "isAuthenticated": peer.identity.is_authenticated,
+        "user": peer.identity.user,
+        "isEncrypted": peer.security["isEncrypted"],
+        "sslProto": peer.security["sslProto"],
+        "sslCipher": peer.security["sslCipher"],
+        "properties": {str(key): value for key, value in peer.remote.properties.items()},
+        "sslSsf": peer.security["sslSsf"],
+        "tenant": None,
+        "type": _TYPE,
+        "ssl": peer.security["ssl"],
+        "opened": True,
+        "active": True,
+        "adminStatus": "enabled",
+        "operStatus": "up",
+        "uptimeSeconds": now_s - peer.opened_at_s,
+        "lastDlvSeconds": _last_delivery_age(peer, now_s),
+        "enableProtocolTrace": False,
+    }
+
+
+def _last_delivery_age(peer: Peer, now_s: int) -> int | None:
+    return None if peer.last_delivery_s is None else now_s - peer.last_delivery_s

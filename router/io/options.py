@@ -1,0 +1,81 @@
+"""The command line of qdrouterd. Sources: docs/spec/management.md §2.1."""
+
+import getopt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_LONG = {"c": "config", "I": "include", "d": "daemon", "P": "pidfile", "U": "user", "T": "test-hooks", "v": "version",
+         "h": "help"}  # fmt: skip
+_WITH_VALUE = frozenset("cIPU")
+_LETTER = {name: letter for letter, long in _LONG.items() for name in (letter, long)}
+
+DEFAULT_CONFIG = "/etc/qpid-dispatch/qdrouterd.conf"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line asks for."""
+
+    program: str
+    config: str = DEFAULT_CONFIG
+    is_daemon: bool = False
+    pidfile: str | None = None
+    user: str | None = None
+    has_test_hooks: bool = False
+    shows_version: bool = False
+    shows_help: bool = False
+
+
+class UsageError(Exception):
+    """`diagnostic` goes to stderr, the usage to stdout, the exit status is 1."""
+
+
+def usage(program: str) -> str:
+    return f"""Usage: {program} [OPTIONS]
+
+A policy- and security-focused AMQP 1.0 message router.
+
+  -c, --config=PATH     Load configuration from file at PATH
+                        (default {DEFAULT_CONFIG})
+  -I, --include=PATH    Accepted for compatibility, without effect
+  -d, --daemon          Run as a daemon: return when the configuration is
+                        loaded and the listeners are open
+  -P, --pidfile=PATH    With --daemon: write the daemon's process id
+  -U, --user=NAME       With --daemon: run as this user, with its groups
+  -T, --test-hooks      Internal test features: stuck deliveries are looked for
+                        every 5 seconds
+  -v, --version         Print the version and exit
+  -h, --help            Print this help and exit
+
+Exit status: 0 after SIGTERM, --help or --version; 1 when the command line or
+the configuration is wrong or a required listener cannot be opened.
+
+Signals: SIGTERM and SIGQUIT stop the router; SIGINT too, and the parent sees
+it; SIGHUP reopens the log files.
+"""
+
+
+def parse(arguments: Sequence[str]) -> Options:
+    """Read `arguments` (argv). Errors: UsageError."""
+    program = arguments[0]
+    try:
+        found, rest = getopt.gnu_getopt(
+            list(arguments[1:]),
+            "".join(letter + ":" * (letter in _WITH_VALUE) for letter in _LONG),
+            [long + "=" * (letter in _WITH_VALUE) for letter, long in _LONG.items()],
+        )
+    except getopt.GetoptError as error:
+        raise UsageError(f"{program}: {error.msg}") from None
+    if rest:
+        raise UsageError(f"Unexpected arguments: {' '.join(rest)}\n")
+    given = {_LETTER[name.lstrip("-")]: value for name, value in found}
+    return Options(
+        program=program,
+        config=given.get("c", DEFAULT_CONFIG),
+        is_daemon="d" in given,
+        pidfile=given.get("P"),
+        user=given.get("U"),
+        has_test_hooks="T" in given,
+        shows_version="v" in given,
+        shows_help="h" in given,
+    )

@@ -1,0 +1,81 @@
+"""Becoming a daemon: fork, session, pid file, user. Sources: docs/spec/management.md §2.2."""
+
+import grp
+import os
+import pwd
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+# Files a daemon makes are not for the world. (The C router leaves umask 0.)
+DAEMON_UMASK = 0o027
+
+
+class DaemonError(Exception):
+    """The text goes to the launching process."""
+
+
+def daemonize(*, pidfile: str | None, user: str | None) -> Callable[[str | None], None]:
+    """Fork twice. Returns, in the daemon only, a function to report start-up: None for success, else the error.
+
+    The launching process waits for that report and exits: 0, or 1 after printing the error on stderr.
+    """
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        _wait_for_report(reader)
+    os.close(reader)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.umask(DAEMON_UMASK)
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+
+    def report(error: str | None) -> None:
+        os.write(writer, (error or "ok").encode())
+        os.close(writer)
+
+    try:
+        if pidfile is not None:
+            _write_pidfile(pidfile)
+        if user is not None:
+            _become(user)
+    except DaemonError as error:
+        report(str(error))
+        os._exit(1)
+    return report
+
+
+def _wait_for_report(reader: int) -> None:
+    with os.fdopen(reader, "rb") as pipe:
+        text = pipe.read().decode("utf-8", "replace")
+    if text == "ok":
+        os._exit(0)
+    print(f"{sys.argv[0]}: {text or 'the daemon ended before it was ready'}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def _write_pidfile(path: str) -> None:
+    try:
+        Path(path).write_text(f"{os.getpid()}\n")
+    except OSError as error:
+        raise DaemonError(f"Can't write pidfile {path}: {error.strerror}") from None
+
+
+def _become(user: str) -> None:
+    """Take on the user's id, group and supplementary groups, for good."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise DaemonError(f"Can't look up user {user}") from None
+    try:
+        groups = [group.gr_gid for group in grp.getgrall() if user in group.gr_mem]
+        os.setgroups(sorted({*groups, entry.pw_gid}))
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    except OSError as error:
+        raise DaemonError(f"Can't set user ID for user {user}, errno={error.errno}: {error.strerror}") from None
