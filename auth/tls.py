@@ -121,10 +121,10 @@ class TlsTunnel:
 
         Errors  TlsFailure.
         """
-        if not plaintext:
-            return
+        view = memoryview(plaintext)
         try:
-            self._ssl.write(plaintext)
+            while view:
+                view = view[self._ssl.write(view) :]
         except ssl.SSLError as fault:
             raise TlsFailure(failure_text(fault)) from None
 
@@ -226,7 +226,7 @@ def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLC
             "the allowed TLS protocols (TLSv1 TLSv1.1 TLSv1.2)"
         )
     if demand_certificate:
-        if not profile.ca_cert_file or Path(profile.ca_cert_file).is_dir() or not context.get_ca_certs():
+        if not profile.ca_cert_file or Path(profile.ca_cert_file).is_dir() or not context.cert_store_stats()["x509"]:
             raise TlsProfileError("Cannot set peer authentication")
         context.verify_mode = ssl.CERT_REQUIRED
     return context

@@ -1,0 +1,188 @@
+"""The user that a client certificate stands for.
+
+Pure: certificates come as DER that TLS has already verified, the mapping file as its text.
+Sources: docs/spec/policy-and-auth.md §6.3, §6.4; RFC 2253 in the rendering of OpenSSL's `-nameopt RFC2253`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import NameOID, ObjectIdentifier
+
+# Longer formats are ignored, as is one with an unknown character (§6.3).
+MAX_FORMAT_CHARACTERS = 7
+
+# Caps the user name that a certificate can put into every log line and audit event.
+MAX_USER_CHARACTERS = 4096
+
+_COMPONENTS: Mapping[str, ObjectIdentifier] = {
+    "c": NameOID.COUNTRY_NAME,
+    "s": NameOID.STATE_OR_PROVINCE_NAME,
+    "l": NameOID.LOCALITY_NAME,
+    "o": NameOID.ORGANIZATION_NAME,
+    "u": NameOID.ORGANIZATIONAL_UNIT_NAME,
+    "n": NameOID.COMMON_NAME,
+}
+_FINGERPRINTS: Mapping[str, hashes.HashAlgorithm] = {
+    "1": hashes.SHA1(),  # noqa: S303  names a certificate that TLS has verified; nothing rests on its strength alone
+    "2": hashes.SHA256(),
+    "5": hashes.SHA512(),
+}
+
+# OpenSSL's short names. What is not here is written as a dotted number with its text, where OpenSSL would dump the DER.
+_SHORT_NAMES: Mapping[ObjectIdentifier, str] = {
+    NameOID.COMMON_NAME: "CN",
+    NameOID.COUNTRY_NAME: "C",
+    NameOID.LOCALITY_NAME: "L",
+    NameOID.STATE_OR_PROVINCE_NAME: "ST",
+    NameOID.STREET_ADDRESS: "street",
+    NameOID.ORGANIZATION_NAME: "O",
+    NameOID.ORGANIZATIONAL_UNIT_NAME: "OU",
+    NameOID.SERIAL_NUMBER: "serialNumber",
+    NameOID.SURNAME: "SN",
+    NameOID.GIVEN_NAME: "GN",
+    NameOID.INITIALS: "initials",
+    NameOID.TITLE: "title",
+    NameOID.GENERATION_QUALIFIER: "generationQualifier",
+    NameOID.X500_UNIQUE_IDENTIFIER: "x500UniqueIdentifier",
+    NameOID.DN_QUALIFIER: "dnQualifier",
+    NameOID.PSEUDONYM: "pseudonym",
+    NameOID.USER_ID: "UID",
+    NameOID.DOMAIN_COMPONENT: "DC",
+    NameOID.EMAIL_ADDRESS: "emailAddress",
+    NameOID.BUSINESS_CATEGORY: "businessCategory",
+    NameOID.POSTAL_ADDRESS: "postalAddress",
+    NameOID.POSTAL_CODE: "postalCode",
+    NameOID.UNSTRUCTURED_NAME: "unstructuredName",
+}
+
+
+class CertificateError(ValueError):
+    """The certificate yields no user name that may be used; the connection then has no user."""
+
+
+class DisplayNamesError(ValueError):
+    """The mapping file is not one JSON object of strings; the text says where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateUser:
+    """user          the name policy sees
+    built_id      what uidFormat gave before the mapping; None when the user is the subject
+    unrecognized  the first character of uidFormat that names no component (SERVER critical), else None
+    """
+
+    user: str
+    built_id: str | None = None
+    unrecognized: str | None = None
+
+
+def certificate_user(
+    der: bytes, *, uid_format: str | None, display_names: Mapping[str, str] | None = None
+) -> CertificateUser:
+    """The user for SASL EXTERNAL.
+
+    uid_format     §6.3; None, "" or a wrong one gives the subject
+    display_names  id -> name, consulted only for an id that uidFormat built
+    Errors         CertificateError: unparsable, or a component that is not printable, such as a name with a NUL or a
+                   line break in it, by which one certificate could pass for another in logs and rules.
+    """
+    certificate = _parse(der)
+    wanted = uid_format or ""
+    unrecognized = next((each for each in wanted if each not in _COMPONENTS and each not in _FINGERPRINTS), None)
+    built = None
+    if unrecognized is None and len(wanted) <= MAX_FORMAT_CHARACTERS:
+        built = ";".join(part for part in (_component(certificate, each) for each in wanted) if part)
+    if not built:
+        return CertificateUser(user=_subject(certificate), unrecognized=unrecognized)
+    if not built.isprintable():
+        raise CertificateError("the certificate's subject has an unprintable character")
+    return CertificateUser(user=_limited((display_names or {}).get(built) or built), built_id=built)
+
+
+def certificate_subject(der: bytes) -> str:
+    """The subject as an RFC 2253 string: the user of a TLS client that skips SASL (§8.3).
+
+    Errors  CertificateError, also for a certificate without a subject.
+    """
+    return _subject(_parse(der))
+
+
+def parse_display_names(text: str) -> dict[str, str]:
+    """The content of a uidNameMappingFile.
+
+    Errors  DisplayNamesError.
+    """
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError) as fault:
+        raise DisplayNamesError(f"not JSON: {fault}") from None
+    if not isinstance(names, dict):
+        raise DisplayNamesError("expected one JSON object that maps user ids to display names")
+    for user_id, name in names.items():
+        if not isinstance(name, str):
+            raise DisplayNamesError(f"the display name of '{user_id}' is not a string")
+    return names
+
+
+def _parse(der: bytes) -> x509.Certificate:
+    try:
+        return x509.load_der_x509_certificate(der)
+    except (ValueError, x509.InvalidVersion):
+        raise CertificateError("the client certificate cannot be parsed") from None
+
+
+def _component(certificate: x509.Certificate, each: str) -> str:
+    if each in _FINGERPRINTS:
+        return certificate.fingerprint(_FINGERPRINTS[each]).hex()
+    found = _name(certificate).get_attributes_for_oid(_COMPONENTS[each])
+    return _value(found[0]) if found else ""
+
+
+def _subject(certificate: x509.Certificate) -> str:
+    rdns = [
+        "+".join(f"{_type_name(attribute)}={_escape(_value(attribute))}" for attribute in reversed(list(rdn)))
+        for rdn in reversed(_name(certificate).rdns)
+    ]
+    if not rdns:
+        raise CertificateError("the client certificate has an empty subject")
+    return _limited(",".join(rdns))
+
+
+def _name(certificate: x509.Certificate) -> x509.Name:
+    try:
+        return certificate.subject
+    except ValueError:
+        raise CertificateError("the client certificate's subject cannot be parsed") from None
+
+
+def _type_name(attribute: x509.NameAttribute[str | bytes]) -> str:
+    return _SHORT_NAMES.get(attribute.oid, attribute.oid.dotted_string)
+
+
+def _value(attribute: x509.NameAttribute[str | bytes]) -> str:
+    value = attribute.value
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _escape(value: str) -> str:
+    """RFC 2253 §2.4; whatever is not printable ASCII becomes \\XX per byte of UTF-8."""
+    last = len(value) - 1
+    escaped = []
+    for at, character in enumerate(value):
+        if not " " <= character <= "~":
+            escaped.append("".join(f"\\{byte:02X}" for byte in character.encode("utf-8", "surrogatepass")))
+        elif character in ',+"\\<>;' or (character == " " and at in (0, last)) or (character == "#" and at == 0):
+            escaped.append(f"\\{character}")
+        else:
+            escaped.append(character)
+    return "".join(escaped)
+
+
+def _limited(user: str) -> str:
+    if len(user) > MAX_USER_CHARACTERS:
+        raise CertificateError(f"the certificate's user name is longer than {MAX_USER_CHARACTERS} characters")
+    return user

@@ -1,0 +1,259 @@
+"""Users in a file: one `user:hash` a line, `#` begins a comment line.
+
+Blocking: files are read and hashes computed here. Call `verify` off the event loop.
+
+Who may touch the file: it must belong to root or to the user the process runs as, and nobody else may write it; it may
+be readable for its group (a service account that does not own it), never for everybody. Hashes that others can read can
+be guessed at leisure; hashes that others can write are an open door.
+"""
+
+import fcntl
+import os
+import stat
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from auth.credentials import (
+    MAX_PASSWORD_BYTES,
+    MAX_USER_BYTES,
+    UNKNOWN_USER,
+    WRONG_PASSWORD,
+    VerifyRequest,
+    VerifyResult,
+)
+from auth.secrets import Secret
+from auth.verifiers.hashes import Argon2idCost, Cost, HashError, check_hash, decoy_hash, hash_password, verify_hash
+
+# Stops a path to something that is not a user file from filling memory; room for 100,000 users.
+MAX_FILE_BYTES = 16 * 1024 * 1024
+
+
+class UserFileError(ValueError):
+    """The file cannot be used; the text names file, line and what would be right."""
+
+
+class UserFile:
+    """The users of one file as they were when it was loaded."""
+
+    __slots__ = ("_decoy", "_hashes")
+
+    def __init__(self, hashes: Mapping[str, str]) -> None:
+        """hashes  user -> PHC string that `check_hash` accepts"""
+        self._hashes = dict(hashes)
+        costs = Counter(check_hash(phc) for phc in self._hashes.values())
+        self._decoy = decoy_hash(costs.most_common(1)[0][0] if costs else Argon2idCost())
+
+    @classmethod
+    def load(cls, path: str) -> "UserFile":
+        """Read the file. Errors: UserFileError."""
+        return cls(parse_users(_read(path), path))
+
+    @property
+    def users(self) -> tuple[str, ...]:
+        """The names, in the order of the file."""
+        return tuple(self._hashes)
+
+    def verify(self, user: str, password: Secret) -> VerifyResult:
+        """Whether this is the user's password. Takes about the same time for a user who does not exist, so that the
+        time of an answer tells nobody which users there are; at most MAX_PASSWORD_BYTES are ever hashed.
+        """
+        size = len(password.reveal().encode("utf-8", "surrogatepass"))
+        if not 0 < size <= MAX_PASSWORD_BYTES:
+            return VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
+        phc = self._hashes.get(user)
+        try:
+            is_right = verify_hash(password, phc or self._decoy)
+        except HashError as fault:
+            return VerifyResult(is_valid=False, detail=f"SASL(-1): generic failure: {fault}")
+        if phc is None:
+            return VerifyResult(is_valid=False, detail=UNKNOWN_USER)
+        return VerifyResult(is_valid=True) if is_right else VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
+
+
+class UserFileVerifier:
+    """Answers from a file that may change: it is read again when it is not the file that was read last.
+
+    So a removed user is out at once. A file that has become unusable refuses everybody. May be called from several
+    threads: the only state is one pair, replaced as a whole.
+    """
+
+    __slots__ = ("_loaded", "_path")
+
+    def __init__(self, path: str) -> None:
+        """Errors: UserFileError when the file cannot be used now."""
+        self._path = path
+        self._loaded = (_fingerprint(path), UserFile.load(path))
+
+    def verify(self, request: VerifyRequest) -> VerifyResult:
+        """Whether the request's password is its user's."""
+        fingerprint, users = self._loaded
+        try:
+            current = _fingerprint(self._path)
+            if current != fingerprint:
+                users = UserFile.load(self._path)
+                self._loaded = (current, users)
+        except UserFileError as fault:
+            return VerifyResult(is_valid=False, detail=f"SASL(-1): generic failure: {fault}")
+        return users.verify(request.user, request.password)
+
+
+def parse_users(text: str, path: str) -> dict[str, str]:
+    """user -> hash. `path` only names the file in errors.
+
+    Errors  UserFileError with the line; never with the line's content, which may be a password by mistake.
+    """
+    hashes: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        user, colon, phc = line.strip().partition(":")
+        where = f"{path}:{number}"
+        if not colon:
+            raise UserFileError(f"{where}: expected user:hash")
+        check_user(user, where)
+        if user in hashes:
+            raise UserFileError(f"{where}: user '{user}' appears twice")
+        try:
+            check_hash(phc)
+        except HashError as fault:
+            raise UserFileError(f"{where}: {fault}") from None
+        hashes[user] = phc
+    return hashes
+
+
+def check_user(user: str, where: str) -> None:
+    """Refuse a name that no line can hold or no client can log in with. Errors: UserFileError."""
+    if not user or user != user.strip() or user.startswith("#") or ":" in user or not user.isprintable():
+        raise UserFileError(
+            f"{where}: a user name must be printable, without ':', not begin with '#' and not begin or end with a blank"
+        )
+    if len(user.encode("utf-8")) > MAX_USER_BYTES:
+        raise UserFileError(f"{where}: a user name of more than {MAX_USER_BYTES} bytes")
+
+
+def set_user(path: str, user: str, password: Secret, *, cost: Cost | None = None, must_exist: bool = True) -> None:
+    """Add the user or replace its password; everything else in the file, comments too, stays.
+
+    must_exist  false to begin a new file (mode 600) where there is none
+    Errors      UserFileError, HashError, OSError. The file is replaced as a whole or not at all.
+    """
+    check_user(user, path)
+    if not 0 < len(password.reveal().encode("utf-8")) <= MAX_PASSWORD_BYTES:
+        raise UserFileError(f"{path}: a password must have 1 to {MAX_PASSWORD_BYTES} bytes")
+    entry = f"{user}:{hash_password(password, cost or Argon2idCost())}"
+    with _locked(path):
+        lines = _lines(path) if must_exist or Path(path).exists() else []
+        places = [at for at, line in enumerate(lines) if _user_of(line) == user]
+        if places:
+            lines[places[0]] = entry
+        else:
+            lines.append(entry)
+        _replace(path, lines)
+
+
+def remove_user(path: str, user: str) -> None:
+    """Take the user out of the file. Errors: UserFileError, also when there is no such user; OSError."""
+    with _locked(path):
+        lines = _lines(path)
+        kept = [line for line in lines if _user_of(line) != user]
+        if len(kept) == len(lines):
+            raise UserFileError(f"{path}: no user '{user}'")
+        _replace(path, kept)
+
+
+def _read(path: str) -> str:
+    """The text of a file whose owner and mode are safe; checked on the open file, so that it cannot be exchanged."""
+    try:
+        # Non-blocking, so that a FIFO in the place of the file cannot hang the router.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as fault:
+        raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
+    try:
+        _check_status(path, os.fstat(descriptor))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as fault:
+        raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > MAX_FILE_BYTES:
+        raise UserFileError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as fault:
+        line = content.count(b"\n", 0, fault.start) + 1
+        raise UserFileError(f"{path}:{line}: not UTF-8 text") from None
+
+
+def _check_status(path: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise UserFileError(f"{path}: not a regular file")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IRWXO):
+        raise UserFileError(
+            f"{path}: mode {stat.S_IMODE(status.st_mode):03o} lets others at the password hashes; "
+            f"make it private: chmod 600 {path}"
+        )
+    if status.st_uid not in (0, os.geteuid()):
+        raise UserFileError(
+            f"{path}: belongs to uid {status.st_uid}, who could replace the passwords; "
+            f"expected root or the user of this process: chown {os.geteuid()} {path}"
+        )
+
+
+def _fingerprint(path: str) -> tuple[int, int, int, int]:
+    try:
+        status = Path(path).stat()
+    except OSError as fault:
+        raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
+    # The change time moves with owner and mode too, and nobody can set it back.
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+
+def _lines(path: str) -> list[str]:
+    text = _read(path)
+    parse_users(text, path)
+    return text.splitlines()
+
+
+def _user_of(line: str) -> str | None:
+    """The user of a line that `parse_users` accepts; None for a comment or blank line."""
+    stripped = line.strip()
+    return None if not stripped or stripped.startswith("#") else stripped.partition(":")[0]
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Keep two writers of the same folder from losing each other's change."""
+    try:
+        folder = os.open(Path(path).resolve().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as fault:
+        raise UserFileError(f"{path}: its folder cannot be opened: {fault.strerror}") from None
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def _replace(path: str, lines: list[str]) -> None:
+    target = Path(path).resolve()  # a link stays a link
+    mode, owner = 0o600, None
+    if target.exists():
+        status = target.stat()
+        mode, owner = stat.S_IMODE(status.st_mode), (status.st_uid, status.st_gid)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write("".join(f"{line}\n" for line in lines))
+            file.flush()
+            if owner is not None and owner != (os.geteuid(), os.getegid()):
+                os.fchown(file.fileno(), *owner)
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

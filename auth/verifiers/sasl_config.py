@@ -1,0 +1,150 @@
+"""The SASL server configuration, and which mechanisms a listener offers by it.
+
+The file is that of the SASL library the peer uses: `key: value` lines, `#` comments. Of its user databases we have one
+of our own, `auxprop_plugin: userfile` with `userfile_path: FILE` (see files.py; a relative FILE is relative to the
+configuration's folder). Keys of other plugins are ignored.
+Sources: docs/spec/policy-and-auth.md §7, §8.1.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# Where the SASL library looks when saslConfigDir is not set.
+DEFAULT_FOLDERS = ("/etc/sasl2", "/usr/lib/sasl2")
+
+# A configuration has a dozen lines; stops a wrong path from filling memory.
+MAX_CONFIG_BYTES = 64 * 1024
+
+# What we have, strongest first: the order of the offer where mech_list gives none.
+PASSWORD_MECHANISMS = ("PLAIN",)
+INSTALLED = ("EXTERNAL", *PASSWORD_MECHANISMS, "ANONYMOUS")
+
+# Mechanisms of the SASL library that check a password, whether we have them or not.
+_CHECKS_PASSWORD = re.compile(r"PLAIN|LOGIN|CRAM-MD5|DIGEST-MD5|NTLM|SRP|OTP|SCRAM-.*")
+
+
+class SaslConfigError(ValueError):
+    """The configuration cannot be used; the text names the file, the line where it can, and what would be right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SaslConfig:
+    """mechanisms         mech_list in its order, upper case; None when there is none: everything we have
+    user_file          path of the user database, None without one
+    database_fault     why the database that is configured cannot be used; None when it can or there is none
+    """
+
+    mechanisms: tuple[str, ...] | None = None
+    user_file: str | None = None
+    database_fault: str | None = None
+
+
+def load_sasl_config(folder: str | None, name: str = "qdrouterd", *, environment: Mapping[str, str]) -> SaslConfig:
+    """Read `<folder>/<name>.conf`.
+
+    folder       router.saslConfigDir; None: $PN_SASL_CONFIG_PATH (folders separated by colons), else DEFAULT_FOLDERS
+    name         router.saslConfigName
+    environment  os.environ
+    Returns      an empty configuration when no folder was configured and the default places have no such file
+    Errors       SaslConfigError; also when a configured folder has no such file, since the defaults that the peer
+                 would then use silently offer ANONYMOUS.
+    """
+    if "/" in name or not name:
+        raise SaslConfigError(f"saslConfigName '{name}': expected a file name without folder and without .conf")
+    configured = folder or environment.get("PN_SASL_CONFIG_PATH") or ""
+    folders = [folder] if folder else [each for each in configured.split(":") if each] or list(DEFAULT_FOLDERS)
+    for each in folders:
+        path = Path(each) / f"{name}.conf"
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_CONFIG_BYTES + 1)
+        except FileNotFoundError:
+            continue
+        except OSError as fault:
+            raise SaslConfigError(f"{path}: cannot be read: {fault.strerror}") from None
+        if len(content) > MAX_CONFIG_BYTES:
+            raise SaslConfigError(f"{path}: larger than {MAX_CONFIG_BYTES} bytes")
+        return parse_sasl_config(content.decode("utf-8", "replace"), str(path))
+    if configured:
+        raise SaslConfigError(f"no SASL configuration {name}.conf in {configured} (saslConfigDir, saslConfigName)")
+    return SaslConfig()
+
+
+def parse_sasl_config(text: str, path: str) -> SaslConfig:
+    """The configuration in `text`; `path` names it in errors and anchors relative paths.
+
+    Errors  SaslConfigError with file and line.
+    """
+    values: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        key, colon, value = stripped.partition(":")
+        if not colon:
+            raise SaslConfigError(f"{path}:{number}: expected key: value")
+        values[key.strip().lower()] = value.strip()
+    mechanisms = _words(values["mech_list"]) if "mech_list" in values else None
+    method = values.get("pwcheck_method", "auxprop").lower()
+    plugin = values.get("auxprop_plugin", "").lower()
+    if method != "auxprop":
+        fault = f"{path}: pwcheck_method '{method}' is not supported, expected auxprop"
+        return SaslConfig(mechanisms=mechanisms, database_fault=fault)
+    if plugin == "userfile" or (not plugin and "userfile_path" in values):
+        if not values.get("userfile_path"):
+            raise SaslConfigError(f"{path}: auxprop_plugin userfile wants userfile_path: FILE")
+        return SaslConfig(mechanisms=mechanisms, user_file=str(Path(path).parent / values["userfile_path"]))
+    if plugin or "sasldb_path" in values:
+        return SaslConfig(mechanisms=mechanisms, database_fault=_foreign_database(path, plugin or "sasldb", values))
+    return SaslConfig(mechanisms=mechanisms)
+
+
+def offered_mechanisms(
+    config: SaslConfig,
+    *,
+    sasl_mechanisms: str | None,
+    authenticate_peer: bool,
+    has_verified_certificate: bool,
+) -> tuple[str, ...]:
+    """The mechanisms for one connection, in the order to offer them; may be none.
+
+    sasl_mechanisms           the listener's filter: words in any case; None or blank for no filter
+    authenticate_peer         leaves ANONYMOUS out
+    has_verified_certificate  without it EXTERNAL is left out
+    Errors                    SaslConfigError when a mechanism with passwords would be offered but the configured user
+                              database cannot be used: offering the rest silently would lock users out, or let them in
+                              as `anonymous`.
+    """
+    wanted = set(_words(sasl_mechanisms or ""))
+    listed = INSTALLED if config.mechanisms is None else tuple(dict.fromkeys(config.mechanisms))
+    chosen = [name for name in listed if not wanted or name in wanted]
+    if config.database_fault and any(_CHECKS_PASSWORD.fullmatch(name) for name in chosen):
+        raise SaslConfigError(config.database_fault)
+    usable = set(INSTALLED)
+    if config.user_file is None:
+        usable -= set(PASSWORD_MECHANISMS)
+    if authenticate_peer:
+        usable.discard("ANONYMOUS")
+    if not has_verified_certificate:
+        usable.discard("EXTERNAL")
+    return tuple(name for name in chosen if name in usable)
+
+
+def demands_certificate(sasl_mechanisms: str | None) -> bool:
+    """Whether a listener with this saslMechanisms demands a client certificate in the TLS handshake (§6.5)."""
+    return "EXTERNAL" in (sasl_mechanisms or "").upper()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word for word in re.split(r"[\s,]+", text.upper()) if word)
+
+
+def _foreign_database(path: str, plugin: str, values: Mapping[str, str]) -> str:
+    where = f" ({values['sasldb_path']})" if values.get("sasldb_path") else ""
+    return (
+        f"{path}: the user database of auxprop_plugin '{plugin}'{where} cannot be read by this router. "
+        "Enter its users into a user file, for each: qdpasswd -c -f FILE USER, "
+        "and set auxprop_plugin: userfile and userfile_path: FILE"
+    )

@@ -1,0 +1,153 @@
+"""From a certificate to a user: the table of docs/spec/policy-and-auth.md §6.3, with fingerprints of our own."""
+
+import hashlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID, ObjectIdentifier
+from hypothesis import given
+from hypothesis import strategies as st
+
+from auth.certificates import (
+    CertificateError,
+    DisplayNamesError,
+    certificate_subject,
+    certificate_user,
+    parse_display_names,
+)
+
+SUBJECT = "C=US,ST=NC,L=Raleigh,OU=Dev,O=Client,CN=127.0.0.1"
+Rdn = list[tuple[ObjectIdentifier, str]]
+
+
+@pytest.fixture(scope="session")
+def der(pki: Any) -> bytes:
+    return pki.client.public_bytes(Encoding.DER)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="session")
+def make() -> Callable[..., bytes]:
+    key = ec.generate_private_key(ec.SECP256R1())
+
+    def make(*rdns: Rdn) -> bytes:
+        name = x509.Name(
+            [x509.RelativeDistinguishedName([x509.NameAttribute(oid, value) for oid, value in rdn]) for rdn in rdns]
+        )
+        builder = x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=key.public_key())
+        builder = builder.serial_number(1).not_valid_before(datetime(2020, 1, 1)).not_valid_after(datetime(2040, 1, 1))
+        return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("uid_format", "user"),
+    [
+        ("1", "{1}"),
+        ("2", "{2}"),
+        ("5", "{5}"),
+        ("2noucs", "{2};127.0.0.1;Client;Dev;US;NC"),
+        ("1cs", "{1};US;NC"),
+        ("cs5", "US;NC;{5}"),
+        ("nsuco", "127.0.0.1;NC;Dev;US;Client"),
+        ("scounl", "NC;US;Client;Dev;127.0.0.1;Raleigh"),
+        ("nnnnnnn", ";".join(["127.0.0.1"] * 7)),
+    ],
+)
+def test_uid_format_builds_the_user_in_its_own_order(der: bytes, uid_format: str, user: str) -> None:
+    """policy 48"""
+    prints = {"{1}": "sha1", "{2}": "sha256", "{5}": "sha512"}
+    for mark, algorithm in prints.items():
+        user = user.replace(mark, hashlib.new(algorithm, der).hexdigest())
+    found = certificate_user(der, uid_format=uid_format)
+    assert (found.user, found.built_id, found.unrecognized) == (user, user, None)
+
+
+@pytest.mark.parametrize(
+    ("uid_format", "unrecognized"),
+    [(None, None), ("", None), ("1x", "x"), ("abxd", "a"), ("n n", " "), ("N", "N"), ("nnnnnnnn", None)],
+)
+def test_an_absent_or_wrong_format_gives_the_subject(
+    der: bytes, uid_format: str | None, unrecognized: str | None
+) -> None:
+    """policy 48"""
+    found = certificate_user(der, uid_format=uid_format, display_names={SUBJECT: "never consulted"})
+    assert (found.user, found.built_id, found.unrecognized) == (SUBJECT, None, unrecognized)
+
+
+def test_missing_components_leave_no_separator(make: Callable[..., bytes]) -> None:
+    der = make([(NameOID.COUNTRY_NAME, "US")], [(NameOID.COMMON_NAME, "first")], [(NameOID.COMMON_NAME, "second")])
+    assert certificate_user(der, uid_format="lnsc").user == "first;US"
+
+
+def test_if_no_component_is_there_the_user_is_the_subject(make: Callable[..., bytes]) -> None:
+    der = make([(NameOID.COMMON_NAME, "alice")])
+    assert certificate_user(der, uid_format="lo").user == "CN=alice"
+
+
+def test_display_names_translate_ids_that_were_built(der: bytes) -> None:
+    """policy 49"""
+    names = {"127.0.0.1": "alice", "US": ""}
+    translated = certificate_user(der, uid_format="n", display_names=names)
+    assert (translated.user, translated.built_id) == ("alice", "127.0.0.1")
+    assert certificate_user(der, uid_format="c", display_names=names).user == "US"
+    assert certificate_user(der, uid_format="o", display_names=names).user == "Client"
+
+
+@pytest.mark.parametrize(
+    ("rdns", "subject"),
+    [
+        ([[(NameOID.COMMON_NAME, 'a,b+c"d\\e<f>g;h')]], r"CN=a\,b\+c\"d\\e\<f\>g\;h"),
+        ([[(NameOID.COMMON_NAME, " x ")], [(NameOID.LOCALITY_NAME, "#y # z=")]], r"L=\#y # z=,CN=\ x\ "),
+        ([[(NameOID.COMMON_NAME, "Jürgen")]], r"CN=J\C3\BCrgen"),
+        ([[(NameOID.COMMON_NAME, "a\0b\nc\x7f")]], r"CN=a\00b\0Ac\7F"),
+        ([[(NameOID.USER_ID, "u"), (NameOID.EMAIL_ADDRESS, "x@y.z")]], "emailAddress=x@y.z+UID=u"),
+        ([[(ObjectIdentifier("1.2.3.4.5"), "odd")], [(NameOID.COMMON_NAME, "x")]], "CN=x,1.2.3.4.5=odd"),
+    ],
+)
+def test_the_subject_is_written_as_openssl_writes_rfc_2253(
+    make: Callable[..., bytes], rdns: list[Rdn], subject: str
+) -> None:
+    """The expected texts are the output of `openssl x509 -nameopt RFC2253`, but for the unknown attribute."""
+    assert certificate_subject(make(*rdns)) == subject
+
+
+@pytest.mark.parametrize("common_name", ["alice\0.example.com", "alice\nSERVER", "alice\u202e"])
+def test_a_component_that_is_not_printable_makes_no_user(make: Callable[..., bytes], common_name: str) -> None:
+    """Attack: a name that a C string ends early, or that forges a log line."""
+    der = make([(NameOID.COMMON_NAME, common_name)])
+    with pytest.raises(CertificateError):
+        certificate_user(der, uid_format="n")
+
+
+def test_a_certificate_without_subject_makes_no_user(make: Callable[..., bytes]) -> None:
+    with pytest.raises(CertificateError):
+        certificate_user(make(), uid_format=None)
+
+
+@given(st.binary(max_size=300))
+def test_what_is_no_certificate_is_an_error_of_ours(data: bytes) -> None:
+    with pytest.raises(CertificateError):
+        certificate_subject(data)
+
+
+def test_an_altered_certificate_is_read_or_refused_but_nothing_else(der: bytes) -> None:
+    for at in range(len(der)):
+        try:
+            certificate_user(der[:at] + bytes((der[at] ^ 0x20,)) + der[at + 1 :], uid_format="nsuco")
+        except CertificateError:
+            continue
+
+
+def test_display_names_are_one_object_of_strings() -> None:
+    """policy 49"""
+    assert parse_display_names('{"a;b": "alice"}') == {"a;b": "alice"}
+    for wrong in ("", "{", "[]", '{"a": 1}', '{"a": {}}', "[" * 100000):
+        with pytest.raises(DisplayNamesError):
+            parse_display_names(wrong)
