@@ -1,4 +1,4 @@
-"""What a decision says. Reason values are public API: they stand in audit events and reports, and never change meaning."""
+"""What a decision says. Reason values are public API: in audit events and reports, and they never change meaning."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,0 +1,94 @@
+"""Reading the attribute values of vhosts and groups: what is accepted, and the exact words for what is not.
+
+Source: docs/spec/policy-and-auth.md §2.2.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+MAX_CONNECTIONS = 65535
+_INTEGER = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
+# Stops a number of a million digits from occupying the router for minutes: Python converts in quadratic time.
+_MAX_DIGITS = 100
+
+Path = tuple[str | int, ...]  # keys and list indexes inside a vhost's attribute map
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VhostSource:
+    """Where a vhost was written down.
+
+    lines  path inside the attribute map -> 1-based line, as far as the reader knows: ("groups", "apps", "targets", 0)
+    """
+
+    file: str | None = None
+    line: int | None = None
+    lines: Mapping[Path, int] = field(default_factory=dict, hash=False)
+
+    def line_of(self, path: Path) -> int | None:
+        """The line of `path`, or of the nearest enclosing thing whose line is known."""
+        for length in range(len(path), 0, -1):
+            if (line := self.lines.get(path[:length])) is not None:
+                return line
+        return self.line
+
+
+class PolicyError(Exception):
+    """A ruleset is refused. str() is exactly the text of §2.2; `file` and `line` say where, if that is known."""
+
+    def __init__(self, text: str, *, file: str | None = None, line: int | None = None) -> None:
+        super().__init__(text)
+        self.file = file
+        self.line = line
+
+
+class InvalidValue(Exception):
+    """One value is wrong; str() is the part of §2.2's text that speaks of the value."""
+
+
+def read_integer(value: object, maximum: int | None = None) -> int:
+    """An integer ≥ 0: a JSON number (truncated) or a numeric string. Raises InvalidValue."""
+    number: int | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            number = int(value)
+        except (ValueError, OverflowError):
+            number = None
+    elif isinstance(value, str) and len(value) <= _MAX_DIGITS and _INTEGER.fullmatch(value):
+        number = int(value)
+    if number is None:
+        raise InvalidValue(f"Value '{value}' does not resolve to an integer.")
+    if number < 0:
+        raise InvalidValue(f"Value '{value}' is below minimum '0'.")
+    if maximum is not None and number > maximum:
+        raise InvalidValue(f"Value '{value}' is above maximum '{maximum}'.")
+    return number
+
+
+def read_boolean(value: object) -> bool:
+    """A JSON boolean or true/false in any case; yes, no, on, off, 0 and 1 are refused. Raises InvalidValue."""
+    if isinstance(value, bool):
+        return value
+    word = value.lower() if isinstance(value, str) else ""
+    if word not in ("true", "false"):
+        raise InvalidValue(f"has illegal boolean value '{value}'.")
+    return word == "true"
+
+
+def read_items(value: object) -> tuple[str, ...]:
+    """The items of a CSV string or a JSON list, without blank ones and without repetitions, in the order written.
+
+    Only commas separate, blanks around the items of a CSV string are stripped, those of a list are taken as they are.
+    Raises InvalidValue.
+    """
+    if isinstance(value, str):
+        items = [item.strip(" ") for item in value.split(",")]
+    elif isinstance(value, list | tuple):
+        for item in value:
+            if not isinstance(item, str):
+                raise InvalidValue(f"has illegal value '{item}'. Type must be 'str' but is '{type(item)}';")
+        items = list(value)
+    else:
+        raise InvalidValue(f"has illegal value '{value}'. Type must be 'str' or 'list' but is '{type(value)}';")
+    return tuple(dict.fromkeys(item for item in items if item))

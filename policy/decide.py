@@ -1,0 +1,209 @@
+"""The decisions: may this connection, session, link, message be? One answer for the same facts, always.
+
+Pure: no clock, no I/O; counting is the caller's job (usage.py). An error inside a decision is a denial.
+Source: docs/spec/policy-and-auth.md §3.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from policy.decision import Decision, Reason, Rule
+from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
+from policy.ruleset import Ruleset
+from policy.settings import Settings, make_settings
+from policy.vhosts import CONNECTOR_GROUP, Group, Vhost
+
+__all__ = [
+    "ALLOWED",
+    "ConnectionDecision",
+    "Settings",
+    "connector_settings",
+    "decide_accept",
+    "decide_connection",
+    "decide_link",
+    "decide_message",
+    "decide_session",
+]
+
+ALLOWED: Final = Decision(is_allowed=True, reason=Reason.ALLOWED)
+INTERNAL_ERROR: Final = Decision(is_allowed=False, reason=Reason.INTERNAL_ERROR)
+
+WAYPOINT_CAPABILITY_PREFIX: Final = "qd.waypoint"
+FALLBACK_CAPABILITY: Final = "qd.fallback"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionDecision:
+    """vhost, group  what was selected, as far as the decision came
+    settings         of an allowed connection; None when vhost policy is off, so that nothing restricts it
+    """
+
+    decision: Decision
+    vhost: str | None = None
+    group: str | None = None
+    settings: Settings | None = None
+
+
+def decide_accept(ruleset: Ruleset, open_connections: int) -> Decision:
+    """May one more socket be accepted? Holds with or without vhost policy (§3.2).
+
+    open_connections  accepted and still open, without this one
+    """
+    try:
+        if open_connections < ruleset.max_connections:
+            return ALLOWED
+        rule = Rule(item=f"maxConnections: {ruleset.max_connections}")
+        return _deny(Reason.ROUTER_CONNECTION_LIMIT, rule)
+    except Exception:
+        return INTERNAL_ERROR
+
+
+def decide_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage) -> ConnectionDecision:
+    """May this connection stay, and under which settings (§3.3)?
+
+    usage  of the vhost that `ruleset.select_vhost` finds, without this connection. All three limits are evaluated;
+           the first that is reached is the reason, the others are in `also`.
+    """
+    try:
+        if not ruleset.is_enabled:
+            return ConnectionDecision(decision=ALLOWED)
+        vhost = ruleset.select_vhost(facts.requested_vhost)
+        if vhost is None:
+            rule = Rule(item=f"defaultVhost: {ruleset.default_vhost}")
+            return ConnectionDecision(decision=_deny(Reason.NO_VHOST, rule))
+        user = facts.user or ""
+        group = vhost.group_of(user)
+        if group is None:
+            rule = vhost.rule("allowUnknownUser", "false")
+            return ConnectionDecision(decision=_deny(Reason.UNKNOWN_USER, rule), vhost=vhost.name)
+        if not group.hosts.contains(facts.remote_host):
+            decision = _deny(Reason.HOST_NOT_ALLOWED, group.rule("remoteHosts"))
+            return ConnectionDecision(decision=decision, vhost=vhost.name, group=group.name)
+        reached = _limits_reached(vhost, group, usage)
+        if reached:
+            (reason, rule), *others = reached
+            also = tuple(other for other, _ in others)
+            decision = Decision(is_allowed=False, reason=reason, rule=rule, also=also)
+            return ConnectionDecision(decision=decision, vhost=vhost.name, group=group.name)
+        settings = make_settings(vhost, group, user, policy_max_message_size=ruleset.max_message_size)
+        return ConnectionDecision(decision=ALLOWED, vhost=vhost.name, group=group.name, settings=settings)
+    except Exception:
+        return ConnectionDecision(decision=INTERNAL_ERROR)
+
+
+def decide_session(settings: Settings, open_sessions: int) -> Decision:
+    """May the client begin one more session (§3.6)? open_sessions  peer-initiated, without this one"""
+    try:
+        if settings.max_sessions == 0 or open_sessions < settings.max_sessions:
+            return ALLOWED
+        return _deny(Reason.SESSION_LIMIT, settings.rule("maxSessions", settings.max_sessions))
+    except Exception:
+        return INTERNAL_ERROR
+
+
+def decide_link(settings: Settings, facts: LinkFacts) -> Decision:
+    """May the client attach this link (§3.7, §3.8)? An allowed one names the list item that allows it."""
+    try:
+        if facts.direction == "send":
+            return _decide_sender(settings, facts)
+        return _decide_receiver(settings, facts)
+    except Exception:
+        return INTERNAL_ERROR
+
+
+def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
+    """May this message pass (§3.9 steps 4 and 5)?"""
+    try:
+        user_id, target = facts.user_id, facts.target
+        if user_id and not settings.allow_user_id_proxy and user_id != settings.user.encode():
+            return _deny(Reason.USER_ID_PROXY, settings.rule("allowUserIdProxy", "false"))
+        if target is not None and settings.targets.match(target) is None:
+            return _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, settings.rule(settings.origin.target_key))
+        return ALLOWED
+    except Exception:
+        return INTERNAL_ERROR
+
+
+def connector_settings(ruleset: Ruleset, policy_vhost: str, user: str | None) -> Settings | None:
+    """The settings of an outgoing connection whose connector has a policyVhost (§3.5).
+
+    user     the connector's saslUsername
+    Returns  None when there is no such vhost or it has no group `$connector`: close the connection. Not to be asked
+             while vhost policy is off.
+    """
+    try:
+        vhost = ruleset.select_vhost(policy_vhost)
+        group = vhost.groups.get(CONNECTOR_GROUP) if vhost is not None else None
+        if vhost is None or group is None:
+            return None
+        size = ruleset.max_message_size
+        return make_settings(vhost, group, user or "", policy_max_message_size=size, is_connector=True)
+    except Exception:
+        return None
+
+
+def _limits_reached(vhost: Vhost, group: Group, usage: Usage) -> list[tuple[Reason, Rule]]:
+    reached = []
+    if usage.total >= vhost.max_connections:
+        rule = vhost.rule("maxConnections", vhost.max_connections)
+        reached.append((Reason.VHOST_CONNECTION_LIMIT, rule))
+    limit = group.max_connections_per_user
+    if usage.of_user >= (vhost.max_connections_per_user if limit is None else limit):
+        place = vhost if limit is None else group
+        rule = place.rule("maxConnectionsPerUser", vhost.max_connections_per_user if limit is None else limit)
+        reached.append((Reason.USER_CONNECTION_LIMIT, rule))
+    limit = group.max_connections_per_host
+    if usage.of_host >= (vhost.max_connections_per_host if limit is None else limit):
+        place = vhost if limit is None else group
+        rule = place.rule("maxConnectionsPerHost", vhost.max_connections_per_host if limit is None else limit)
+        reached.append((Reason.HOST_CONNECTION_LIMIT, rule))
+    return reached
+
+
+def _decide_sender(settings: Settings, facts: LinkFacts) -> Decision:
+    if facts.open_links >= settings.max_senders:
+        return _deny(Reason.SENDER_LIMIT, settings.rule("maxSenders", settings.max_senders))
+    if facts.is_coordinator or not facts.address:
+        if settings.allow_anonymous_sender:
+            return ALLOWED
+        return _deny(Reason.ANONYMOUS_SENDER, settings.rule("allowAnonymousSender", "false"))
+    if facts.capabilities and (denied := _capability_denied(settings, facts.capabilities)) is not None:
+        return denied
+    item = settings.targets.match(facts.address)
+    key = settings.origin.target_key
+    if item is None:
+        return _deny(Reason.TARGET_NOT_ALLOWED, settings.rule(key))
+    return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))
+
+
+def _decide_receiver(settings: Settings, facts: LinkFacts) -> Decision:
+    if facts.open_links >= settings.max_receivers:
+        return _deny(Reason.RECEIVER_LIMIT, settings.rule("maxReceivers", settings.max_receivers))
+    if facts.is_dynamic:
+        if settings.allow_dynamic_source:
+            return ALLOWED
+        return _deny(Reason.DYNAMIC_SOURCE, settings.rule("allowDynamicSource", "false"))
+    if not facts.address:
+        return _deny(Reason.NO_SOURCE_ADDRESS, settings.rule(settings.origin.source_key))
+    if facts.capabilities and (denied := _capability_denied(settings, facts.capabilities)) is not None:
+        return denied
+    item = settings.sources.match(facts.address)
+    key = settings.origin.source_key
+    if item is None:
+        return _deny(Reason.SOURCE_NOT_ALLOWED, settings.rule(key))
+    return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))
+
+
+def _capability_denied(settings: Settings, capabilities: tuple[str, ...]) -> Decision | None:
+    """Every symbol counts, whether the client sent one or an array of them."""
+    if not settings.allow_waypoint_links and any(
+        capability.startswith(WAYPOINT_CAPABILITY_PREFIX) for capability in capabilities
+    ):
+        return _deny(Reason.WAYPOINT_CAPABILITY, settings.rule("allowWaypointLinks", "false"))
+    if not settings.allow_fallback_links and FALLBACK_CAPABILITY in capabilities:
+        return _deny(Reason.FALLBACK_CAPABILITY, settings.rule("allowFallbackLinks", "false"))
+    return None
+
+
+def _deny(reason: Reason, rule: Rule) -> Decision:
+    return Decision(is_allowed=False, reason=reason, rule=rule)

@@ -1,0 +1,123 @@
+"""`remoteHosts`: from which network addresses a group's members may connect.
+
+Pure: host names are resolved by the caller's `resolve`, once, when a ruleset is compiled.
+Source: docs/spec/policy-and-auth.md §2.3.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+# Host name -> its numeric addresses, each once. Raises OSError, whose text is shown to the administrator.
+Resolve = Callable[[str], Sequence[str]]
+
+ANY_HOST = "*"
+_UNKNOWN_NAME = "[Errno -2] Name or service not known"
+
+
+class HostError(Exception):
+    """An item is refused; str() is the `<host error>` of §2.3."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRanges:
+    """A compiled list: any address, or disjoint inclusive ranges in ascending order, per family."""
+
+    is_any: bool = False
+    v4: tuple[tuple[int, int], ...] = ()
+    v6: tuple[tuple[int, int], ...] = ()
+
+    def contains(self, host: str) -> bool:
+        """Is the numeric address `host` among them? Raises ValueError when it is not a numeric address."""
+        address = parse_address(host)
+        if self.is_any:
+            return True
+        ranges = self.v4 if address.version == 4 else self.v6
+        number = int(address)
+        at = bisect_right(ranges, number, key=_low) - 1
+        return at >= 0 and number <= ranges[at][1]
+
+
+def parse_hosts(items: Iterable[str], resolve: Resolve) -> HostRanges:
+    """Compile the items of a `remoteHosts` list. No items: nobody.
+
+    Errors  HostItemError, which names the item
+    """
+    is_any = False
+    ranges: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
+    for item in items:
+        if item == ANY_HOST:
+            is_any = True
+            continue
+        try:
+            low, high = _parse_range(item, resolve)
+        except HostError as error:
+            raise HostItemError(item, str(error)) from None
+        ranges[low.version].append((int(low), int(high)))
+    return HostRanges(is_any=is_any, v4=_merged(ranges[4]), v6=_merged(ranges[6]))
+
+
+class HostItemError(HostError):
+    """Which item is refused, and why."""
+
+    def __init__(self, item: str, problem: str) -> None:
+        super().__init__(f"connectionOption '{item}' failed to translate: '{problem}'.")
+
+
+def parse_address(host: str) -> IPv4Address | IPv6Address:
+    """A numeric address; an IPv4 address mapped into IPv6 (`::ffff:a.b.c.d`) is that IPv4 address.
+
+    Otherwise a rule for 10.0.0.1 would not hold for the same peer on a listener for both families.
+    """
+    address = ip_address(host)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _parse_range(item: str, resolve: Resolve) -> tuple[IPv4Address | IPv6Address, IPv4Address | IPv6Address]:
+    ends = [end.strip(" ") for end in item.split("-")]
+    if len(ends) > 2:
+        raise HostError("hostspec must contain 1 or 2 host names")
+    low, high = _parse_host(ends[0], resolve), _parse_host(ends[-1], resolve)
+    if low.version != high.version:
+        raise HostError("mixed IPv4 and IPv6 host specs in range not allowed")
+    if int(low) > int(high):
+        raise HostError("host specs in range must have lower numeric address first")
+    return low, high
+
+
+def _parse_host(name: str, resolve: Resolve) -> IPv4Address | IPv6Address:
+    try:
+        return parse_address(name)
+    except ValueError:
+        pass
+    # Neither a name nor a number: a network (10.0.0.0/8), a wildcard, a blank. Some resolvers make addresses of these.
+    if not name or any(character in "/*" or character.isspace() for character in name):
+        raise HostError(f"HostStruct: '{name}' failed to resolve: '{_UNKNOWN_NAME}'")
+    try:
+        addresses = {parse_address(text) for text in resolve(name)}
+    except (OSError, ValueError) as error:
+        raise HostError(f"HostStruct: '{name}' failed to resolve: '{error}'") from None
+    if len(addresses) == 1:
+        return addresses.pop()
+    problem = "did not resolve to one of the supported address family"
+    if addresses:
+        problem = "resolves to multiple IP addresses"
+    raise HostError(f"HostStruct: '{name}' failed to resolve: 'HostStruct: '{name}' {problem}'")
+
+
+def _low(bounds: tuple[int, int]) -> int:
+    return bounds[0]
+
+
+def _merged(ranges: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Overlapping and adjacent ranges joined, so that the one that starts nearest below decides."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return tuple(merged)

@@ -1,0 +1,109 @@
+"""Match patterns: tokens between `.` or `/`, `*` for exactly one token, `#` for zero or more.
+
+Used for sourcePattern, targetPattern and, with enableVhostNamePatterns, for vhost names.
+Source: docs/spec/policy-and-auth.md §2.6.
+"""
+
+from collections.abc import Iterable, Sequence
+
+ONE = "*"
+ANY_NUMBER = "#"
+# Matching costs at most tokens x pattern tokens. Stops an address of thousands of separators from making one Attach
+# expensive; what is longer matches nothing.
+MAX_TOKENS = 255
+
+
+def split_tokens(text: str) -> list[str]:
+    """The tokens of a pattern or a name: leading separators are skipped, one trailing separator is ignored."""
+    text = text.replace("/", ".").lstrip(".")
+    if text.endswith("."):
+        text = text[:-1]
+    return text.split(".") if text else []
+
+
+def normalise_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
+    """`#.#` becomes `#` and `#.*` becomes `*.#`, as often as possible: equal patterns look equal."""
+    result: list[str] = []
+    for token in tokens:
+        if token == ANY_NUMBER and result and result[-1] == ANY_NUMBER:
+            continue
+        if token == ONE and result and result[-1] == ANY_NUMBER:
+            result.insert(-1, ONE)
+        else:
+            result.append(token)
+    return tuple(result)
+
+
+def normalise(pattern: str) -> str:
+    """The form in which two patterns are compared, with `/` as the separator."""
+    return "/".join(normalise_tokens(split_tokens(pattern)))
+
+
+class _Node:
+    __slots__ = ("any_number", "is_any_number", "literals", "one", "payload")
+
+    def __init__(self, *, is_any_number: bool = False) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.one: _Node | None = None  # after `*`
+        self.any_number: _Node | None = None  # after `#`
+        self.is_any_number = is_any_number
+        self.payload: str | None = None
+
+
+class PatternTree:
+    """A set of patterns, each with a text to find. Not changed once it is built."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, patterns: Iterable[tuple[Sequence[str], str]]) -> None:
+        """patterns  (tokens, payload); of two patterns that are equal when normalised the first stays"""
+        self._root = _Node()
+        for tokens, payload in patterns:
+            node = self._root
+            for token in normalise_tokens(tokens):
+                node = _child(node, token)
+            if node.payload is None:
+                node.payload = payload
+
+    def find(self, tokens: Sequence[str]) -> str | None:
+        """The payload of the best match: a literal token before `*`, `*` before `#`, from the first token on."""
+        end = len(tokens)
+        if end > MAX_TOKENS:
+            return None
+        stack = [(self._root, 0)]
+        # A place that did not lead to a match need not be tried again; without this, `#.a.#.a.#.b` is exponential.
+        tried: set[tuple[int, int]] = set()
+        while stack:
+            node, at = stack.pop()
+            if (id(node), at) in tried:
+                continue
+            tried.add((id(node), at))
+            if at == end:
+                if node.payload is not None:
+                    return node.payload
+                if node.any_number is not None and node.any_number.payload is not None:
+                    return node.any_number.payload
+                continue
+            # The last one pushed is tried first.
+            if node.is_any_number:
+                stack.append((node, at + 1))
+            if node.any_number is not None:
+                stack.append((node.any_number, at))
+            if node.one is not None:
+                stack.append((node.one, at + 1))
+            literal = node.literals.get(tokens[at])
+            if literal is not None:
+                stack.append((literal, at + 1))
+        return None
+
+
+def _child(node: _Node, token: str) -> _Node:
+    if token == ONE:
+        if node.one is None:
+            node.one = _Node()
+        return node.one
+    if token == ANY_NUMBER:
+        if node.any_number is None:
+            node.any_number = _Node(is_any_number=True)
+        return node.any_number
+    return node.literals.setdefault(token, _Node())

@@ -1,0 +1,80 @@
+"""What one connection was granted when its Open was judged. Later changes of the ruleset do not touch it.
+
+Source: docs/spec/policy-and-auth.md §1.3, §2.8, §3.5.
+"""
+
+from dataclasses import dataclass, field
+
+from policy.addresses import AddressMatcher
+from policy.decision import Rule
+from policy.vhosts import Group, Vhost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The effective settings of one connection.
+
+    user                none is ""
+    max_frame_size      bytes; 0: the listener's
+    max_message_size    bytes; 0: no limit
+    max_session_window  bytes; 0: the listener's
+    max_sessions        0: no limit
+    max_senders         0: none may be opened; likewise max_receivers
+    sources, targets    with the user's name put in
+    """
+
+    vhost: str
+    group: str
+    user: str
+    max_frame_size: int
+    max_message_size: int
+    max_session_window: int
+    max_sessions: int
+    max_senders: int
+    max_receivers: int
+    allow_dynamic_source: bool
+    allow_anonymous_sender: bool
+    allow_user_id_proxy: bool
+    allow_waypoint_links: bool
+    allow_fallback_links: bool
+    allow_dynamic_link_routes: bool
+    allow_admin_status_update: bool
+    sources: AddressMatcher = field(repr=False)
+    targets: AddressMatcher = field(repr=False)
+    origin: Group = field(repr=False)
+
+    def rule(self, key: str, value: object = None) -> Rule:
+        """The place of one of the group's attributes, for a decision that rests on it."""
+        return self.origin.rule(key, value)
+
+
+def make_settings(
+    vhost: Vhost, group: Group, user: str, *, policy_max_message_size: int, is_connector: bool = False
+) -> Settings:
+    """The settings of `user` in `group`. On a connector frame size and session window stay the connector's (§3.5)."""
+    size = group.max_message_size
+    if size is None:
+        size = vhost.max_message_size
+    if size is None:
+        size = policy_max_message_size
+    return Settings(
+        vhost=vhost.name,
+        group=group.name,
+        user=user,
+        max_frame_size=0 if is_connector else group.max_frame_size,
+        max_message_size=size,
+        max_session_window=0 if is_connector else group.max_session_window,
+        max_sessions=group.max_sessions,
+        max_senders=group.max_senders,
+        max_receivers=group.max_receivers,
+        allow_dynamic_source=group.allow_dynamic_source,
+        allow_anonymous_sender=group.allow_anonymous_sender,
+        allow_user_id_proxy=group.allow_user_id_proxy,
+        allow_waypoint_links=group.allow_waypoint_links,
+        allow_fallback_links=group.allow_fallback_links,
+        allow_dynamic_link_routes=group.allow_dynamic_link_routes,
+        allow_admin_status_update=group.allow_admin_status_update,
+        sources=group.sources.bind(user),
+        targets=group.targets.bind(user),
+        origin=group,
+    )
