@@ -63,7 +63,7 @@ def parse_attributes(
 
 
 def parse_json_option(text: str, *, is_text_allowed: bool = False) -> Any:
-    """The value of --body, --properties or standard input.
+    """The value of --body or --properties.
 
     is_text_allowed  text that is no JSON and does not look like any is taken as it is
     Errors           ValueError that says what is wrong with it.
@@ -74,3 +74,23 @@ def parse_json_option(text: str, *, is_text_allowed: bool = False) -> Any:
         if is_text_allowed and not set(text) & set('"{}[]'):
             return text
         raise ValueError(f"Invalid JSON '{text}': {error}") from None
+
+
+def parse_entities(text: str) -> dict[str, Any] | list[dict[str, Any]]:
+    """The entity or the list of entities on standard input, types expanded.
+
+    Errors  ValueError; it does not repeat the text, which may hold passwords.
+    """
+    try:
+        found = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"Invalid JSON on standard input: {error}") from None
+    if isinstance(found, dict):
+        return _with_expanded_type(found)
+    if isinstance(found, list) and all(isinstance(entity, dict) for entity in found):
+        return [_with_expanded_type(entity) for entity in found]
+    raise ValueError("stdin is not a JSON map or list")
+
+
+def _with_expanded_type(entity: dict[str, Any]) -> dict[str, Any]:
+    return {**entity, "type": expand_type(entity["type"])} if isinstance(entity.get("type"), str) else entity

@@ -7,10 +7,10 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TextIO
+from typing import Any
 
 from router.management.client import ManagementClient
-from router.tools.attributes import AttributeTypes, expand_type, parse_attributes, parse_json_option
+from router.tools.attributes import AttributeTypes, expand_type, parse_attributes, parse_entities, parse_json_option
 from router.tools.command import Parser, read_text, run, version
 from router.tools.connection_options import (
     ConnectionOptions,
@@ -175,7 +175,7 @@ def _with_attributes(
     is_update: bool,
 ) -> _Prepared:
     if request.from_stdin:
-        entities = _read_entities(sys.stdin)
+        entities = parse_entities(sys.stdin.read())
         if isinstance(entities, dict):
             return lambda client: send(client, entities)
         return lambda client: [send(client, entity) for entity in entities]
@@ -183,19 +183,6 @@ def _with_attributes(
         raise ValueError(f"{request.operation} wants attributes: ATTRIBUTE=VALUE, or --stdin")
     attributes = parse_attributes(request.arguments, request.type, attribute_types, is_update=is_update)
     return lambda client: send(client, attributes)
-
-
-def _read_entities(stdin: TextIO) -> dict[str, Any] | list[dict[str, Any]]:
-    found = parse_json_option(stdin.read())
-    if isinstance(found, dict):
-        return _with_expanded_type(found)
-    if isinstance(found, list) and all(isinstance(entity, dict) for entity in found):
-        return [_with_expanded_type(entity) for entity in found]
-    raise ValueError("stdin is not a JSON map or list")
-
-
-def _with_expanded_type(entity: dict[str, Any]) -> dict[str, Any]:
-    return {**entity, "type": expand_type(entity["type"])} if isinstance(entity.get("type"), str) else entity
 
 
 def _delete(request: _Request, attribute_types: AttributeTypes) -> _Prepared:

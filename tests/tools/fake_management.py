@@ -44,5 +44,5 @@ class FakeTransport:
 
     def connect(self, options, address):
         """Takes the place of router.tools.transport.connect."""
-        self.options = options
+        self.options, self.is_closed = options, False
         return ManagementClient(self, options.address or address)
