@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from typing import NoReturn
 
 from router.tools.formats import printable
@@ -30,11 +29,17 @@ class Parser(argparse.ArgumentParser):
             self.error(f"takes options only, not {len(unknown)} further arguments")
 
 
-def version() -> str:
-    try:
-        return metadata.version("palisade-router")
-    except metadata.PackageNotFoundError:
-        return "unknown"
+class ShowVersion(argparse.Action):
+    """`--version`. Looks the version up only when asked: the lookup costs a fifth of the start-up."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib import metadata
+
+        try:
+            print(metadata.version("palisade-router"))
+        except metadata.PackageNotFoundError:
+            print("unknown")
+        parser.exit()
 
 
 def utc_now() -> str:

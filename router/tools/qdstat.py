@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from router.management.client import ManagementClient
-from router.tools.command import Parser, read_text, run, utc_now, version
+from router.tools.command import Parser, ShowVersion, read_text, run, utc_now
 from router.tools.connection_options import (
     ConnectionOptions,
     add_connection_arguments,
@@ -58,7 +58,7 @@ def parser() -> Parser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("--version", action="version", version=version())
+    made.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
     made.add_argument("-v", "--verbose", action="count", default=0, help="more columns")
     displays = made.add_argument_group("display (one of)").add_mutually_exclusive_group()
     for name, flags, text in _DISPLAY_OPTIONS:
