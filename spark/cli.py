@@ -44,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # `qdaudit ... | head`: the rest is not wanted; keep the interpreter from complaining at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+    except OSError as error:
+        print(f"qdaudit: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        return UNREADABLE
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,7 +95,7 @@ def _denials(arguments: argparse.Namespace) -> int:
     work = Path(tempfile.mkdtemp(prefix="qdaudit-"))
     earlier_umask = os.umask(0o077)
     try:
-        with local_session(work) as session:
+        with local_session(work, input_bytes=sum(path.stat().st_size for path in files)) as session:
             # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
             from spark.jobs import denials
 

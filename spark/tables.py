@@ -57,7 +57,7 @@ def _summary(report: "Report") -> str:
         f"{_count(report.duplicates, 'duplicate')}; {report.quarantined} quarantined"
     ]
     if report.lost:
-        lines.append(f"WARNING: {_count(report.lost, 'event')} could not be written by the routers; all counts are too low")
+        lines.append(f"WARNING: {_count(report.lost, 'event')} could not be written by the routers: counts are too low")
     return "\n".join(lines)
 
 

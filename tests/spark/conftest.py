@@ -17,6 +17,6 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"
         check_installed()
     except SparkUnavailableError as error:
         pytest.skip(str(error))
-    with local_session(tmp_path_factory.mktemp("spark")) as started:
+    with local_session(tmp_path_factory.mktemp("spark"), input_bytes=0) as started:
         started.conf.set("spark.sql.shuffle.partitions", "1")
         yield started

@@ -1,0 +1,165 @@
+"""Lines are events, or stand in quarantine with the reason (issue 2, part 8: Audit)."""
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from literal_events import EVENT, line, line_without
+
+import schemas
+from router import audit_event
+
+pytest.importorskip("pyspark")
+
+from spark.transforms import validation
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+GOOD = line()
+
+WHOLE = [
+    GOOD,
+    GOOD + "\r",
+    f"  {GOOD} ",
+    line(user=None, rule=None, connection=None),
+    line(user="é" * 256),
+    line(user="\U0001f600" * 256),
+    line(address='"\\' * 512),
+    line(address="\x01" * 1024),
+    line(detail='}{"][\\" {'),
+    line(rule={"vhost": None, "group": None, "item": None, "file": None, "line": None}),
+    line(reason="events_lost", stage="audit", lost=4),
+    line(time="2024-02-29T23:59:59.999999Z"),
+]
+
+NOT_ONE_OBJECT = "not one whole JSON object"
+BROKEN = {
+    GOOD[:200]: NOT_ONE_OBJECT,
+    GOOD[:-1]: NOT_ONE_OBJECT,
+    GOOD[40:]: NOT_ONE_OBJECT,
+    GOOD + GOOD: NOT_ONE_OBJECT,
+    GOOD + " {}": NOT_ONE_OBJECT,
+    GOOD + "x": NOT_ONE_OBJECT,
+    GOOD[:200] + GOOD: NOT_ONE_OBJECT,
+    f"[{GOOD}]": NOT_ONE_OBJECT,
+    "": NOT_ONE_OBJECT,
+    "   ": NOT_ONE_OBJECT,
+    "null": NOT_ONE_OBJECT,
+    "\x00\x00\x00": NOT_ONE_OBJECT,
+    GOOD.replace('"', "'"): NOT_ONE_OBJECT,
+    GOOD[:-1] + ', "user": "other"}': NOT_ONE_OBJECT,
+    GOOD.replace('"detail": ""', '"detail": ' + "[" * 5000 + "]" * 5000): NOT_ONE_OBJECT,
+    GOOD.replace('"detail": ""', '"detail": "\\ud800"'): NOT_ONE_OBJECT,
+    GOOD.replace('"limit": null', '"limit": NaN'): NOT_ONE_OBJECT,
+    line(user=5): "user: must be string or null, is bigint",
+    line(user=["eve"]): "user: must be string or null, is array",
+    line(user="x" * 257): "user: longer than 256 characters",
+    line(is_encrypted="true"): "is_encrypted: must be boolean, is string",
+    line(connection="3"): "connection: must be integer or null, is string",
+    line(connection=1.5): "connection: must be integer or null, is decimal",
+    line(connection=2**63): "connection: must be integer or null, is decimal",
+    line(connection=-1): "connection: less than 0, or too large",
+    line(rule="acme"): "rule: must be object or null, is string",
+    line(rule={**EVENT["rule"], "line": 0, "why": 1}): "rule.no such member: why; rule.line: less than 1, or too large",
+    line(rule={"vhost": 1, "group": None, "item": None, "file": None}): (
+        "rule.vhost: must be string or null, is bigint; rule.line: missing"
+    ),
+    line(detail=None): "detail: must be string, is void",
+    line(reason="whim"): "reason: not one of the values it may have",
+    line(stage="Open"): "stage: not one of the values it may have",
+    line(direction="up"): "direction: not one of the values it may have",
+    line(schema_version=2): "schema_version: must be 1",
+    line(event_id="A" * 32): "event_id: not of the form it must have",
+    line(event_id="a" * 32 + "\n"): "event_id: not of the form it must have; event_id: longer than 32 characters",
+    line(remote_host="localhost"): "remote_host: not of the form it must have",
+    line(time="2026-13-20T14:05:06.000007Z"): "time: no such moment",
+    line(time="2026-11-20T14:05:06Z"): "time: not of the form it must have; time: no such moment",
+    line(flavour=1): "no such member: flavour",
+    line(Reason=1): "no such member: Reason",
+    line(lost=3): "lost: only for reason events_lost",
+    line(reason="events_lost"): "lost: missing",
+    line(reason="events_lost", lost=0): "lost: less than 1, or too large",
+    line_without("user"): "user: missing",
+    line_without("time"): "time: missing",
+    "x" * (validation.MAX_LINE_BYTES + 1): f"longer than {validation.MAX_LINE_BYTES} bytes",
+    GOOD[:-1] + " " * validation.MAX_LINE_BYTES + "}": f"longer than {validation.MAX_LINE_BYTES} bytes",
+}
+
+
+@pytest.fixture(scope="module")
+def judged(session: "SparkSession") -> dict[str, Any]:
+    """Line -> what became of it; all lines in one go, as each Spark job costs a second."""
+    texts = [*WHOLE, *BROKEN]
+    lines = session.createDataFrame([("f", text) for text in texts], "file string, line string")
+    return dict(zip(texts, validation.parsed(lines).collect(), strict=True))
+
+
+@pytest.mark.parametrize("text", WHOLE, ids=range(len(WHOLE)))
+def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
+    row = judged[text]
+    assert row.faults == []
+    assert row.line is None
+    expected = json.loads(text)
+    assert row.event.asDict(recursive=True) == {"lost": None, **expected}
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
+def test_any_other_line_is_kept_with_the_reason(judged: dict[str, Any], text: str) -> None:
+    row = judged[text]
+    assert "; ".join(row.faults) == BROKEN[text]
+    assert row.event is None
+    assert row.line == text
+
+
+def test_lines_and_json_schema_agree(judged: dict[str, Any]) -> None:
+    """A JSON Schema validator says the same of every line that is one JSON object at all."""
+    validator = jsonschema.Draft202012Validator(schemas.load("audit_event"))
+    words_only = {"time: no such moment"}
+    for text, row in judged.items():
+        faults = "; ".join(row.faults)
+        if faults == NOT_ONE_OBJECT or faults.startswith("longer than") or faults in words_only:
+            continue
+        assert validator.is_valid(json.loads(text)) == (not faults), (text[:200], faults)
+
+
+def test_what_the_router_writes_is_valid(session: "SparkSession") -> None:
+    texts = [
+        audit_event.encode(whole).decode("ascii").removesuffix("\n")
+        for whole in [
+            audit_event.complete({}, event_id="1" * 32, time_s=0.0, router_id="R1"),
+            audit_event.complete(
+                {"stage": "open", "reason": "no_vhost", "user": "\U0001f600" * 500, "usage": {"total": 1}, "odd": b""},
+                event_id="2" * 32, time_s=1_700_000_000.999999, router_id="R\n1",
+            ),
+            audit_event.lost_marker(3, event_id="3" * 32, time_s=1.5, router_id="R1"),
+        ]
+    ]  # fmt: skip
+    lines = session.createDataFrame([("f", text) for text in texts], "file string, line string")
+    assert [row.faults for row in validation.parsed(lines).select("faults").collect()] == [[], [], []]
+
+
+def test_events_carry_the_moment_and_quarantine_the_line(session: "SparkSession") -> None:
+    from pyspark.sql import functions as F
+    from pyspark.testing import assertDataFrameEqual
+
+    lines = session.createDataFrame([("a", GOOD), ("b", "{torn" + "x" * 5000)], "file string, line string")
+    judged = validation.parsed(lines)
+    moment = datetime(2026, 11, 20, 14, 5, 6, 7, tzinfo=UTC)
+    assertDataFrameEqual(
+        validation.events(judged).select("event_id", F.unix_micros("time").alias("time"), "rule.line"),
+        session.createDataFrame(
+            [("0" * 32, round(moment.timestamp() * 1_000_000), 12)], "event_id string, time bigint, line bigint"
+        ),
+    )
+    assertDataFrameEqual(
+        validation.quarantined(judged),
+        session.createDataFrame(
+            [("b", NOT_ONE_OBJECT, "{torn" + "x" * 4091, 5005)],
+            "file string, reason string, line string, line_bytes int",
+        ),
+    )

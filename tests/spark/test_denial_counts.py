@@ -1,0 +1,82 @@
+"""Events become counts (issue 2, part 8: Audit)."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.testing import assertDataFrameEqual
+
+from spark.transforms import denials
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+COLUMNS = "event_id string, time timestamp, decision string, reason string, user string, lost bigint"
+EIGHT = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
+NEARLY_NINE = datetime(2026, 11, 20, 8, 59, 59, 999999, tzinfo=UTC)
+NINE = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
+
+ROWS = [
+    ("1", EIGHT, "deny", "no_vhost", "eve", None),
+    ("2", NEARLY_NINE, "deny", "sasl_failed", "eve", None),
+    ("3", NINE, "deny", "sasl_failed", None, None),
+    ("4", NINE, "deny", "sasl_failed", "bob", None),
+    ("5", NINE, "deny", "events_lost", None, 40),
+    ("6", NINE, "allow", "allowed", "bob", None),
+]
+
+
+@pytest.fixture
+def events(session: "SparkSession") -> "DataFrame":
+    return session.createDataFrame(ROWS, COLUMNS)
+
+
+def test_an_event_that_stands_twice_counts_once(session: "SparkSession") -> None:
+    twice = session.createDataFrame([ROWS[0], ROWS[1], ROWS[0]], COLUMNS)
+    assertDataFrameEqual(denials.deduplicated(twice), session.createDataFrame(ROWS[:2], COLUMNS))
+
+
+def test_of_two_events_with_one_id_the_same_is_kept_in_any_order(session: "SparkSession") -> None:
+    other = ("1", NINE, "deny", "no_vhost", "bob", None)
+    kept = session.createDataFrame([ROWS[0]], COLUMNS)
+    for rows in ([ROWS[0], other], [other, ROWS[0]]):
+        assertDataFrameEqual(denials.deduplicated(session.createDataFrame(rows, COLUMNS)), kept)
+
+
+def test_since_is_within_and_until_is_not(session: "SparkSession", events: "DataFrame") -> None:
+    kept = denials.within(events, since=EIGHT, until=NINE)
+    assertDataFrameEqual(kept, session.createDataFrame(ROWS[:2], COLUMNS))
+    assertDataFrameEqual(denials.within(events, since=None, until=None), events)
+
+
+def test_denials_are_counted_by_user_with_the_unknown_last(session: "SparkSession", events: "DataFrame") -> None:
+    assertDataFrameEqual(
+        denials.counted_by(denials.denied(events), "user"),
+        session.createDataFrame(
+            [("eve", 2, EIGHT, NEARLY_NINE), ("bob", 1, NINE, NINE), (None, 1, NINE, NINE)],
+            "user string, denials bigint, first timestamp, last timestamp",
+        ),
+        checkRowOrder=True,
+    )
+
+
+def test_denials_are_counted_by_hour_in_the_order_of_time(session: "SparkSession", events: "DataFrame") -> None:
+    assertDataFrameEqual(
+        denials.counted_by(denials.denied(events), "hour"),
+        session.createDataFrame(
+            [(EIGHT, 2, EIGHT, NEARLY_NINE), (NINE, 2, NINE, NINE)],
+            "hour timestamp, denials bigint, first timestamp, last timestamp",
+        ),
+        checkRowOrder=True,
+    )
+
+
+def test_lost_events_are_summed_and_are_no_denials(session: "SparkSession", events: "DataFrame") -> None:
+    assertDataFrameEqual(denials.lost(events), session.createDataFrame([(40,)], "lost bigint"))
+    assertDataFrameEqual(denials.lost(events.limit(0)), session.createDataFrame([(0,)], "lost bigint"))
+    assert denials.denied(events).count() == 4
