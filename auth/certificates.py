@@ -155,7 +155,7 @@ def _subject(certificate: x509.Certificate) -> str:
 def _name(certificate: x509.Certificate) -> x509.Name:
     try:
         return certificate.subject
-    except ValueError:
+    except (ValueError, TypeError):  # TypeError: a bit string where the attribute wants text
         raise CertificateError("the client certificate's subject cannot be parsed") from None
 
 

@@ -54,10 +54,17 @@ def test_the_default_cost_is_what_owasp_recommends() -> None:
     assert Argon2idCost() == Argon2idCost(memory_kib=19 * 1024, iterations=2, lanes=1)
 
 
-def test_hashes_of_other_programs_are_verified() -> None:
-    """The example of the Argon2 reference implementation's documentation shape, made with argon2-cffi."""
-    phc = "$argon2id$v=19$m=8,t=1,p=1$8X5Folsvc/jlsA12+IcTKA$0yuKxRGLO4ilS4j1TZoQo9LEVqpZTDH4qefkqtIkCKI"
-    assert verify_hash(Secret("x"), phc)
+@pytest.mark.parametrize(
+    "phc",
+    [
+        "$argon2id$v=19$m=64,t=1,p=2$85ajv7Gfw/TRgtjW+A556Q$p7Qg62P4E5UWCyOJPksa2iLXN6qmeNrNrrjr0Bt2Qfo",
+        "$scrypt$ln=4,r=8,p=1$c2FsdHNhbHRzYWx0MTIzNA$f+YS/+XqLDiWNbAewDvvj9PGQq73qDlYT6dcl53BXo4",
+    ],
+    ids=["argon2-cffi", "hashlib"],
+)
+def test_hashes_of_other_programs_are_verified(phc: str) -> None:
+    assert verify_hash(Secret("wonderland"), phc)
+    assert not verify_hash(Secret("Wonderland"), phc)
 
 
 @pytest.mark.parametrize("cost", COSTS)
