@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from policy.hosts import Resolve
+
 MAX_CONNECTIONS = 65535
 _INTEGER = re.compile(r"[ \t]*[+-]?[0-9]+[ \t]*", re.ASCII)
 # Stops a number of a million digits from occupying the router for minutes: Python converts in quadratic time.
@@ -76,19 +78,41 @@ def read_boolean(value: object) -> bool:
     return word == "true"
 
 
-def read_items(value: object) -> tuple[str, ...]:
-    """The items of a CSV string or a JSON list, without blank ones and without repetitions, in the order written.
+def split_items(value: object) -> list[str]:
+    """The items of a CSV string or a JSON list as they stand there, blank ones too.
 
     Only commas separate, blanks around the items of a CSV string are stripped, those of a list are taken as they are.
     Raises InvalidValue.
     """
     if isinstance(value, str):
-        items = [item.strip(" ") for item in value.split(",")]
-    elif isinstance(value, list | tuple):
-        for item in value:
-            if not isinstance(item, str):
-                raise InvalidValue(f"has illegal value '{item}'. Type must be 'str' but is '{type(item)}';")
-        items = list(value)
-    else:
+        return [item.strip(" ") for item in value.split(",")]
+    if not isinstance(value, list | tuple):
         raise InvalidValue(f"has illegal value '{value}'. Type must be 'str' or 'list' but is '{type(value)}';")
-    return tuple(dict.fromkeys(item for item in items if item))
+    for item in value:
+        if not isinstance(item, str):
+            raise InvalidValue(f"has illegal value '{item}'. Type must be 'str' but is '{type(item)}';")
+    return list(value)
+
+
+def read_items(value: object) -> tuple[str, ...]:
+    """The items without blank ones and without repetitions, in the order written. Raises InvalidValue."""
+    return tuple(dict.fromkeys(item for item in split_items(value) if item))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One vhost being read: what every step needs to resolve names, to warn and to word an error."""
+
+    vhost: str
+    source: VhostSource | None
+    resolve: Resolve
+    warnings: list[str]
+
+    def error(self, text: str, *path: str | int) -> PolicyError:
+        """The refusal of the vhost for what stands at `path` of its attribute map."""
+        source = self.source
+        return PolicyError(
+            f"Policy '{self.vhost}' is invalid: {text}",
+            file=source.file if source is not None else None,
+            line=source.line_of(path) if source is not None else None,
+        )

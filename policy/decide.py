@@ -11,7 +11,8 @@ from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
 from policy.settings import Settings, make_settings
-from policy.vhosts import CONNECTOR_GROUP, Group, Vhost
+from policy.groups import Group
+from policy.vhosts import CONNECTOR_GROUP, Vhost
 
 __all__ = [
     "ALLOWED",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from policy.attributes import InvalidValue, PolicyError, VhostSource, read_integer
 from policy.hosts import Resolve
 from policy.patterns import PatternTree, normalise, split_tokens
-from policy.vhosts import Group, Vhost, compile_vhost
+from policy.vhosts import Vhost, compile_vhost
 
-__all__ = ["Group", "PolicyError", "Ruleset", "Vhost", "VhostSource", "compile_ruleset"]
+__all__ = ["PolicyError", "Ruleset", "Vhost", "VhostSource", "compile_ruleset"]
 
 DEFAULT_MAX_CONNECTIONS = 65535
 DEFAULT_VHOST = "$default"

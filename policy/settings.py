@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from policy.addresses import AddressMatcher
 from policy.decision import Rule
-from policy.vhosts import Group, Vhost
+from policy.groups import Group
+from policy.vhosts import Vhost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,204 @@
+"""One user group: its settings checked and compiled.
+
+Source: docs/spec/policy-and-auth.md §1.3, §2.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from policy.addresses import (
+    DEPRECATED_USER_TOKEN,
+    USER_TOKEN,
+    AddressRules,
+    compile_literals,
+    compile_patterns,
+)
+from policy.attributes import (
+    MAX_CONNECTIONS,
+    InvalidValue,
+    Reading,
+    VhostSource,
+    read_boolean,
+    read_integer,
+    read_items,
+)
+from policy.decision import Rule
+from policy.hosts import HostError, HostRanges, parse_hosts
+
+UNLIMITED_LINKS: Final = 2**31 - 1
+MAX_NAME_BYTES: Final = 255  # §1.3
+MAX_VALUE: Final = 2**64 - 1  # of a size or count: what an AMQP ulong holds
+
+_GROUP_NUMBERS: Final = {
+    "maxConnectionsPerUser": MAX_CONNECTIONS,
+    "maxConnectionsPerHost": MAX_CONNECTIONS,
+    "maxMessageSize": MAX_VALUE,
+    "maxFrameSize": MAX_VALUE,
+    "maxSessionWindow": MAX_VALUE,
+    "maxSessions": MAX_VALUE,
+    "maxSenders": MAX_VALUE,
+    "maxReceivers": MAX_VALUE,
+}
+_GROUP_BOOLEANS: Final = {
+    "allowDynamicSource": False,
+    "allowAnonymousSender": False,
+    "allowUserIdProxy": False,
+    "allowWaypointLinks": True,
+    "allowFallbackLinks": True,
+    "allowDynamicLinkRoutes": True,
+    "allowAdminStatusUpdate": True,
+}
+_ADDRESS_KEYS: Final = ("sources", "targets", "sourcePattern", "targetPattern")
+_NO_ADDRESSES: Final = compile_literals(())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A user group. Numbers are None where the group says nothing; canonical is what the ruleset's digest covers."""
+
+    name: str
+    vhost: str
+    source: VhostSource | None
+    users: tuple[str, ...]
+    hosts: HostRanges
+    max_connections_per_user: int | None
+    max_connections_per_host: int | None
+    max_message_size: int | None
+    max_frame_size: int
+    max_session_window: int
+    max_sessions: int
+    max_senders: int
+    max_receivers: int
+    allow_dynamic_source: bool
+    allow_anonymous_sender: bool
+    allow_user_id_proxy: bool
+    allow_waypoint_links: bool
+    allow_fallback_links: bool
+    allow_dynamic_link_routes: bool
+    allow_admin_status_update: bool
+    sources: AddressRules
+    targets: AddressRules
+    source_key: str  # "sources" or "sourcePattern"
+    target_key: str
+    canonical: tuple[object, ...]
+
+    def rule(self, key: str, value: object = None) -> Rule:
+        """The place of attribute `key`; `value` is what stands there, or the list item that decided."""
+        source = self.source
+        return Rule(
+            vhost=self.vhost,
+            group=self.name,
+            item=key if value is None else f"{key}: {value}",
+            file=source.file if source is not None else None,
+            line=source.line_of(("groups", self.name, key)) if source is not None else None,
+        )
+
+
+def read_group(name: object, attributes: object, reading: Reading) -> Group:
+    """Check and compile one value of a vhost's `groups` map. Raises PolicyError."""
+    prefix = f"Policy vhost '{reading.vhost}' user group '{name}'"
+    if not isinstance(name, str) or len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        raise reading.error(f"{prefix}: the name must be a text of at most {MAX_NAME_BYTES} bytes", "groups")
+    if not isinstance(attributes, Mapping):
+        text = f"{prefix} must be of type 'dict' but is '{type(attributes)}'"
+        raise reading.error(text, "groups", name)
+    numbers: dict[str, int] = {}
+    booleans = dict(_GROUP_BOOLEANS)
+    users: tuple[str, ...] = ()
+    hosts = HostRanges()
+    addresses: dict[str, tuple[str, ...]] = {}
+    for key, value in attributes.items():
+        where = ("groups", name, key)
+        if value is None:
+            continue
+        try:
+            if key in _GROUP_NUMBERS:
+                numbers[key] = read_integer(value, _GROUP_NUMBERS[key])
+            elif key in _GROUP_BOOLEANS:
+                booleans[key] = read_boolean(value)
+            elif key == "users":
+                users = read_items(value)
+            elif key == "remoteHosts":
+                hosts = parse_hosts(read_items(value), reading.resolve)
+            elif key in _ADDRESS_KEYS:
+                addresses[key] = tuple(_read_address_item(item, prefix, where, reading) for item in read_items(value))
+            else:
+                reading.warnings.append(f"{prefix} option '{key}' is ignored.")
+        except InvalidValue as error:
+            text = f"has error '{error}'." if key in _GROUP_NUMBERS else str(error)
+            raise reading.error(f"{prefix} option '{key}' {text}", *where) from None
+        except HostError as error:
+            raise reading.error(f"{prefix} option '{key}' {error}", *where) from None
+    source_key = _address_key(addresses, "sources", "sourcePattern", prefix, name, reading)
+    target_key = _address_key(addresses, "targets", "targetPattern", prefix, name, reading)
+    sources = _compile_addresses(source_key, addresses)
+    targets = _compile_addresses(target_key, addresses)
+    flags = tuple(booleans.values())
+    return Group(
+        name=name,
+        vhost=reading.vhost,
+        source=reading.source,
+        users=users,
+        hosts=hosts,
+        max_connections_per_user=numbers.get("maxConnectionsPerUser"),
+        max_connections_per_host=numbers.get("maxConnectionsPerHost"),
+        max_message_size=numbers.get("maxMessageSize"),
+        max_frame_size=numbers.get("maxFrameSize", 0),
+        max_session_window=numbers.get("maxSessionWindow", 0),
+        max_sessions=numbers.get("maxSessions", 0),
+        max_senders=numbers.get("maxSenders", UNLIMITED_LINKS),
+        max_receivers=numbers.get("maxReceivers", UNLIMITED_LINKS),
+        allow_dynamic_source=booleans["allowDynamicSource"],
+        allow_anonymous_sender=booleans["allowAnonymousSender"],
+        allow_user_id_proxy=booleans["allowUserIdProxy"],
+        allow_waypoint_links=booleans["allowWaypointLinks"],
+        allow_fallback_links=booleans["allowFallbackLinks"],
+        allow_dynamic_link_routes=booleans["allowDynamicLinkRoutes"],
+        allow_admin_status_update=booleans["allowAdminStatusUpdate"],
+        sources=sources,
+        targets=targets,
+        source_key=source_key,
+        target_key=target_key,
+        canonical=(
+            *(sorted(users), hosts.is_any, hosts.v4, hosts.v6, sorted(numbers.items()), flags),
+            *(source_key, sources.canonical, target_key, targets.canonical),
+        ),
+    )
+
+
+def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
+    """The item with the deprecated token replaced, if its `${user}` stands where it may."""
+    key = where[-1]
+    count = item.count(USER_TOKEN) + item.replace(USER_TOKEN, "").count(DEPRECATED_USER_TOKEN)
+    if count > 1:
+        text = f"{prefix} policy key '{key}' item '{item}' contains multiple user subtitution tokens"
+        raise reading.error(text, *where)
+    current = item
+    if USER_TOKEN not in item and DEPRECATED_USER_TOKEN in item:
+        current = item.replace(DEPRECATED_USER_TOKEN, USER_TOKEN)
+        reading.warnings.append(
+            f"{prefix} policy key '{key}' item '{item}': the token '{DEPRECATED_USER_TOKEN}' has been deprecated. "
+            f"Use '{USER_TOKEN}' instead"
+        )
+    is_inside = USER_TOKEN in current and not current.startswith(USER_TOKEN) and not current.endswith(USER_TOKEN)
+    if key.endswith("Pattern") and is_inside:
+        text = f"item '{item}' may contain match pattern '{USER_TOKEN}' as a prefix or a suffix only."
+        raise reading.error(f"{prefix} policy key '{key}' {text}", *where)
+    return current
+
+
+def _address_key(
+    addresses: Mapping[str, Sequence[str]], literal: str, pattern: str, prefix: str, group: str, reading: Reading
+) -> str:
+    if literal in addresses and pattern in addresses:
+        text = f"{prefix} specifies conflicting '{literal}' and '{pattern}' attributes. Use only one or the other."
+        raise reading.error(text, "groups", group, pattern)
+    return pattern if pattern in addresses else literal
+
+
+def _compile_addresses(key: str, addresses: Mapping[str, tuple[str, ...]]) -> AddressRules:
+    items = addresses.get(key)
+    if not items:
+        return _NO_ADDRESSES
+    return compile_patterns(items) if key.endswith("Pattern") else compile_literals(items)
