@@ -1,0 +1,285 @@
+"""Load a configuration: read, parse, validate, check across entities, order. Nothing is applied here.
+
+Reads files through two functions that tests replace; everything else is pure but for the random router id.
+Source: docs/spec/management.md §1.3, §1.4.
+"""
+
+import os
+import secrets
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from router.effects import Log, LogLevel
+from router.management.grammar import ConfigError, Section, parse_config
+from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES
+from router.management.rules import (
+    RuleError,
+    UniqueNames,
+    check_values,
+    default_name,
+    identity_of,
+    implied,
+    role_problem,
+)
+from router.management.schema import EntityType, Schema, ValidationError
+
+__all__ = ["ConfigError", "Configuration", "ConfiguredEntity", "Section", "load_config", "parse_config"]
+
+# The order in which entities take effect: when a port opens, everything else is in place.
+APPLY_ORDER = (
+    *("log", "router", "policy", "sslProfile", "authServicePlugin", "address", "linkRoute", "autoLink"),
+    *("exchange", "binding", "vhost", "console", "dummy", "connector", "listener"),
+)
+ROUTER_ID_CHARACTERS = string.ascii_letters + string.digits + "+_"
+CONSOLE_WARNING = "Console entity is deprecated: Use http:yes on listener entity instead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredEntity:
+    """One entity, validated.
+
+    type             short name
+    attributes       by canonical name, converted, with defaults, `type`, `name` and `identity`. Secrets are as written
+    file, line       where its section opens; None for what the router adds by itself
+    attribute_lines  by canonical name; inside maps joined by ".": "groups.admin.users"
+    """
+
+    type: str
+    attributes: Mapping[str, object] = field(repr=False)
+    file: str | None = None
+    line: int | None = None
+    attribute_lines: Mapping[str, int] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What a file says, ready to be applied in order.
+
+    entities    in the order of §1.3; always one router, one policy and one log entity per module
+    early_logs  to be logged before the file's own log settings take effect
+    late_logs   to be logged after
+    """
+
+    path: str
+    entities: tuple[ConfiguredEntity, ...]
+    early_logs: tuple[Log, ...] = ()
+    late_logs: tuple[Log, ...] = ()
+
+    def of_type(self, short_name: str) -> tuple[ConfiguredEntity, ...]:
+        return tuple(each for each in self.entities if each.type == short_name)
+
+    @property
+    def router(self) -> Mapping[str, object]:
+        return self.of_type("router")[0].attributes
+
+    @property
+    def policy(self) -> Mapping[str, object]:
+        return self.of_type("policy")[0].attributes
+
+
+def read_file(path: str) -> str:
+    """Errors: OSError, UnicodeDecodeError."""
+    return Path(path).read_text("utf-8")
+
+
+def load_config(
+    path: str,
+    schema: Schema,
+    *,
+    read_text: Callable[[str], str] = read_file,
+    list_dir: Callable[[str], Sequence[str]] = os.listdir,
+) -> Configuration:
+    """The configuration in the file `path`, with the vhosts of its policyDir.
+
+    Errors  ConfigError; str() of it is what start-up prints.
+    """
+    try:
+        text = read_text(path)
+    except OSError:
+        raise ConfigError("Configuration file could not be opened", path=path, kind="Not found") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the file is not UTF-8 text: {error.reason}", path=path) from None
+    if not text:
+        raise ConfigError("Configuration file was empty", path=path, kind="Configuration")
+    loading = _Loading(path, schema)
+    loading.add_all(parse_config(text, path=path), file=path)
+    loading.add_missing()
+    loading.check_roles()
+    loading.check_values()
+    loading.add_policy_dir(read_text, list_dir)
+    return loading.configuration()
+
+
+class _Loading:
+    def __init__(self, path: str, schema: Schema) -> None:
+        self.path = path
+        self.schema = schema
+        self.names = UniqueNames()
+        self.numbers: dict[str, int] = {}
+        self.entities: list[ConfiguredEntity] = []
+        self.early: list[Log] = []
+        self.late: list[Log] = []
+
+    def configuration(self) -> Configuration:
+        # Sorting is stable: entities of one type stay in the order of the file, those of policyDir behind them.
+        ordered = sorted(self.entities, key=lambda each: APPLY_ORDER.index(each.type))
+        return Configuration(
+            path=self.path, entities=tuple(ordered), early_logs=tuple(self.early), late_logs=tuple(self.late)
+        )
+
+    def of_type(self, short_name: str) -> Iterator[ConfiguredEntity]:
+        return (each for each in self.entities if each.type == short_name)
+
+    def warn(self, module: str, text: str, level: LogLevel = "warning") -> None:
+        self.early.append(Log(module=module, level=level, text=text))
+
+    def add_all(self, sections: Sequence[Section], *, file: str, only: str | None = None) -> None:
+        """Validate all; keep those of the type `only`, or all."""
+        for section in sections:
+            try:
+                made = self.entity(section, file)
+                if only in (None, made.type) and not self.is_ignored(made):
+                    self.add(made)
+            except ValidationError as error:
+                raise self.error(error, _line_of(self.schema, section, error.attribute), file) from None
+
+    def entity(self, section: Section, file: str) -> ConfiguredEntity:
+        entity_type = self.schema.find(section.type)
+        if entity_type is None:
+            raise ValidationError(f"No such entity type '{self.schema.long_name(section.type)}'")
+        if entity_type.short_name not in APPLY_ORDER:
+            raise ValidationError(f"Can't find implementation '{entity_type.class_word}' for '{entity_type.long_name}'")
+        if "identity" in section.attributes:
+            text = entity_type.text(section.attributes)
+            raise RuleError(f"'identity' attribute cannot be specified {text}", "identity")
+        attributes = entity_type.validate(implied(entity_type, section.attributes), self.warn)
+        if entity_type.short_name == "console":
+            self.warn("AGENT", CONSOLE_WARNING)
+        return ConfiguredEntity(
+            type=entity_type.short_name,
+            attributes=self.with_defaults(entity_type, attributes),
+            file=file,
+            line=section.line,
+            attribute_lines=_canonical_lines(entity_type, section.attribute_lines),
+        )
+
+    def with_defaults(self, entity_type: EntityType, attributes: dict[str, object]) -> dict[str, object]:
+        """Defaults that are not constants."""
+        if entity_type.short_name == "router" and attributes.get("id") is None:
+            attributes["id"] = _random_id(str(attributes["mode"]))
+        if entity_type.short_name == "log" and attributes["module"] == "DEFAULT":
+            return {**DEFAULT_ATTRIBUTES, **attributes}
+        return attributes
+
+    def add(self, made: ConfiguredEntity) -> None:
+        entity_type = self.schema.types[made.type]
+        number = self.numbers.get(made.type, 0)
+        identity = identity_of(entity_type, made.attributes, number)
+        attributes = {
+            **made.attributes,
+            "name": default_name(made.attributes, identity),
+            "identity": identity,
+        }
+        self.names.claim(entity_type, attributes)
+        self.numbers[made.type] = number + 1
+        self.entities.append(
+            ConfiguredEntity(
+                type=made.type,
+                attributes=attributes,
+                file=made.file,
+                line=made.line,
+                attribute_lines=made.attribute_lines,
+            )
+        )
+
+    def add_missing(self) -> None:
+        """The entities that are always there: router, policy, one log per module."""
+        wanted: list[tuple[str, dict[str, object]]] = [
+            (name, {}) for name in ("router", "policy") if not any(self.of_type(name))
+        ]
+        configured = {each.attributes["module"] for each in self.of_type("log")}
+        wanted += [("log", {"module": module}) for module in MODULES if module not in configured]
+        for name, given in wanted:
+            entity_type = self.schema.types[name]
+            attributes = self.with_defaults(entity_type, entity_type.validate(given, self.warn))
+            try:
+                self.add(ConfiguredEntity(type=name, attributes=attributes))
+            except ValidationError as error:
+                raise self.error(error, None, self.path) from None
+
+    def is_ignored(self, made: ConfiguredEntity) -> bool:
+        """A mistake in an address or link route costs that entity only (§1.4)."""
+        if made.type not in ("address", "linkRoute"):
+            return False
+        is_address = made.type == "address"
+        prefix, pattern = made.attributes.get("prefix"), made.attributes.get("pattern")
+        if prefix is None and pattern is None:
+            what = "configured address" if is_address else "link route address"
+            text = f"Must set either 'prefix' or 'pattern' attribute: ignoring {what}"
+        elif prefix is not None and pattern is not None:
+            what = "configured address" if is_address else "link route"
+            text = f"Cannot set both 'prefix' and 'pattern': ignoring {what} {prefix}, {pattern}"
+        else:
+            return False
+        self.late.append(Log(module="ROUTER", level="warning", text=text))
+        return True
+
+    def check_roles(self) -> None:
+        """Once the router's mode is known: its section may stand behind the listeners."""
+        mode = str(next(self.of_type("router")).attributes["mode"])
+        for each in self.entities:
+            problem = role_problem(mode, self.schema.types[each.type], each.attributes)
+            if problem is not None:
+                line = each.attribute_lines.get("role", each.line)
+                raise ConfigError(problem, path=self.path, file=each.file, line=line)
+
+    def check_values(self) -> None:
+        for each in self.entities:
+            try:
+                check_values(self.schema.types[each.type], each.attributes)
+            except ValidationError as error:
+                line = each.attribute_lines.get(error.attribute or "", each.line)
+                raise self.error(error, line, each.file or self.path) from None
+
+    def add_policy_dir(self, read_text: Callable[[str], str], list_dir: Callable[[str], Sequence[str]]) -> None:
+        folder = str(next(self.of_type("policy")).attributes["policyDir"])
+        if not folder:
+            return
+        file = folder
+        try:
+            names = sorted(name for name in list_dir(folder) if name.endswith(".json"))
+            for name in names:
+                file = os.path.join(folder, name)
+                self.add_all(parse_config(read_text(file), path=file), file=file, only="vhost")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(f"policyDir: '{file}' cannot be read: {why}", path=self.path) from None
+
+    def error(self, error: ValidationError, line: int | None, file: str) -> ConfigError:
+        kind = error.kind if isinstance(error, RuleError) else "Python: Exception"
+        return ConfigError(str(error), path=self.path, line=line, kind=kind, file=file, logs=tuple(self.early))
+
+
+def _random_id(mode: str) -> str:
+    random = "".join(secrets.choice(ROUTER_ID_CHARACTERS) for _ in range(15))
+    return f"{mode.capitalize()}_{random}"
+
+
+def _canonical_lines(entity_type: EntityType, lines: Mapping[str, int]) -> dict[str, int]:
+    result = {}
+    for path, line in lines.items():
+        name, dot, inside = path.partition(".")
+        result[f"{entity_type.canonical_names.get(name, name)}{dot}{inside}"] = line
+    return result
+
+
+def _line_of(schema: Schema, section: Section, attribute: str | None) -> int:
+    """The line of an attribute, given by any of its names; else that of the section."""
+    entity_type = schema.find(section.type)
+    if attribute is None or entity_type is None:
+        return section.line
+    if attribute in section.attribute_lines:
+        return section.attribute_lines[attribute]
+    return _canonical_lines(entity_type, section.attribute_lines).get(attribute, section.line)

@@ -1,0 +1,216 @@
+"""What is logged, where to and in which form, and the buffer of the last entries. Pure: the sinks are in router.io.
+
+Sources: docs/spec/management.md §3, §4.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, get_args
+
+from router.effects import LogLevel
+
+LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
+# The order is the integer form of log.module.
+MODULES = (
+    *("ROUTER", "ROUTER_CORE", "ROUTER_HELLO", "ROUTER_LS", "ROUTER_MA", "MESSAGE", "SERVER", "AGENT", "AUTHSERVICE"),
+    *("CONTAINER", "ERROR", "POLICY", "HTTP", "CONN_MGR", "PYTHON", "PROTOCOL", "DEFAULT"),
+)
+UNCONFIGURABLE_MODULES = ("MAIN", "DISPLAYNAME")
+ALL_MODULES = (*MODULES, *UNCONFIGURABLE_MODULES)
+
+MAX_TEXT_BYTES = 2048
+# What GET-LOG can show; also what a flood of log entries can make the router hold.
+MAX_KEPT_ENTRIES = 1000
+
+_SEPARATORS = re.compile(r"[,;:\s]+")
+_MICROSECONDS = "%06lu"
+# A peer's text must not be able to forge a log line or drive a terminal: C0 and C1 controls, the line separators that
+# some viewers honour, and the marks that reverse the reading direction.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# A line break stays where the next line cannot pass for an entry of its own: it begins with a blank or with `>`.
+_FORGEABLE_BREAK = re.compile(r"\n(?![ \t>])")
+
+
+class LogSettingError(ValueError):
+    """A log setting that cannot be used."""
+
+
+def parse_enable(text: str) -> frozenset[LogLevel] | None:
+    """The levels that `enable` names; None means: those of DEFAULT.
+
+    Errors  LogSettingError when any word is no level, so that a slip of the pen never silences a log.
+    """
+    words = [word for word in _SEPARATORS.split(text.lower()) if word]
+    if words and all(word == "default" for word in words):
+        return None
+    enabled: set[LogLevel] = set()
+    for word in words:
+        level = word.removesuffix("+")
+        at = next((index for index, each in enumerate(LEVELS) if each == level), None)
+        if at is not None:
+            enabled.update(LEVELS[at:] if level != word else LEVELS[at : at + 1])
+        elif word != "none":
+            raise LogSettingError(
+                f"'{text[:200]}' is not a valid log level. Should be one of {{none, {', '.join(LEVELS)}}}."
+            )
+    return frozenset(enabled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """The settings of one module; None means: that of DEFAULT."""
+
+    enabled: frozenset[LogLevel] | None = None
+    has_timestamp: bool | None = None
+    has_source: bool | None = None
+    output_file: str | None = None
+
+
+DEFAULT_SETTINGS = LogSettings(
+    enabled=parse_enable("info+"), has_timestamp=True, has_source=False, output_file="stderr"
+)
+DEFAULT_ATTRIBUTES: Mapping[str, object] = MappingProxyType(
+    {"enable": "info+", "includeTimestamp": True, "includeSource": False, "outputFile": "stderr"}
+)
+
+
+def settings_of(attributes: Mapping[str, Any]) -> LogSettings:
+    """From the attributes of a `log` entity. Errors: LogSettingError."""
+    enable = attributes.get("enable")
+    return LogSettings(
+        enabled=None if enable is None else parse_enable(str(enable)),
+        has_timestamp=attributes.get("includeTimestamp"),
+        has_source=attributes.get("includeSource"),
+        output_file=attributes.get("outputFile"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeStyle:
+    """The router's timestampsInUTC and timestampFormat."""
+
+    is_utc: bool = False
+    format: str | None = None
+
+    def text(self, now_s: float) -> str:
+        """now_s  seconds since 1970."""
+        moment = datetime.fromtimestamp(now_s, UTC)
+        if not self.is_utc:
+            moment = moment.astimezone()
+        if self.format is None:
+            return moment.strftime("%Y-%m-%d %H:%M:%S.%f %z")
+        return moment.strftime(self.format).replace(_MICROSECONDS, f"{moment.microsecond:06d}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRules:
+    """The settings of all modules in force. A change makes new rules; whoever logs holds the current ones."""
+
+    settings: Mapping[str, LogSettings] = field(default_factory=dict)
+    time_style: TimeStyle = TimeStyle()
+
+    def with_module(self, module: str, settings: LogSettings) -> "LogRules":
+        return LogRules(settings={**self.settings, module: settings}, time_style=self.time_style)
+
+    def with_time_style(self, time_style: TimeStyle) -> "LogRules":
+        return LogRules(settings=self.settings, time_style=time_style)
+
+    def of(self, module: str) -> LogSettings:
+        """What holds for `module`: each setting its own, else DEFAULT's, else the built-in one."""
+        found = [self.settings.get(module), self.settings.get("DEFAULT"), DEFAULT_SETTINGS]
+        layers = [each for each in found if each is not None]
+        output_file = next(each.output_file for each in layers if each.output_file is not None)
+        return LogSettings(
+            enabled=next(each.enabled for each in layers if each.enabled is not None),
+            # The system log has its own clock.
+            has_timestamp=output_file != "syslog"
+            and next(each.has_timestamp for each in layers if each.has_timestamp is not None),
+            has_source=next(each.has_source for each in layers if each.has_source is not None),
+            output_file=output_file,
+        )
+
+    def is_enabled(self, module: str, level: LogLevel) -> bool:
+        own = self.settings.get(module)
+        if own is None or own.enabled is None:
+            own = self.settings.get("DEFAULT")
+        enabled = own.enabled if own is not None and own.enabled is not None else DEFAULT_SETTINGS.enabled
+        return enabled is not None and level in enabled
+
+    def sink(self, module: str) -> str:
+        """stderr, stdout, syslog or a file name."""
+        return self.of(module).output_file or "stderr"
+
+    def sinks(self) -> frozenset[str]:
+        """All sinks any module writes to."""
+        return frozenset(self.sink(module) for module in ALL_MODULES)
+
+    def line(self, entry: "LogEntry") -> str:
+        """The whole line of an entry, with its line break (§3)."""
+        settings = self.of(entry.module)
+        time = f"{self.time_style.text(entry.time_s)} " if settings.has_timestamp else ""
+        has_source = settings.has_source and entry.file is not None
+        source = f" ({entry.file}:{entry.line or 0})" if has_source else ""
+        return f"{time}{entry.module} ({entry.level}) {visible_text(entry.text)}{source}\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """time_s  seconds since 1970; file and line are where in the source it was logged, where known."""
+
+    module: str
+    level: LogLevel
+    text: str
+    time_s: float
+    file: str | None = None
+    line: int | None = None
+
+
+def visible_text(text: str) -> str:
+    """`text` as a log line may hold it: at most 2048 bytes, control characters written as escapes."""
+    cut = text[:MAX_TEXT_BYTES]
+    escaped = _FORGEABLE_BREAK.sub(r"\\n", _CONTROL.sub(lambda match: ascii(match[0])[1:-1], cut))
+    if len(escaped) * 4 <= MAX_TEXT_BYTES or len(encoded := escaped.encode()) <= MAX_TEXT_BYTES:
+        return escaped
+    return encoded[:MAX_TEXT_BYTES].decode(errors="ignore")
+
+
+class LogRing:
+    """The last entries that were enabled, and how many there have been by module and level."""
+
+    def __init__(self) -> None:
+        self._entries: deque[LogEntry] = deque(maxlen=MAX_KEPT_ENTRIES)
+        self._counts: dict[str, dict[LogLevel, int]] = {module: dict.fromkeys(LEVELS, 0) for module in ALL_MODULES}
+
+    def append(self, entry: LogEntry) -> None:
+        self._entries.append(entry)
+        counts = self._counts.get(entry.module)
+        if counts is not None:
+            counts[entry.level] += 1
+
+    def entries(self, limit: int = 0) -> list[list[object]]:
+        """GET-LOG: the last `limit` entries, all when it is 0, oldest first: module, level, text, file, line, time."""
+        kept = list(self._entries)
+        return [_row(entry) for entry in (kept[-limit:] if limit > 0 else kept)]
+
+    def rows(self) -> Iterator[Mapping[str, object]]:
+        """The entities of logStats."""
+        return (_stats(module, counts) for module, counts in self._counts.items())
+
+
+def _row(entry: LogEntry) -> list[object]:
+    return [entry.module, entry.level, visible_text(entry.text), entry.file, entry.line, int(entry.time_s)]
+
+
+def _stats(module: str, counts: Mapping[LogLevel, int]) -> dict[str, object]:
+    row: dict[str, object] = {"name": module, "identity": f"logStats/{module}"}
+    row.update((f"{level}Count", count) for level, count in counts.items())
+    return row
+
+
+def rules_from(logs: Iterable[Mapping[str, Any]], time_style: TimeStyle = TimeStyle()) -> LogRules:
+    """From the attributes of all `log` entities. Errors: LogSettingError."""
+    return LogRules(settings={str(each["module"]): settings_of(each) for each in logs}, time_style=time_style)

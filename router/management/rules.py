@@ -1,0 +1,188 @@
+"""Rules beyond the schema: identities and names, what must be unique, roles against the router's mode, special values.
+
+Pure. The configuration file and management requests go through the same functions.
+Sources: docs/spec/management.md §1.4, §6.4, §6.5.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from router.management.logrules import LogSettingError, parse_enable
+from router.management.schema import EntityType, ValidationError
+
+MAX_ROUTER_ID_CHARACTERS = 127
+RESERVED_OPEN_KEYS = frozenset(
+    {"product", "version", "failover-server-list", "network-host", "port", "scheme", "hostname"}
+)
+RESERVED_OPEN_PREFIXES = ("qd.", "x-opt-qd.")
+# The types whose entities the routing core owns; the file gives them a second, agent-side identity.
+CORE_CONFIG_TYPES = ("address", "linkRoute", "autoLink", "exchange", "binding")
+
+_FAILOVER_ITEM = re.compile(r"\s*(?:(?:amqp|amqps|ws|wss)://)?(\[[^\]]*\]|[^:]*)(?::[^:]*)?\s*")
+
+
+class RuleError(ValidationError):
+    """A value the schema admits and the router does not.
+
+    kind  the class the error text begins with at start-up (docs/spec/management.md §2.3)
+    """
+
+    def __init__(self, text: str, attribute: str | None = None, *, kind: str = "Python: ValidationError") -> None:
+        super().__init__(text, attribute)
+        self.kind = kind
+
+
+def implied(entity_type: EntityType, given: Mapping[str, object]) -> dict[str, object]:
+    """`given` and what follows from it: a vhost with only a name has that name for its hostname."""
+    result = dict(given)
+    is_unnamed = all(result.get(name) is None for name in ("hostname", "id"))
+    if entity_type.short_name == "vhost" and is_unnamed and result.get("name") is not None:
+        result["hostname"] = result["name"]
+    return result
+
+
+def identity_of(entity_type: EntityType, attributes: Mapping[str, object], number: int) -> str:
+    """The agent-side identity of an entity with validated attributes.
+
+    number  how many entities of the type came before it, for types that count
+    Errors  ValidationError where the name is part of the identity and missing.
+    """
+    kind = entity_type.short_name
+    name = attributes.get("name")
+    match kind:
+        case "listener" | "connector":
+            suffix = f":{name}" if name else ""
+            return f"{kind}/{attributes['host']}:{attributes['port']}{suffix}"
+        case "sslProfile" | "authServicePlugin":
+            if not name:
+                raise ValidationError(
+                    f"{entity_type.long_name}: Missing required attribute 'name': others refer to it by name"
+                )
+            return f"{kind}/{name}"
+        case "log":
+            return f"log/{attributes['module']}"
+        case "policy":
+            return "policy/None"
+        case "router":
+            return f"router/{attributes['id']}"
+        case "vhost":
+            return f"vhost/{attributes['hostname']}"
+    return f"{kind}/{number}"
+
+
+def default_name(attributes: Mapping[str, object], identity: str) -> str:
+    """The name of an entity that was given none, or its own."""
+    return str(attributes["name"]) if attributes.get("name") else identity
+
+
+class UniqueNames:
+    """Which names and identities are taken, over all agent-handled entities of all types."""
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[str, str], str] = {("name", "self"): "the management node"}
+        self._taken["identity", "self"] = "the management node"
+        self._singletons: dict[str, str] = {}
+
+    def claim(self, entity_type: EntityType, attributes: Mapping[str, object]) -> None:
+        """Take the name and identity in `attributes`. Errors: ValidationError; nothing is taken then."""
+        text = entity_type.text(attributes)
+        if entity_type.is_singleton and (other := self._singletons.get(entity_type.short_name)) is not None:
+            raise ValidationError(f"Adding {entity_type.short_name} singleton {text} when {other} already exists")
+        keys = [(attribute, str(attributes[attribute])) for attribute in ("name", "identity")]
+        for key in keys:
+            if (existing := self._taken.get(key)) is not None:
+                raise RuleError(
+                    f"adding {text} duplicates unique attribute '{key[0]}' from existing {existing}", key[0]
+                )
+        self._taken.update((key, text) for key in keys)
+        if entity_type.is_singleton:
+            self._singletons[entity_type.short_name] = text
+
+    def release(self, attributes: Mapping[str, object]) -> None:
+        for attribute in ("name", "identity"):
+            self._taken.pop((attribute, str(attributes[attribute])), None)
+
+
+def role_problem(mode: str, entity_type: EntityType, attributes: Mapping[str, object]) -> str | None:
+    """What is wrong with the role of a listener or connector on a router of this mode."""
+    kind, role = entity_type.short_name, attributes.get("role")
+    if kind not in ("listener", "connector") or role not in ("inter-router", "edge") or mode == "interior":
+        return None
+    if mode == "standalone":
+        return "role='standalone' not allowed to connect to or accept connections from other routers."
+    if role == "inter-router" or kind == "listener":
+        return f"role='{role}' only allowed with router mode='interior' for {entity_type.text(attributes)}"
+    return None
+
+
+def check_values(entity_type: EntityType, attributes: Mapping[str, object]) -> None:
+    """Look at values of one validated entity as no type of the schema can. Errors: RuleError."""
+    match entity_type.short_name:
+        case "router":
+            _check_router(attributes)
+        case "listener" | "connector":
+            _check_open_properties(attributes)
+            _check_failover(attributes)
+        case "policy":
+            if int(str(attributes["maxConnections"])) < 0:
+                raise RuleError("maxConnections must be >= 0", "maxConnections", kind="Configuration")
+        case "log":
+            if attributes.get("outputFile") == "":
+                raise RuleError("Failed to open log file ''", "outputFile", kind="Configuration")
+            if (enable := attributes.get("enable")) is not None:
+                try:
+                    parse_enable(str(enable))
+                except LogSettingError as error:
+                    raise RuleError(str(error), "enable", kind="Configuration") from None
+
+
+def _check_router(attributes: Mapping[str, object]) -> None:
+    router_id = str(attributes.get("id", ""))
+    if len(router_id) > MAX_ROUTER_ID_CHARACTERS:
+        raise RuleError(
+            f'Router ID "{router_id[:200]}" exceeds the maximum allowed length ({MAX_ROUTER_ID_CHARACTERS} characters)',
+            "id",
+            kind="Configuration",
+        )
+    for character in router_id:
+        if unicodedata.category(character)[0] in "CZ":
+            visible, whole = (text if text.isprintable() else ascii(text)[1:-1] for text in (character, router_id))
+            raise RuleError(
+                f"Router id attribute containing character '{visible}' in id '{whole}' is disallowed.",
+                "id",
+                kind="Python: AttributeError",
+            )
+    if (style := attributes.get("timestampFormat")) is not None:
+        try:
+            datetime(2000, 1, 1, tzinfo=UTC).strftime(str(style))
+        except ValueError as error:
+            raise RuleError(
+                f"timestampFormat is a strftime format: {error}", "timestampFormat", kind="Configuration"
+            ) from None
+
+
+def _check_open_properties(attributes: Mapping[str, object]) -> None:
+    properties = attributes.get("openProperties")
+    if not isinstance(properties, Mapping):
+        return
+    role = attributes.get("role")
+    if role in ("inter-router", "edge"):
+        raise RuleError(f"openProperties not allowed for role {role}", "openProperties")
+    for key in properties:
+        if key in RESERVED_OPEN_KEYS or str(key).startswith(RESERVED_OPEN_PREFIXES):
+            raise RuleError(f"Reserved key '{str(key)[:200]}' not allowed in openProperties", "openProperties")
+
+
+def _check_failover(attributes: Mapping[str, object]) -> None:
+    for item in failover_items(attributes):
+        found = _FAILOVER_ITEM.fullmatch(item)
+        if found is None or not found[1].strip("[] "):
+            raise RuleError("No network host in failover item", "failoverUrls", kind="Value")
+
+
+def failover_items(attributes: Mapping[str, object]) -> Iterator[str]:
+    """The parts of failoverUrls, unchecked; nothing when it is not set."""
+    if attributes.get("failoverUrls"):
+        yield from str(attributes["failoverUrls"]).split(",")

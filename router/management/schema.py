@@ -1,0 +1,404 @@
+"""The management schema as values: entity types, attributes, conversion and the maps that management replies with.
+
+Pure but for reading schemas/management.json. Error texts are those of docs/spec/management.md §1.4, §6.2 and §6.3.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import schemas
+from router.management.redaction import HIDDEN, hide_secrets, shown
+
+__all__ = ["HIDDEN", "Attribute", "EntityType", "Notice", "Schema", "ValidationError", "Warn", "load_schema"]
+
+# Integers go over the wire as AMQP long at most.
+LOWEST_INTEGER, HIGHEST_INTEGER = -(2**63), 2**63 - 1
+# What error texts quote of a value; they are sent back and logged.
+MAX_QUOTED_CHARACTERS = 200
+# difflib compares in quadratic time; nobody misspells a name at greater length.
+MAX_SUGGESTED_FOR_CHARACTERS = 64
+
+_DECIMAL = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
+_TRUE = frozenset({"yes", "true", "on"})
+_FALSE = frozenset({"no", "false", "off"})
+
+Warn = Callable[[str, str], None]
+"""Called with a log module and a warning."""
+
+
+class ValidationError(ValueError):
+    """What was given does not fit the schema. `attribute` is the name as given, where one is to blame."""
+
+    def __init__(self, text: str, attribute: str | None = None) -> None:
+        super().__init__(text)
+        self.attribute = attribute
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A warning logged whenever the attribute is given."""
+
+    module: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """One attribute of a type.
+
+    kind        string, path, entityId, integer, boolean, enumeration, map, dict, list or properties
+    tags        the values of an enumeration, in the order of their integer form
+    aliases     deprecated names; `synonyms` are further names that nothing is wrong with
+    """
+
+    name: str
+    kind: str
+    description: str
+    tags: tuple[str, ...] = ()
+    default: object = None
+    aliases: tuple[str, ...] = ()
+    synonyms: tuple[str, ...] = ()
+    is_required: bool = False
+    is_unique: bool = False
+    is_creatable: bool = False
+    is_updatable: bool = False
+    is_graph: bool = False
+    is_secret: bool = False
+    is_deprecated: bool = False
+    notice: Notice | None = None
+
+    def convert(self, value: object, type_name: str) -> object:
+        """`value` as this attribute holds it: plain str, int, bool, dict or list.
+
+        Errors  ValidationError; its text begins with `type_name`, and quotes no secret.
+        """
+        try:
+            return _CONVERSIONS[self.kind](self, value)
+        except ValidationError as error:
+            raise ValidationError(f"{type_name}: {error}", self.name) from None
+
+    def dump(self) -> dict[str, object]:
+        """This attribute in GET-SCHEMA (§7.8): members that say nothing are left out."""
+        members = {
+            "type": list(self.tags) if self.kind == "enumeration" else self.kind,
+            "default": self.default,
+            "required": self.is_required,
+            "unique": self.is_unique,
+            "deprecated": self.is_deprecated,
+            "description": self.description,
+            "graph": self.is_graph,
+        }
+        return {name: value for name, value in members.items() if value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityType:
+    """One entity type.
+
+    bases        short names, nearest first
+    operations   in the order GET-OPERATIONS lists them
+    attributes   own ones first, then name, identity and type
+    columns      of core-handled types: column -> AMQP type, in reply order; may name what is no attribute
+    """
+
+    short_name: str
+    long_name: str
+    description: str
+    bases: tuple[str, ...]
+    operations: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    columns: Mapping[str, str]
+    is_singleton: bool
+    is_deprecated: bool
+    is_core: bool
+    canonical_names: Mapping[str, str]
+    secrets: frozenset[str]
+
+    @property
+    def class_word(self) -> str:
+        """The word that stands for the type in log lines: `ListenerEntity`, `RouterLinkEntity`."""
+        tail = self.short_name.removeprefix("org.amqp.")
+        return "".join(part[:1].upper() + part[1:] for part in tail.split(".")) + "Entity"
+
+    def text(self, attributes: Mapping[str, object]) -> str:
+        """`ListenerEntity(host=…, port=…)`: keys sorted, secrets hidden, bounded."""
+        visible = sorted((name, value) for name, value in self.redacted(attributes).items() if value is not None)
+        pairs = ", ".join(
+            f"{name}={value[:MAX_QUOTED_CHARACTERS] if isinstance(value, str) else shown(value, MAX_QUOTED_CHARACTERS)}"
+            for name, value in visible
+        )
+        return f"{self.class_word}({pairs})"
+
+    def redacted(self, attributes: Mapping[str, object]) -> dict[str, object]:
+        """A copy with the values of secret attributes hidden; absent and null ones stay so."""
+        return hide_secrets(attributes, self.secrets)
+
+    def canonical(self, name: str) -> str:
+        """The attribute `name` stands for: itself, or the one it is an alias of.
+
+        Errors  ValidationError with a suggestion where one is close.
+        """
+        if (found := self.canonical_names.get(name)) is not None:
+            return found
+        quoted = name[:MAX_QUOTED_CHARACTERS]
+        raise ValidationError(
+            f"{self.long_name}: Unknown attribute '{quoted}' for '{self.long_name}'{self._suggestion(name)}", name
+        )
+
+    def _suggestion(self, name: str) -> str:
+        if len(name) > MAX_SUGGESTED_FOR_CHARACTERS:
+            return ""
+        close = difflib.get_close_matches(name, self.attributes, n=1, cutoff=0.6)
+        return f"; did you mean '{close[0]}'?" if close else ""
+
+    def canonical_attributes(self, given: Mapping[str, object], warn: Warn) -> dict[str, object]:
+        """`given` with aliases replaced and nulls left out; nothing is converted.
+
+        Errors  ValidationError: an unknown name; an alias beside the name it stands for.
+        """
+        found: dict[str, object] = {}
+        named: dict[str, str] = {}
+        for name, value in given.items():
+            canonical = self.canonical(name)
+            if value is None:
+                continue
+            if canonical in found:
+                alias = name if name != canonical else named[canonical]
+                raise ValidationError(
+                    f"{self.long_name}: Both '{alias}' and '{canonical}' cannot be specified"
+                    f" for entity '{self.short_name}'",
+                    alias,
+                )
+            found[canonical] = value
+            named[canonical] = name
+            attribute = self.attributes[canonical]
+            if name in attribute.aliases:
+                warn(
+                    "AGENT",
+                    f"Attribute '{name}' of entity '{self.short_name}' has been deprecated. Use '{canonical}' instead",
+                )
+            if attribute.notice is not None:
+                warn(attribute.notice.module, attribute.notice.text)
+        return found
+
+    def validate(self, given: Mapping[str, object], warn: Warn) -> dict[str, object]:
+        """The attributes of an entity made from `given`: aliases resolved, defaults filled in, values converted.
+
+        Absent attributes without a default stay absent, except `type`, which is always set.
+        Errors  ValidationError.
+        """
+        canonical = self.canonical_attributes(given, warn)
+        canonical["type"] = self.long_name
+        result: dict[str, object] = {}
+        for name, attribute in self.attributes.items():
+            if name in canonical:
+                result[name] = attribute.convert(canonical[name], self.long_name)
+            elif attribute.default is not None:
+                result[name] = attribute.default
+            elif attribute.is_required:
+                raise ValidationError(f"{self.long_name}: Missing required attribute '{name}'", name)
+        return result
+
+    def dump(self) -> dict[str, object]:
+        """This type in GET-SCHEMA (§7.8)."""
+        members: dict[str, object] = {
+            "attributes": {name: each.dump() for name, each in self.attributes.items() if name != "type"},
+            "operations": list(self.operations),
+            "description": self.description,
+            "fullyQualifiedType": self.long_name,
+            "deprecated": self.is_deprecated,
+            "singleton": self.is_singleton,
+        }
+        return {name: value for name, value in members.items() if value}
+
+
+class Schema:
+    """All entity types. A type answers to its short name, its long name and its long name without the prefix."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        """document  the parsed schemas/management.json."""
+        self.prefix: str = document["prefix"]
+        entries: Mapping[str, Mapping[str, Any]] = document["entityTypes"]
+        common = {name: _attribute(name, entry) for name, entry in entries["entity"]["attributes"].items()}
+        self.types: Mapping[str, EntityType] = MappingProxyType(
+            {name: _entity_type(name, entry, common) for name, entry in entries.items()}
+        )
+        self._by_name: dict[str, EntityType] = {}
+        for each in self.types.values():
+            for name in (each.short_name, each.long_name, each.long_name.removeprefix(f"{self.prefix}.")):
+                self._by_name[name] = each
+        self._dump: dict[str, object] | None = None
+
+    def find(self, name: object) -> EntityType | None:
+        return self._by_name.get(name) if isinstance(name, str) else None
+
+    def type(self, name: object) -> EntityType:
+        """Errors  ValidationError `No such entity type '…'`."""
+        found = self.find(name)
+        if found is None:
+            quoted = name[:MAX_QUOTED_CHARACTERS] if isinstance(name, str) else shown(name, MAX_QUOTED_CHARACTERS)
+            raise ValidationError(f"No such entity type '{quoted}'")
+        return found
+
+    def long_name(self, name: str) -> str:
+        """The long form of any type name, known or not."""
+        if (found := self.find(name)) is not None:
+            return found.long_name
+        return name if name.startswith(f"{self.prefix}.") else f"{self.prefix}.{name}"
+
+    def long_bases(self, entity_type: EntityType) -> list[str]:
+        return [self.types[base].long_name for base in entity_type.bases]
+
+    def extends(self, entity_type: EntityType, base: EntityType) -> bool:
+        """A type extends itself."""
+        return entity_type.short_name == base.short_name or base.short_name in entity_type.bases
+
+    def subtypes(self, base: EntityType) -> Iterator[EntityType]:
+        """`base` and the types below it, in the order of the schema."""
+        return (each for each in self.types.values() if self.extends(each, base))
+
+    def dump(self) -> dict[str, object]:
+        """The whole schema as GET-SCHEMA gives it; shared, so do not change it."""
+        if self._dump is None:
+            types = {name: each.dump() for name, each in self.types.items()}
+            self._dump = {"prefix": self.prefix, "entityTypes": types}
+        return self._dump
+
+
+@cache
+def load_schema() -> Schema:
+    """The schema this router speaks."""
+    return Schema(schemas.load("management"))
+
+
+def _attribute(name: str, entry: Mapping[str, Any]) -> Attribute:
+    kind = entry["type"]
+    is_enumeration = isinstance(kind, list)
+    return Attribute(
+        name=name,
+        kind="enumeration" if is_enumeration else kind,
+        tags=tuple(kind) if is_enumeration else (),
+        description=entry["description"],
+        default=entry.get("default"),
+        aliases=tuple(entry.get("aliases", ())),
+        synonyms=tuple(entry.get("synonyms", ())),
+        is_required=entry.get("required", False),
+        is_unique=entry.get("unique", False),
+        is_creatable=entry.get("create", False),
+        is_updatable=entry.get("update", False),
+        is_graph=entry.get("graph", False),
+        is_secret=entry.get("secret", False),
+        is_deprecated=entry.get("deprecated", False),
+        notice=Notice(**entry["notice"]) if "notice" in entry else None,
+    )
+
+
+def _entity_type(short_name: str, entry: Mapping[str, Any], common: Mapping[str, Attribute]) -> EntityType:
+    own = {name: _attribute(name, each) for name, each in entry["attributes"].items() if name not in common}
+    attributes = {**own, **common}
+    canonical_names = {
+        alias: name for name, each in attributes.items() for alias in (name, *each.aliases, *each.synonyms)
+    }
+    return EntityType(
+        short_name=short_name,
+        long_name=entry["fullyQualifiedType"],
+        description=entry["description"],
+        bases=tuple(entry["bases"]),
+        operations=tuple(entry["operations"]),
+        attributes=MappingProxyType(attributes),
+        columns=MappingProxyType(dict(entry.get("columns", {}))),
+        is_singleton=entry.get("singleton", False),
+        is_deprecated=entry.get("deprecated", False),
+        is_core=entry.get("handledBy") == "core",
+        canonical_names=MappingProxyType(canonical_names),
+        secrets=frozenset(name for name, each in attributes.items() if each.is_secret),
+    )
+
+
+def _quoted(attribute: Attribute, value: object) -> str:
+    if attribute.is_secret:
+        return HIDDEN
+    return value[:MAX_QUOTED_CHARACTERS] if isinstance(value, str) else shown(value, MAX_QUOTED_CHARACTERS)
+
+
+def _to_text(attribute: Attribute, value: object) -> str:
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, bytes | bytearray):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            raise ValidationError(f"Attribute '{attribute.name}' must be text") from None
+    return shown(value)
+
+
+def _to_integer(attribute: Attribute, value: object) -> int:
+    number: int | None = None
+    if isinstance(value, int):
+        number = int(value)
+    elif isinstance(value, float):
+        number = int(value) if abs(value) < 2.0**63 else None  # also refuses what is not a number
+    elif isinstance(value, str) and _DECIMAL.fullmatch(value):
+        number = int(value)
+    if number is None or not LOWEST_INTEGER <= number <= HIGHEST_INTEGER:
+        raise ValidationError(
+            f"invalid literal for int() with base 10: '{_quoted(attribute, value)}':"
+            f" attribute '{attribute.name}' is a decimal number of at most 64 bits"
+        )
+    return number
+
+
+def _to_boolean(attribute: Attribute, value: object) -> bool:
+    if not isinstance(value, str):
+        return bool(value)
+    if (word := value.lower()) in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise ValidationError(f"Invalid Boolean value ''{_quoted(attribute, value)}''")
+
+
+def _to_tag(attribute: Attribute, value: object) -> str:
+    if isinstance(value, str) and value in attribute.tags:
+        return str(value)
+    number = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if _DECIMAL.fullmatch(number) and 0 <= int(number) < len(attribute.tags):
+        return attribute.tags[int(number)]
+    raise ValidationError(f"Invalid value for enum{list(attribute.tags)}: '{_quoted(attribute, value)}'")
+
+
+def _to_map(attribute: Attribute, value: object) -> dict[str, object]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise ValidationError(f"Attribute '{attribute.name}' must be a map with text keys")
+    return {str(key): each for key, each in value.items()}
+
+
+def _to_list(attribute: Attribute, value: object) -> list[object]:
+    if not isinstance(value, list | tuple):
+        raise ValidationError(f"Attribute '{attribute.name}' must be a list")
+    return list(value)
+
+
+def _to_properties(_: Attribute, value: object) -> dict[str, object]:
+    if not isinstance(value, Mapping):
+        raise ValidationError("Properties must be a map")
+    if not all(isinstance(key, str) and key.isascii() for key in value):
+        raise ValidationError("Property keys must be ASCII encoded")
+    return {str(key): each for key, each in value.items()}
+
+
+_CONVERSIONS: Mapping[str, Callable[[Attribute, object], object]] = {
+    "string": _to_text,
+    "path": _to_text,
+    "entityId": _to_text,
+    "integer": _to_integer,
+    "boolean": _to_boolean,
+    "enumeration": _to_tag,
+    "map": _to_map,
+    "dict": _to_map,
+    "list": _to_list,
+    "properties": _to_properties,
+}
