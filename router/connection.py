@@ -62,12 +62,14 @@ class Connection:
         emit: Emit,
         write: Callable[[bytes], None],
         close: Callable[[], None],
+        on_opened: "Callable[[Connection], None]",
         now: float,
     ) -> None:
         """remote_name  "ip:port" of the peer
         verify       runs a verifier off the loop and calls back on it
         write        hands bytes to the socket
         close        closes the socket after what was written
+        on_opened    the Open was admitted
         """
         self.connection_id = connection_id
         self.remote_name = remote_name
@@ -82,6 +84,7 @@ class Connection:
         self._write_socket = write
         self._close_socket = close
         self._verify = verify
+        self._on_opened = on_opened
         self._early = b""
         self._negotiation: ServerNegotiation | None = None
         self._identity: Identity | None = None
@@ -264,6 +267,7 @@ class Connection:
             fail=self._fail,
             shut=self._shut,
             crash=self.crash,
+            opened=lambda: self._on_opened(self),
         )
         self.gate.identity = self.peer.identity
         self.stage = Stage.AMQP
@@ -391,6 +395,13 @@ class Connection:
             self.tunnel.close()
             self._write_socket(self.tunnel.take_output())
         self._close_socket()
+
+    def close_for_shutdown(self) -> None:
+        """The router stops: tell the peer and close."""
+        self._is_reported = True
+        if self.peer is not None and not self.peer.engine.is_freed:
+            self.peer.engine.close()
+        self._shut()
 
     def force_close(self) -> None:
         """Drop the socket without an AMQP Close (management adminStatus=deleted; routing §1.10)."""

@@ -19,7 +19,7 @@ from router.listener import Listener
 from router.values import Array, int_, symbol
 
 PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
-CAPABILITIES: Final = Array(symbol, [symbol("ANONYMOUS-RELAY"), symbol("qd.streaming-links")])
+CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol("qd.streaming-links")))
 _ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
 _FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
 _LINK_OVER_CREDIT: Final = Condition(
@@ -48,11 +48,13 @@ class Peer:
         fail: Callable[[Condition, str], None],
         shut: Callable[[], None],
         crash: Callable[[Exception], None],
+        opened: Callable[[], None],
     ) -> None:
         """security  the connection entity's isEncrypted, sslProto, sslCipher, sslSsf, ssl
         fail      (condition, reason code): log and audit a failure, then close
         shut      write what is pending, then close the socket
         crash     an exception escaped while this connection was served
+        opened    the Open was admitted
         """
         self.connection_id = connection_id
         self.connection_name = connection_name
@@ -66,9 +68,12 @@ class Peer:
         self.fail = fail
         self.shut = shut
         self.crash = crash
+        self._opened = opened
         self.remote: RemoteOpen | None = None
         self.is_open = False
         self.opened_at_s = 0
+        self.last_delivery_s: int | None = None
+        self._delivery_total = 0
         self.engine = Engine(
             self,
             write,
@@ -108,6 +113,7 @@ class Peer:
             return
         self.is_open = True
         self.opened_at_s = self.core.work.now_s
+        self._opened()
         self._log(
             f"Connection Opened: dir=in host={self.connection_name} vhost= "
             f"encrypted={self.security['sslProto'] or 'no'} auth={self.identity.mechanism or 'no'} "
@@ -256,6 +262,14 @@ class Peer:
         self._log_link_end(link, "Link detached")
         wire.close(_LINK_OVER_CREDIT)
         self.core.work.touched.add(self.engine)
+
+    def note_deliveries(self) -> None:
+        """Called about once a second while the connection is busy: keeps lastDlvSeconds without a cost per message."""
+        attachment = self.attachment
+        total = sum(link.delivery_count for link in (*attachment.in_links, *attachment.out_links))
+        if total != self._delivery_total:
+            self._delivery_total = total
+            self.last_delivery_s = self.core.work.now_s
 
     # The end
 

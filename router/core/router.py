@@ -214,7 +214,8 @@ class Core:
 
     def remove_attachment(self, attachment: Attachment) -> None:
         """The connection is gone: its senders first, so that nothing is sent to its own receivers any more."""
-        for link in [*attachment.in_links, *attachment.out_links]:
+        links: list[InLink | OutLink] = [*attachment.in_links, *attachment.out_links]
+        for link in links:
             self.remove_link(link)
 
     def set_blocked(self, attachment: Attachment, *, is_blocked: bool) -> None:

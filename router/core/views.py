@@ -96,7 +96,8 @@ def router_totals(core: Core) -> Mapping[str, int]:
         "autoLinkCount": 0,
         "presettledDeliveries": gone.presettled + sum(link.presettled for link in senders),
         "droppedPresettledDeliveries": gone.dropped_presettled
-        + sum(link.dropped_presettled for link in (*senders, *receivers)),
+        + sum(link.dropped_presettled for link in senders)
+        + sum(link.dropped_presettled for link in receivers),
         "acceptedDeliveries": gone.accepted + sum(link.accepted for link in senders),
         "rejectedDeliveries": gone.rejected + sum(link.rejected for link in senders),
         "releasedDeliveries": gone.released + sum(link.released for link in senders),

@@ -16,17 +16,19 @@ class Work:
     touched     engines with something to write
     refill      incoming links that are owed credit
     stalled     streams that wait for a receiver to take more
+    busy        engines flushed since the daemon last looked (it does every second)
     closing     called after the last flush: connections that end
     copy        the first N bytes of the message being routed
     """
 
-    __slots__ = ("closing", "copy", "now_s", "refill", "stalled", "touched")
+    __slots__ = ("busy", "closing", "copy", "now_s", "refill", "stalled", "touched")
 
     def __init__(self, copy: Callable[[int], bytes]) -> None:
         self.now_s = 0
         self.touched: set[Any] = set()
         self.refill: list[InLink] = []
         self.stalled: set[Stream] = set()
+        self.busy: set[Any] = set()
         self.closing: list[Callable[[], None]] = []
         self.copy = copy
 
@@ -38,6 +40,7 @@ class Work:
                 refill, self.refill = self.refill, []
                 for link in refill:
                     link.grant_owed()
+            self.busy |= touched
             while touched:
                 engine = touched.pop()
                 try:

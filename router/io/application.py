@@ -1,0 +1,389 @@
+"""From a validated configuration to a running router, in the load order of docs/spec/management.md §1.3.
+
+Each `create_*` is also what a management CREATE of that type does: the file is an ordered list of CREATEs.
+"""
+
+import asyncio
+import os
+import platform
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from auth.tls import TlsProfile
+from auth.verifiers.files import UserFileError
+from auth.verifiers.sasl_config import SaslConfigError
+from policy.ruleset import PolicyError, Ruleset, VhostSource, compile_ruleset
+from policy.usage import UsageLedger
+from router.audit_log import AuditLog
+from router.core.router import Core
+from router.core.treatments import AddressBook, AddressError
+from router.core.views import address_rows, link_rows, router_totals
+from router.effects import Audit, CloseConnection, Effect, Log, SetLogging, log
+from router.gate import Gate
+from router.io.logs import LogFileError, Logs
+from router.io.memory import virtual_bytes, virtual_text
+from router.io.router import Router
+from router.io.security import Authentication, SecurityError, load_display_names, profile_of, tls_settings
+from router.io.workers import Workers
+from router.listener import listener_of
+from router.management.config import Configuration, ConfiguredEntity
+from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
+
+_FAMILY: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
+AUDIT_DRAIN_S: Final = 3.0
+
+
+class StartError(Exception):
+    """The router cannot start; the text begins with its class as §2.3 wants: `Python: PolicyError: …`."""
+
+
+class RequestError(Exception):
+    """A management request cannot be carried out; the text is the status description, `status` the code."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def resolve_host(name: str) -> Sequence[str]:
+    """The numeric addresses of a host name, each once. Errors: OSError."""
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+class Application:
+    """One router process: its configuration applied, its logs and audit log open."""
+
+    def __init__(self, configuration: Configuration, logs: Logs, *, version: str) -> None:
+        self.configuration = configuration
+        self.logs = logs
+        self.version = version
+        self.attributes: Mapping[str, Any] = configuration.router
+        self.audit: AuditLog | None = None
+        self.profiles: dict[str, tuple[TlsProfile, Mapping[str, str]]] = {}
+        self.authentication: Authentication | None = None
+        self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))  # type: ignore[arg-type]
+        self.stopping = asyncio.Event()
+        self.exit_status = 0
+        self._opening: set[asyncio.Task[None]] = set()
+
+    # Effects
+
+    def emit(self, effect: Effect) -> None:
+        """Carry out what the control plane asks for."""
+        match effect:
+            case Log():
+                self.logs.write_effect(effect)
+            case Audit(event=event):
+                if self.audit is not None:
+                    self.audit.record(event)
+            case CloseConnection(connection_id=connection_id):
+                self.router.close_connection(connection_id)
+            case SetLogging(module=module, attributes=attributes):
+                self.update_log({**attributes, "module": module})
+
+    def _log(self, module: str, level: Any, text: str) -> None:
+        self.logs.write(module, level, text)
+
+    # Start
+
+    async def start(self) -> None:
+        """Apply everything; returns when the listeners of the configuration have been tried. Errors: StartError."""
+        configuration = self.configuration
+        for early in configuration.early_logs:
+            self.emit(early)
+        self._apply_logs()
+        for late in configuration.late_logs:
+            self.emit(late)
+        self._start_audit()
+        router_id = str(self.attributes["id"])
+        self._log("SERVER", "info", f"Container Name: {router_id}")
+        self._log("ROUTER", "info", "Router started in Standalone mode")
+        self._log("ROUTER", "info", f"Version: {self.version}")
+        try:
+            self.authentication = Authentication.load(self.attributes)
+        except (SaslConfigError, UserFileError) as error:
+            raise StartError(f"Configuration: {error}") from None
+        workers = Workers(self.authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
+        gate = Gate(self._compile_policy(), UsageLedger(), self.emit)
+        self.router = Router(
+            router_id=router_id,
+            version=self.version,
+            gate=gate,
+            workers=workers,
+            emit=self.emit,
+            treatment_of=self.addresses.treatment_of,
+        )
+        for name in gate.ruleset.vhosts:
+            gate.ledger.ensure_vhost(name)
+        self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
+        self._log("AGENT", "info", "Activating management agent on $_management_internal")
+        self._log_policy(gate.ruleset)
+        for entity in configuration.of_type("sslProfile"):
+            self._at_start(entity, self.create_ssl_profile)
+        for entity in configuration.of_type("address"):
+            self._at_start(entity, self.create_address)
+        for name in gate.ruleset.vhosts:
+            self._log("POLICY", "info", f"Created policy rules for vhost {name}")
+        for entity in configuration.of_type("connector"):
+            self._at_start(entity, self.create_connector)
+
+    def _at_start(self, entity: ConfiguredEntity, create: Any) -> None:
+        try:
+            create(entity.attributes)
+        except RequestError as error:
+            if entity.type == "address":  # costs that entity only (§1.4)
+                self._log("AGENT", "error", f"Error performing CREATE of {entity.attributes['type']}: {error}")
+                return
+            raise StartError(f"{error}{_place(entity)}") from None
+
+    def _apply_logs(self) -> None:
+        style = TimeStyle(
+            is_utc=bool(self.attributes.get("timestampsInUTC")),
+            format=self.attributes.get("timestampFormat") or None,
+        )
+        try:
+            self.logs.use(rules_from((each.attributes for each in self.configuration.of_type("log")), style))
+        except (LogSettingError, LogFileError) as error:
+            raise StartError(f"Configuration: {error}") from None
+
+    def _start_audit(self) -> None:
+        folder = self.attributes.get("auditDir")
+        if not folder:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            self.audit = AuditLog(
+                Path(str(folder)),
+                router_id=str(self.attributes["id"]),
+                clock=time.time,
+                on_trouble=lambda text: loop.call_soon_threadsafe(self._log, "POLICY", "critical", text),
+            )
+        except OSError as error:
+            raise StartError(f"Configuration: auditDir {folder}: {error.strerror}") from None
+
+    def _compile_policy(self) -> Ruleset:
+        vhosts = [(entity.attributes, _source(entity)) for entity in self.configuration.of_type("vhost")]
+        try:
+            ruleset = compile_ruleset(self.configuration.policy, vhosts, resolve=resolve_host)
+        except PolicyError as error:
+            place = f" ({error.file}:{error.line})" if error.file is not None and error.line is not None else ""
+            raise StartError(f"Python: PolicyError: {error}{place}") from None
+        for warning in ruleset.warnings:
+            self._log("POLICY", "warning", warning)
+        return ruleset
+
+    def _log_policy(self, ruleset: Ruleset) -> None:
+        folder = self.configuration.policy.get("policyDir") or ""
+        self._log(
+            "POLICY",
+            "info",
+            f"Policy configured maxConnections: {ruleset.max_connections}, policyDir: '{folder}',"
+            f"access rules enabled: '{str(ruleset.is_enabled).lower()}', "
+            f"use hostname patterns: '{str(ruleset.uses_name_patterns).lower()}'",
+        )
+        self._log("POLICY", "info", f"Policy fallback defaultVhost is defined: '{ruleset.default_vhost}'")
+
+    async def open_listeners(self) -> None:
+        """Say Operational, then listen: everything else is in place by now."""
+        listeners = self.configuration.of_type("listener")
+        ready = []
+        for entity in listeners:
+            try:
+                ready.append((entity, self._listener(entity.attributes)))
+            except RequestError as error:
+                raise StartError(f"{error}{_place(entity)}") from None
+        threads = self.attributes["workerThreads"]
+        self._log("SERVER", "notice", f"Operational, {threads} Threads Running (process ID {os.getpid()})")
+        self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
+        has_connector = bool(self.configuration.of_type("connector"))
+        for number, (entity, listener) in enumerate(ready):
+            try:
+                await self.router.open_port(listener, **_family_of(entity.attributes))
+            except OSError as error:
+                self._log_listener_error(listener.place, error)
+                if number == 0 and not has_connector:
+                    self._log("SERVER", "critical", f"Shutting down, required listener failed {listener.place}")
+                    self.exit_status = 1
+                    self.stopping.set()
+
+    def _log_listener_error(self, place: str, error: OSError) -> None:
+        text = error.strerror or str(error)
+        self._log("SERVER", "error", f"Listener error on {place}: {text} (proton:io)")
+
+    # Entities
+
+    def create_ssl_profile(self, attributes: Mapping[str, Any]) -> None:
+        """Errors: RequestError."""
+        try:
+            profile = profile_of(attributes, self.emit)
+            names = load_display_names(profile, self.emit)
+        except SecurityError as error:
+            raise RequestError(500, f"CError: {error}") from None
+        self.profiles[profile.name] = (profile, names)
+        self._log("CONN_MGR", "info", f"Created SSL Profile with name {profile.name} ")
+
+    def delete_ssl_profile(self, attributes: Mapping[str, Any]) -> None:
+        """Listeners keep the copy they took (§8.3)."""
+        self.profiles.pop(attributes["name"], None)
+
+    def create_address(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            return self.addresses.add(attributes, identity=str(self.router.core.next_identity())).row()
+        except AddressError as error:
+            raise RequestError(400, str(error)) from None
+
+    def create_connector(self, attributes: Mapping[str, Any]) -> None:
+        place = f"{attributes['host']}:{attributes['port']}"
+        self._log(
+            "CONN_MGR",
+            "error",
+            f"Connector {place} is configured but this version makes no outgoing connections",
+        )
+
+    def _listener(self, attributes: Mapping[str, Any]) -> Any:
+        assert self.authentication is not None
+        place = f"{attributes['host']}:{attributes['port']}"
+        if attributes.get("saslPlugin"):
+            raise RequestError(500, f"CError: Run Time: Cannot find sasl plugin {attributes['saslPlugin']}")
+        if attributes.get("http") or attributes.get("httpRootDir"):
+            raise RequestError(400, f"listener {place}: http listeners are not supported by this version")
+        profile_name = attributes.get("sslProfile")
+        tls = None
+        if profile_name:
+            found = self.profiles.get(profile_name)
+            if found is None:
+                known = ", ".join(sorted(self.profiles)) or "none is defined"
+                raise RequestError(400, f"listener {place}: no sslProfile named '{profile_name}' (known: {known})")
+            profile, names = found
+            tls = tls_settings(
+                profile, names, sasl_mechanisms=attributes.get("saslMechanisms"), emit=self.emit
+            )
+        if attributes.get("trustedCertsFile"):
+            self._log("CONN_MGR", "warning", "Configuration listener attribute 'trustedCertsFile' is not used. "
+                                             "Specify sslProfile caCertFile instead.")  # fmt: skip
+        try:
+            mechanisms = self.authentication.mechanisms(attributes)
+        except SaslConfigError as error:
+            raise RequestError(500, f"listener {place}: {error}") from None
+        listener = listener_of(attributes, tls=tls, mechanisms=mechanisms)
+        suffix = f", sslProfile={profile_name}" if profile_name else ""
+        family = attributes.get("socketAddressFamily") or "any"
+        self._log(
+            "CONN_MGR",
+            "info",
+            f"Configured Listener: {listener.place} proto={family}, role={listener.role}{suffix}",
+        )
+        return listener
+
+    def create_listener(self, attributes: Mapping[str, Any]) -> None:
+        """Listen at once; the request succeeds even if the port cannot be bound (§8.4)."""
+        listener = self._listener(attributes)
+
+        async def open_it() -> None:
+            try:
+                await self.router.open_port(listener, **_family_of(attributes))
+            except OSError as error:
+                self._log_listener_error(listener.place, error)
+
+        task = asyncio.get_running_loop().create_task(open_it())
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def delete_listener(self, attributes: Mapping[str, Any]) -> None:
+        self.router.close_port(attributes["name"])
+
+    def create_vhost(self, attributes: Mapping[str, Any]) -> None:
+        self._change_vhost(attributes, "Created")
+
+    def update_vhost(self, attributes: Mapping[str, Any]) -> None:
+        self._change_vhost(attributes, "Updated")
+
+    def _change_vhost(self, attributes: Mapping[str, Any], verb: str) -> None:
+        """Compile aside, swap at once; a failed compile changes nothing."""
+        gate = self.router.gate
+        try:
+            gate.ruleset = gate.ruleset.with_vhost(attributes, resolve=resolve_host)
+        except PolicyError as error:
+            raise RequestError(500, f"PolicyError: {error}") from None
+        name = str(attributes["hostname"])
+        gate.ledger.ensure_vhost(name)
+        self._log("POLICY", "info", f"{verb} policy rules for vhost {name}")
+
+    def delete_vhost(self, attributes: Mapping[str, Any]) -> None:
+        gate = self.router.gate
+        try:
+            gate.ruleset = gate.ruleset.without_vhost(str(attributes["hostname"]))
+        except PolicyError as error:
+            raise RequestError(500, f"PolicyError: {error}") from None
+
+    def update_log(self, attributes: Mapping[str, Any]) -> None:
+        try:
+            self.logs.configure(attributes["module"], settings_of(attributes))
+        except (LogSettingError, LogFileError) as error:
+            raise RequestError(500, f"CError: Configuration: {error}") from None
+
+    # Views
+
+    @property
+    def core(self) -> Core:
+        return self.router.core
+
+    def may_update_admin_status(self, connection_id: int) -> bool:
+        connection = self.router.connections.get(connection_id)
+        settings = connection.gate.settings if connection is not None else None
+        return settings is None or settings.allow_admin_status_update
+
+    def router_rows(self) -> Iterator[Mapping[str, Any]]:
+        yield {
+            **self.attributes,
+            "name": self.attributes["id"],
+            "identity": "1",
+            "version": self.version,
+            "hostName": platform.node(),
+            "metadata": self.attributes.get("metadata"),
+            **router_totals(self.core),
+            "connectionCount": self.router.open_count,
+            "uptimeSeconds": int(time.monotonic()) - self.router.started_at_s,
+            "memoryUsage": virtual_bytes(),
+        }
+
+    def link_rows(self) -> Iterator[Mapping[str, Any]]:
+        return link_rows(self.core)
+
+    def address_rows(self) -> Iterator[Mapping[str, Any]]:
+        return address_rows(self.core)
+
+    def policy_rows(self) -> Iterator[Mapping[str, Any]]:
+        yield {**self.configuration.policy, **self.router.gate.ledger.policy_counters()}
+
+    def vhost_stats_rows(self) -> Iterator[Mapping[str, Any]]:
+        ledger = self.router.gate.ledger
+        for name in ledger.vhost_names():
+            yield {"name": f"vhostStats/{name}", "identity": f"vhostStats/{name}", **ledger.vhost_stats(name)}
+
+    # The end
+
+    async def stop(self) -> None:
+        """Close everything; audit events that are still queued are written first."""
+        await self.router.stop()
+        self._log("SERVER", "notice", "Shut Down")
+        if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
+            self._log("POLICY", "critical", f"{self.audit.pending} audit events could not be written")
+
+
+def _place(entity: ConfiguredEntity) -> str:
+    return f" ({entity.file}:{entity.line})" if entity.line is not None else ""
+
+
+def _source(entity: ConfiguredEntity) -> VhostSource:
+    lines = {tuple(path.split(".")): line for path, line in entity.attribute_lines.items()}
+    return VhostSource(file=entity.file, line=entity.line, lines=lines)
+
+
+def _family_of(attributes: Mapping[str, Any]) -> dict[str, socket.AddressFamily]:
+    family = _FAMILY.get(str(attributes.get("socketAddressFamily")))
+    return {"family": family} if family is not None else {}

@@ -1,0 +1,116 @@
+"""qdrouterd: the command line, the process and its signals around one Application.
+
+Sources: docs/spec/management.md §2.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
+from pathlib import Path
+
+from router.io.application import Application, StartError
+from router.io.logs import Logs
+from router.io.options import Options, UsageError, parse, usage
+from router.io.process import daemonize
+from router.management.config import ConfigError, load_config
+from router.management.schema import load_schema
+
+Report = Callable[[str | None], None]
+
+
+def product_version() -> str:
+    try:
+        return package_version("palisade-router")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the daemon. Returns the exit status."""
+    argv = list(sys.argv if arguments is None else arguments)
+    try:
+        options = parse(argv)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        print(usage(argv[0]))
+        return 1
+    if options.shows_version:
+        print(product_version())
+        return 0
+    if options.shows_help:
+        print(usage(options.program))
+        return 0
+    config_path = options.config
+    if not options.is_daemon:
+        return run(config_path, options, report=None)
+    config_path = str(Path(config_path).absolute())
+    return run(config_path, options, report=daemonize(pidfile=options.pidfile, user=options.user))
+
+
+def run(config_path: str, options: Options, report: Report | None) -> int:
+    """Load the configuration and serve until stopped. Returns the exit status."""
+    logs = Logs()
+    try:
+        configuration = load_config(config_path, load_schema())
+    except ConfigError as error:
+        for early in error.logs:
+            logs.write_effect(early)
+        return _failed(str(error), logs, options, report)
+    try:
+        with _runner() as runner:
+            return runner.run(_serve(Application(configuration, logs, version=product_version()), report))
+    except StartError as error:
+        return _failed(str(error), logs, options, report)
+
+
+def _runner() -> asyncio.Runner:
+    """On uvloop where the extra `fast` is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> int:
+    """The three lines of §2.3, or one to the launching process."""
+    logs.write("ERROR", "error", text)
+    logs.write("MAIN", "critical", f"Router start-up failed: {text}")
+    if report is not None:
+        report(text)
+    else:
+        print(f"{options.program}: {text}", file=sys.stderr, flush=True)
+    return 1
+
+
+async def _serve(application: Application, report: Report | None) -> int:
+    loop = asyncio.get_running_loop()
+    caught: list[int] = []
+
+    def on_stop(number: int) -> None:
+        caught.append(number)
+        application.stopping.set()
+
+    await application.start()
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
+        loop.add_signal_handler(number, on_stop, number)
+    loop.add_signal_handler(signal.SIGHUP, application.logs.reopen)
+    await application.open_listeners()
+    if report is not None:
+        report("the required listener could not be opened" if application.exit_status else None)
+    await application.stopping.wait()
+    await application.stop()
+    if caught and caught[0] == signal.SIGINT:
+        # The parent is to see that an interrupt ended us (§2.4).
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return application.exit_status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

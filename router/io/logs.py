@@ -1,0 +1,104 @@
+"""Where log lines go: stderr, stdout, files, the system log. Which ones, and how they look, is `management.logrules`.
+
+Sources: docs/spec/management.md §3, §4.3.
+"""
+
+import sys
+import syslog
+import time
+from typing import Final, TextIO
+
+from router.effects import Log, LogLevel
+from router.management.logrules import LogEntry, LogRing, LogRules, LogSettings
+
+_PRIORITY: Final = {
+    "trace": syslog.LOG_DEBUG,
+    "debug": syslog.LOG_DEBUG,
+    "info": syslog.LOG_INFO,
+    "notice": syslog.LOG_NOTICE,
+    "warning": syslog.LOG_WARNING,
+    "error": syslog.LOG_ERR,
+    "critical": syslog.LOG_CRIT,
+}
+
+
+class LogFileError(Exception):
+    """The text names the file that cannot be opened."""
+
+
+class Logs:
+    """The rules in force, the open sinks and the ring that GET-LOG answers from."""
+
+    def __init__(self) -> None:
+        self.rules = LogRules()
+        self.ring = LogRing()
+        self._files: dict[str, TextIO] = {}
+        self._has_failed = False
+
+    def use(self, rules: LogRules) -> None:
+        """Change the rules; opens what they need first, so that a bad file name changes nothing.
+
+        Errors  LogFileError.
+        """
+        for name in rules.sinks():
+            self._open(name)
+        self.rules = rules
+
+    def configure(self, module: str, settings: LogSettings) -> None:
+        """Change one module's settings. Errors: LogFileError."""
+        self.use(self.rules.with_module(module, settings))
+
+    def _open(self, name: str) -> None:
+        if name in ("stderr", "stdout", "syslog") or name in self._files:
+            return
+        try:
+            self._files[name] = open(name, "a", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
+        except (OSError, ValueError):
+            raise LogFileError(f"Failed to open log file '{name}'") from None
+
+    def reopen(self) -> None:
+        """Open the files anew by their names: log rotation (SIGHUP). One that fails goes on with what it had."""
+        for name, old in list(self._files.items()):
+            del self._files[name]
+            try:
+                self._open(name)
+            except LogFileError as error:
+                self._files[name] = old
+                self.write("ERROR", "error", f"Configuration: {error}")
+            else:
+                old.close()
+
+    def write(self, module: str, level: LogLevel, text: str) -> None:
+        """Write one entry if its module and level are enabled."""
+        rules = self.rules
+        if not rules.is_enabled(module, level):
+            return
+        entry = LogEntry(module=module, level=level, text=text, time_s=time.time())
+        self.ring.append(entry)
+        sink = rules.sink(module)
+        if sink == "syslog":
+            syslog.syslog(syslog.LOG_DAEMON | _PRIORITY[level], rules.line(entry).rstrip("\n"))
+            return
+        try:
+            stream = self._stream(sink)
+            stream.write(rules.line(entry))
+            stream.flush()
+            self._has_failed = False
+        except (OSError, ValueError) as error:
+            self._report(sink, error)
+
+    def write_effect(self, effect: Log) -> None:
+        self.write(effect.module, effect.level, effect.text)
+
+    def _stream(self, sink: str) -> TextIO:
+        if sink == "stderr":
+            return sys.stderr
+        if sink == "stdout":
+            return sys.stdout
+        return self._files[sink]
+
+    def _report(self, sink: str, error: Exception) -> None:
+        """A full disk must not stop messages: say it once on stderr, go on, and keep the ring."""
+        if not self._has_failed and sink != "stderr":
+            self._has_failed = True
+            print(f"Cannot write log output to '{sink}': {error}", file=sys.stderr, flush=True)

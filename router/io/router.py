@@ -1,0 +1,198 @@
+"""The router assembled: core, gate, connections and ports on one event loop.
+
+What a connection may not touch (sockets, clocks, threads, files) is reached through here.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from router.amqp.engine import message_bytes
+from router.connection import Connection, Stage
+from router.connection_view import connection_row
+from router.core.addresses import Treatment
+from router.core.router import Core
+from router.core.work import Work
+from router.effects import Emit, log
+from router.gate import ConnectionGate, Gate
+from router.io.random_names import random_name
+from router.io.server import Port, listen
+from router.io.timers import Timers
+from router.io.workers import Workers
+from router.listener import Listener
+
+# How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
+# does not read would otherwise hold it for ever.
+LINGER_S: Final = 5.0
+
+# How long a stopping router waits for its peers to read their Close.
+SHUTDOWN_S: Final = 2.0
+
+
+class Router:
+    """One running router. All methods are called on its event loop."""
+
+    def __init__(
+        self,
+        *,
+        router_id: str,
+        version: str,
+        gate: Gate,
+        workers: Workers,
+        emit: Emit,
+        treatment_of: Callable[[str], Treatment],
+    ) -> None:
+        self.router_id = router_id
+        self.version = version
+        self.gate = gate
+        self.emit = emit
+        self.work = Work(message_bytes)
+        self.core = Core(
+            router_id=router_id, work=self.work, treatment_of=treatment_of, random_name=random_name
+        )
+        self.connections: dict[int, Connection] = {}
+        self.ports: dict[str, Port] = {}
+        self.started_at_s = int(time.monotonic())
+        self._workers = workers
+        self._timers = Timers(time.monotonic, self.work.finish)
+        self._last_connection_id = 0
+        self._tick()
+
+    # Connections
+
+    def accept(
+        self, listener: Listener, peer: tuple[Any, ...], write: Callable[[bytes], None], close: Callable[[], None]
+    ) -> Connection | None:
+        """A socket was accepted. None when policy will not have it: it is closed without a byte."""
+        self._last_connection_id += 1
+        connection_id = self._last_connection_id
+        host, port = peer[0], peer[1]
+        remote_host = host.removeprefix("::ffff:") if "." in host else host
+        remote_name = f"{host}:{port}"
+        where = f"(to {listener.place})"
+        if not self.gate.accept(
+            connection_id=connection_id,
+            remote_host=remote_host,
+            connection_name=remote_name,
+            listener=listener.place,
+        ):
+            log(
+                self.emit,
+                "SERVER",
+                "info",
+                f"[C{connection_id}] Connection from {remote_name} {where} failed: amqp:connection:framing-error "
+                "No protocol header found (connection aborted)",
+            )
+            return None
+        log(
+            self.emit, "SERVER", "info", f"[C{connection_id}] Accepted connection to {listener.place} from {remote_name}"
+        )
+        gate = ConnectionGate(
+            self.gate,
+            connection_id=connection_id,
+            connection_name=remote_name,
+            remote_host=remote_host,
+            listener=listener.place,
+            is_governed=listener.is_governed,
+        )
+        connection = Connection(
+            connection_id=connection_id,
+            remote_name=remote_name,
+            listener=listener,
+            gate=gate,
+            core=self.core,
+            version=self.version,
+            verify=self._workers.submit,
+            emit=self.emit,
+            write=write,
+            close=close,
+            on_opened=self._on_opened,
+            now=time.monotonic(),
+        )
+        self.connections[connection_id] = connection
+        self._timers.set(connection, connection.on_timer(time.monotonic()))
+        return connection
+
+    def _on_opened(self, connection: Connection) -> None:
+        """From the handshake's deadline to the idle timers."""
+        self._timers.set(connection, time.monotonic())
+
+    def lost(self, connection: Connection) -> None:
+        """The socket is closed."""
+        self._timers.discard(connection)
+        self.connections.pop(connection.connection_id, None)
+        connection.on_lost()
+        self.work.finish()
+
+    def close_soon(self, transport: asyncio.Transport) -> None:
+        """Close after what is written has left; drop the socket when that takes too long."""
+        transport.close()
+        if transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def close_connection(self, connection_id: int) -> bool:
+        """Drop a connection as management asks. False when there is none of that number."""
+        connection = self.connections.get(connection_id)
+        if connection is None:
+            return False
+        connection.force_close()
+        return True
+
+    # Ports
+
+    async def open_port(self, listener: Listener, **family: Any) -> Port:
+        """Listen. Errors: OSError."""
+        port = await listen(self, listener, **family)
+        self.ports[listener.name] = port
+        if listener.port == "0":
+            shown = ", ".join(f"{host}:{number}" for host, number in port.addresses)
+            log(self.emit, "SERVER", "notice", f"Listening on {shown} ({listener.name})")
+        else:
+            log(self.emit, "SERVER", "notice", f"Listening on {listener.place}")
+        return port
+
+    def close_port(self, name: str) -> None:
+        """Stop listening; established connections stay."""
+        port = self.ports.pop(name, None)
+        if port is not None:
+            port.close()
+
+    # Time
+
+    def _tick(self) -> None:
+        """Once a second: the clock that deliveries are timed by, and what is derived from it."""
+        self.work.now_s = int(time.monotonic())
+        for engine in self.work.busy:
+            if not engine.is_freed:
+                engine.owner.note_deliveries()
+        self.work.busy.clear()
+        self._ticker = asyncio.get_running_loop().call_later(1.0, self._tick)
+
+    # Views
+
+    def connection_rows(self) -> Iterator[Mapping[str, Any]]:
+        rows = (connection_row(connection, self.work.now_s) for connection in list(self.connections.values()))
+        return (row for row in rows if row is not None)
+
+    @property
+    def open_count(self) -> int:
+        return sum(connection.stage is Stage.AMQP for connection in self.connections.values())
+
+    # The end
+
+    async def stop(self) -> None:
+        """Close every connection with an AMQP Close and every port; bounded in time."""
+        for name in list(self.ports):
+            self.close_port(name)
+        for connection in list(self.connections.values()):
+            log(self.emit, "SERVER", "info", f"[C{connection.connection_id}] Closing connection on shutdown")
+            connection.close_for_shutdown()
+        self.work.finish()
+        deadline = time.monotonic() + SHUTDOWN_S
+        while self.connections and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections.values()):
+            connection.force_close()
+        self._ticker.cancel()
+        self._workers.close()
