@@ -244,20 +244,22 @@ def commands(run: Path, port: int) -> list[tuple[str, str]]:
     passwords come out of the environment through a pipe, so that `ps` does not show them.
     """
     bin_, here = shown(BIN), shown(run)
-    bus = f"amqps://127.0.0.1:{port}"
-    certificate_bus = f"amqps://127.0.0.1:{port + CERTIFICATE_PORT_OFFSET}"
-    trust = f"--ssl-trustfile {here}/tls/ca.crt"
-    example = f"{bin_}/python deploy/examples/send_receive.py -b {bus} {trust} --user alice --address"
-    operator = f'printf %s "$OPERATOR_PASSWORD" | {bin_}/qdstat -b {bus} {trust}'
-    as_operator = "--sasl-mechanisms PLAIN --sasl-username operator --sasl-password-file /dev/stdin"
+    bus = f"-b amqps://127.0.0.1:{port} --ssl-trustfile {here}/tls/ca.crt"
+    certificate_bus = f"-b amqps://127.0.0.1:{port + CERTIFICATE_PORT_OFFSET} --ssl-trustfile {here}/tls/ca.crt"
+    example = f"{bin_}/python deploy/examples/send_receive.py"
+    alice = f'printf %s "$ALICE_PASSWORD" | {example} {bus} --user alice'
+    operator = "--sasl-mechanisms PLAIN --sasl-username operator --sasl-password-file /dev/stdin"
     by_certificate = f"--ssl-certificate {here}/tls/client.crt --ssl-key {here}/tls/client.key"
     return [
-        ("alice sends five messages and receives them", f'printf %s "$ALICE_PASSWORD" | {example} orders.new'),
-        ("alice is denied", f'printf %s "$ALICE_PASSWORD" | {example} secret'),
-        ("the router, asked by the operator", f"{operator} {as_operator} -g"),
-        ("the same by certificate", f"{bin_}/qdstat -b {certificate_bus} {trust} {by_certificate} -c"),
-        ("look for mistakes in the policy", f"{bin_}/qdpolicy lint {here}/policy"),
-        ("report on the denials", f"{bin_}/qdaudit denials {here}/audit"),
+        ("alice sends five messages and receives them", f"{alice} --address orders.new"),
+        ("alice is denied an address", f"{alice} --address secret"),
+        (
+            "client, whose certificate is its identity",
+            f"{example} {certificate_bus} {by_certificate} --address orders.new",
+        ),
+        ("the operator asks for connections", f'printf %s "$OPERATOR_PASSWORD" | {bin_}/qdstat {bus} {operator} -c'),
+        ("are there mistakes in the policy?", f"{bin_}/qdpolicy lint {here}/policy"),
+        ("what was denied to whom?", f"{bin_}/qdaudit denials {here}/audit"),
     ]
 
 

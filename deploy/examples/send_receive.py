@@ -3,9 +3,10 @@
     printf %s "$ALICE_PASSWORD" | python deploy/examples/send_receive.py \\
         -b amqps://127.0.0.1:5671 --ssl-trustfile .run/tls/ca.crt --user alice --address orders.new
 
-The password is read from standard input. TLS is Python's own `ssl` and SASL PLAIN is built into every
-python-qpid-proton, so this also works where pip had no OpenSSL or Cyrus to build against. Exit status 0 when every
-message was accepted and received, 1 when the router refused something.
+The password is read from standard input. With --ssl-certificate and --ssl-key instead of --user the certificate is the
+identity. TLS is Python's own `ssl`, SASL is this project's, and AMQP python-qpid-proton's, so this also works where pip
+had no OpenSSL or Cyrus to build proton against. Exit status 0 when every message was accepted and received, 1 when the
+router refused something.
 """
 
 import argparse
@@ -16,6 +17,10 @@ from urllib.parse import urlsplit
 
 from proton import Collector, Connection, Delivery, Endpoint, Event, Message, Receiver, Sender, Transport
 
+from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Reply
+from auth.secrets import Secret
+
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 TIMEOUT_S = 10.0
 MESSAGES = 5
 
@@ -27,19 +32,14 @@ class RefusedError(Exception):
 class Exchange:
     """One connection with a sender and a receiver on the same address, driven by proton's events."""
 
-    def __init__(self, host: str, user: str, password: str, address: str) -> None:
+    def __init__(self, host: str, address: str) -> None:
         self.address = address
         self.sent = self.accepted = self.received = 0
         self.collector = Collector()
         self.connection = Connection()
         self.connection.collect(self.collector)
         self.connection.container, self.connection.hostname = "send-receive-example", host
-        self.connection.user, self.connection.password = user, password
         self.transport = Transport()
-        sasl = self.transport.sasl()
-        sasl.allowed_mechs("PLAIN")
-        # proton does not see the TLS around it; without it this password would travel in the clear.
-        sasl.allow_insecure_mechs = True
         self.transport.bind(self.connection)
         self.connection.open()
         session = self.connection.session()
@@ -52,21 +52,24 @@ class Exchange:
         self.receiver.flow(MESSAGES)
         self.sender.open()
 
-    def run(self, stream: ssl.SSLSocket) -> None:
-        """Errors: RefusedError, OSError (also when nothing happens for TIMEOUT_S)."""
-        while not self.transport.closed:
+    def run(self, stream: ssl.SSLSocket, data: bytes) -> None:
+        """Exchange frames until the connection is closed; `data` came after the SASL exchange.
+
+        Errors: RefusedError, OSError (also when nothing happens for TIMEOUT_S).
+        """
+        while True:
+            self.transport.push(data)
             while event := self.collector.peek():
                 self.on_event(event)
                 self.collector.pop()
             while (pending := self.transport.pending()) > 0:
                 stream.sendall(self.transport.peek(pending) or b"")
                 self.transport.pop(pending)
-            if self.transport.capacity() > 0:
-                data = stream.recv(min(self.transport.capacity(), 65536))
-                if data:
-                    self.transport.push(data)
-                else:
-                    self.transport.close_tail()
+            if self.transport.closed:
+                return
+            data = stream.recv(min(self.transport.capacity(), 65536))
+            if not data:
+                raise RefusedError("connection: ended by the router without a reason")
 
     def on_event(self, event: Event) -> None:
         if event.type == Event.LINK_FLOW and event.link == self.sender:
@@ -108,25 +111,62 @@ class Exchange:
             raise RefusedError(f"{what}: {condition.name}: {condition.description}")
 
 
+def authenticate(stream: ssl.SSLSocket, user: str | None, password: str | None) -> bytes:
+    """Run the SASL exchange: PLAIN with a user, else EXTERNAL; returns what the router sent after it."""
+    negotiation = ClientNegotiation(
+        allowed=["PLAIN"] if user else ["EXTERNAL"],
+        username=user,
+        password=Secret(password) if password is not None else None,
+        has_certificate=user is None,
+        is_encrypted=True,
+    )
+    stream.sendall(SASL_HEADER)
+    received = b""
+    while len(received) < len(SASL_HEADER):
+        if not (data := stream.recv(65536)):
+            raise RefusedError("connection: ended by the router before SASL")
+        received += data
+    if not received.startswith(SASL_HEADER):
+        raise RefusedError("connection: the router does not offer SASL")
+    data = received[len(SASL_HEADER) :]
+    while True:
+        for effect in negotiation.receive(data):
+            match effect:
+                case Reply(data=answer):
+                    stream.sendall(answer)
+                case Authenticated():
+                    return negotiation.take_rest()
+                case Rejected(condition=condition, description=description):
+                    raise RefusedError(f"connection: {condition}: {description}")
+        if not (data := stream.recv(65536)):
+            raise RefusedError("connection: ended by the router during SASL")
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Send and receive over TLS with a password from standard input.")
+    parser = argparse.ArgumentParser(description="Send and receive over TLS, as a user or by certificate.")
     parser.add_argument("-b", "--bus", required=True, help="amqps://host:port")
     parser.add_argument("--ssl-trustfile", required=True, help="PEM file with the CA of the router's certificate")
-    parser.add_argument("--user", required=True)
+    parser.add_argument("--user", help="authenticate with this name and a password from standard input")
+    parser.add_argument("--ssl-certificate", help="PEM file; without --user it is the identity")
+    parser.add_argument("--ssl-key", help="PEM file")
     parser.add_argument("--address", required=True)
     options = parser.parse_args()
     bus = urlsplit(options.bus)
     if bus.scheme != "amqps" or not bus.hostname:
         parser.error(f"{options.bus}: expected amqps://host:port")
-    password = sys.stdin.readline().rstrip("\n")
-    context = ssl.create_default_context(cafile=options.ssl_trustfile)
-    exchange = Exchange(bus.hostname, options.user, password, options.address)
+    if not options.user and not options.ssl_certificate:
+        parser.error("who are you? Give --user, or --ssl-certificate and --ssl-key")
+    password = sys.stdin.readline().rstrip("\n") if options.user else None
     try:
+        context = ssl.create_default_context(cafile=options.ssl_trustfile)
+        if options.ssl_certificate:
+            context.load_cert_chain(options.ssl_certificate, options.ssl_key)
+        exchange = Exchange(bus.hostname, options.address)
         with (
             socket.create_connection((bus.hostname, bus.port or 5671), timeout=TIMEOUT_S) as plain,
             context.wrap_socket(plain, server_hostname=bus.hostname) as stream,
         ):
-            exchange.run(stream)
+            exchange.run(stream, authenticate(stream, options.user, password))
     except RefusedError as error:
         print(f"denied: {error}")
         return 1
