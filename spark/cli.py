@@ -7,6 +7,7 @@ Spark, 130 interrupted. pyspark is imported only once there is something to read
 import argparse
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -94,6 +95,7 @@ def _denials(arguments: argparse.Namespace) -> int:
         _make_folder(arguments.out)
     work = Path(tempfile.mkdtemp(prefix="qdaudit-"))
     earlier_umask = os.umask(0o077)
+    logging.disable()  # the bridge to Java logs a stack for every interrupt; errors reach us as exceptions anyway
     try:
         with local_session(work, input_bytes=sum(path.stat().st_size for path in files)) as session:
             # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
@@ -106,6 +108,7 @@ def _denials(arguments: argparse.Namespace) -> int:
             except Exception as error:  # Spark's errors and those of the bridge to Java have no base class in common
                 raise _UnreadableError(f"the report failed: {_cause(error)}") from error
     finally:
+        logging.disable(logging.NOTSET)
         os.umask(earlier_umask)
         shutil.rmtree(work, ignore_errors=True)
     if arguments.format == "json":
