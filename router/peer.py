@@ -187,14 +187,17 @@ class Peer:
         dynamic = None
         if target is not None and target.is_dynamic:
             address = dynamic = self.core.dynamic_address(is_source=False)
-        unroutable = self.core.check_target(address, is_coordinator=target is not None and target.is_coordinator)
+        unroutable = None
+        if dynamic is None:
+            is_coordinator = target is not None and target.is_coordinator
+            unroutable = self.core.check_target(address, is_coordinator=is_coordinator)
         if unroutable is not None:
             self._refuse(wire, unroutable)
             return
         settings = self.gate.settings
         limit = settings.max_message_size if settings is not None else 0
         wire.accept(dynamic_address=dynamic, max_message_bytes=limit)
-        link = self.core.add_in_link(wire, self.attachment, address)
+        link = self.core.add_in_link(wire, self.attachment, address, is_dynamic=dynamic is not None)
         link.max_message_bytes = limit
         link.on_oversize = lambda delivery: self._on_oversize(link, delivery)
         link.on_over_credit = lambda: self._on_over_credit(link)

@@ -236,10 +236,13 @@ class _Wire:
     def refuse(self, condition: Condition) -> None:
         """Attach with a null local terminus, then a closing Detach with the error (routing §5.5)."""
         link = self.link
+        source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         if lib.pn_link_is_receiver(link):
-            lib.pn_terminus_copy(lib.pn_link_source(link), lib.pn_link_remote_source(link))
+            lib.pn_terminus_copy(source, lib.pn_link_remote_source(link))
+            lib.pn_terminus_set_type(target, lib.PN_UNSPECIFIED)
         else:
-            lib.pn_terminus_copy(lib.pn_link_target(link), lib.pn_link_remote_target(link))
+            lib.pn_terminus_copy(target, lib.pn_link_remote_target(link))
+            lib.pn_terminus_set_type(source, lib.PN_UNSPECIFIED)
         lib.pn_link_open(link)
         self.close(condition)
 

@@ -137,9 +137,12 @@ class AddressTable:
             return self.treatment_of(address)
         return Treatment()
 
-    def obtain(self, text: str, *, is_ingress: bool) -> Address:
-        """The address that `text` names, created with its configured treatment when it is not live."""
-        treatment = self.treatment(text)
+    def obtain(self, text: str, *, is_ingress: bool, treatment: Treatment | None = None) -> Address:
+        """The address that `text` names, created when it is not live.
+
+        treatment  the one to use; None for the configured one
+        """
+        treatment = treatment or self.treatment(text)
         phase = treatment.ingress_phase if is_ingress else treatment.egress_phase
         key = key_of(normalise(text), router_id=self.router_id, phase=phase)
         address = self.addresses.get(key)

@@ -130,8 +130,13 @@ class Core:
             return f"amqp:/_topo/0/{self.router_id}/temp.{self.random_name()}"
         return f"amqp:/_$temp.{self.random_name()}"
 
-    def add_in_link(self, wire: Any, attachment: Attachment, address: str | None) -> InLink:
-        """Bind an admitted sender to its target; None makes it anonymous. Grants its credit."""
+    def add_in_link(
+        self, wire: Any, attachment: Attachment, address: str | None, *, is_dynamic: bool = False
+    ) -> InLink:
+        """Bind an admitted sender to its target; None makes it anonymous. Grants its credit.
+
+        is_dynamic  the address was made for this link: balanced, whatever is configured (routing §5.4)
+        """
         link = InLink(self.next_identity(), wire, attachment, self.work)
         wire.core = link
         wire.begin_stream = begin_stream
@@ -139,7 +144,9 @@ class Core:
         if address is None:
             wire.forward = forward_anonymous
         else:
-            link.address = wire.address = self._obtain(address, is_ingress=True)
+            link.address = wire.address = self._obtain(
+                address, is_ingress=True, treatment=Treatment() if is_dynamic else None
+            )
             link.address.in_links.append(link)
             wire.forward = link.address.forward
         attachment.in_links.add(link)
@@ -162,8 +169,8 @@ class Core:
             self._grant_all(link.address)
         return link
 
-    def _obtain(self, text: str, *, is_ingress: bool) -> Address:
-        address = self.table.obtain(text, is_ingress=is_ingress)
+    def _obtain(self, text: str, *, is_ingress: bool, treatment: Treatment | None = None) -> Address:
+        address = self.table.obtain(text, is_ingress=is_ingress, treatment=treatment)
         if address.forward is None:
             address.forward = _FORWARD[address.distribution]
         return address

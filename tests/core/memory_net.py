@@ -1,0 +1,701 @@
+"""A router in memory: real proton clients piped to real connections, no sockets, no sleeping, the clock in our hands.
+
+    net = Net({"m": "multicast"})
+    sender, receiver = net.client().sender("a"), net.client().receiver("a", credit=10)
+    net.pump()
+    sender.send(b"hello")
+    net.pump()
+    assert receiver.bodies == [b"hello"]
+
+Pumping carries bytes both ways until nobody has any. A client that stops reading makes its socket fill up as a real
+one does; a client that is killed leaves without a word.
+"""
+
+import gc
+import itertools
+import string
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import proton
+from proton import Collector, Delivery, Event, Transport
+
+from auth.credentials import VerifyRequest, VerifyResult
+from policy.ruleset import Ruleset, compile_ruleset
+from policy.usage import UsageLedger
+from router.amqp.codec import decode
+from router.amqp.engine import READ_BUFFER, message_bytes
+from router.connection import Connection, Stage
+from router.core.addresses import Treatment
+from router.core.router import Core
+from router.core.work import Work
+from router.effects import Audit, Effect, Log
+from router.gate import ConnectionGate, Gate
+from router.listener import Listener
+from router.values import Described
+
+ACCEPTED, REJECTED, RELEASED, MODIFIED = (
+    Delivery.ACCEPTED,
+    Delivery.REJECTED,
+    Delivery.RELEASED,
+    Delivery.MODIFIED,
+)
+# Unread bytes at which asyncio says pause_writing, and at which it takes that back.
+SOCKET_HIGH_BYTES, SOCKET_LOW_BYTES = 512 * 1024, 128 * 1024
+
+PERFORMATIVES = {
+    0x10: "open",
+    0x11: "begin",
+    0x12: "attach",
+    0x13: "flow",
+    0x14: "transfer",
+    0x15: "disposition",
+    0x16: "detach",
+    0x17: "end",
+    0x18: "close",
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One AMQP frame: performative, its fields as the codec gives them, what follows it."""
+
+    channel: int
+    name: str
+    fields: list[Any]
+    payload_bytes: int
+
+    def __getitem__(self, index: int) -> Any:
+        return self.fields[index] if index < len(self.fields) else None
+
+
+def frames(data: bytes) -> Iterator[Frame]:
+    """The frames of a recorded AMQP stream, its header and empty frames left out."""
+    at = 8 if data.startswith(b"AMQP") else 0
+    while at + 8 <= len(data):
+        size = int.from_bytes(data[at : at + 4], "big")
+        frame = data[at : at + size]
+        at += size
+        if size > 8:
+            described, end = decode(frame, 8)
+            assert isinstance(described, Described)
+            yield Frame(
+                int.from_bytes(frame[6:8], "big"), PERFORMATIVES[described.descriptor], described.value, size - end
+            )
+
+
+@dataclass
+class Outcome:
+    """What a sender learned of one of its deliveries, each time something changed."""
+
+    state: int
+    is_settled: bool
+    condition: proton.Condition | None = None
+    failed: bool = False
+    undeliverable: bool = False
+    annotations: Any = None
+    data: Any = None
+
+
+class Sending:
+    """One delivery from the sender's side."""
+
+    def __init__(self, sender: "Sender", delivery: Delivery) -> None:
+        self.sender = sender
+        self.delivery = delivery
+        self.updates: list[Outcome] = []
+
+    @property
+    def outcome(self) -> int | None:
+        """The final state; None while unsettled."""
+        return self.updates[-1].state if self.updates and self.updates[-1].is_settled else None
+
+    def settle(self) -> None:
+        self.delivery.settle()
+
+    def update(self, state: int, data: Any = None) -> None:
+        """Give a state and do not settle."""
+        if data is not None:
+            self.delivery.local.data = data
+        self.delivery.update(state)
+
+    def _on_update(self) -> None:
+        delivery = self.delivery
+        remote = delivery.remote
+        self.updates.append(
+            Outcome(
+                state=int(delivery.remote_state),
+                is_settled=delivery.settled,
+                condition=remote.condition,
+                failed=remote.failed,
+                undeliverable=remote.undeliverable,
+                annotations=remote.annotations,
+                data=remote.data if int(delivery.remote_state) > 0x27 else None,
+            )
+        )
+        if delivery.settled and self.sender.settles_back:
+            delivery.settle()
+
+
+class _End:
+    """What a sender and a receiver of the test have in common."""
+
+    def __init__(self, client: "Client", link: Any) -> None:
+        self.client = client
+        self.link = link
+        self.is_detached = False  # the router detached or closed it
+        self.was_closed = False
+        self.condition: proton.Condition | None = None
+
+    @property
+    def is_attached(self) -> bool:
+        return bool(self.link.state & proton.Endpoint.REMOTE_ACTIVE)
+
+    def detach(self) -> None:
+        self.link.detach()
+
+    def close(self) -> None:
+        self.link.close()
+
+
+class Sender(_End):
+    def __init__(self, client: "Client", link: Any) -> None:
+        super().__init__(client, link)
+        self.sent: list[Sending] = []
+        self.settles_back = True
+        self._tags = itertools.count(1)
+        self._by_tag: dict[str, Sending] = {}
+
+    @property
+    def credit(self) -> int:
+        return int(self.link.credit)
+
+    def start(self) -> Sending:
+        """Begin a delivery that `append` and `finish` complete."""
+        tag = str(next(self._tags))
+        sending = self._by_tag[tag] = Sending(self, self.link.delivery(tag))
+        self.sent.append(sending)
+        return sending
+
+    def append(self, data: bytes) -> None:
+        self.link.stream(data)
+
+    def finish(self) -> None:
+        self.link.advance()
+
+    def send(self, body: bytes = b"x", *, is_settled: bool = False, **fields: Any) -> Sending:
+        """A message with a binary body; `fields` are proton.Message attributes."""
+        return self.send_bytes(encoded(body, **fields), is_settled=is_settled)
+
+    def send_bytes(self, payload: bytes, *, is_settled: bool = False) -> Sending:
+        sending = self.start()
+        self.append(payload)
+        if is_settled:
+            sending.delivery.settle()  # advances
+        else:
+            self.finish()
+        return sending
+
+    @property
+    def outcomes(self) -> list[int | None]:
+        return [sending.outcome for sending in self.sent]
+
+
+class Received:
+    """One delivery from the receiver's side."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        self.payload = bytearray()
+        self.is_complete = False
+        self.is_aborted = False
+        self.came_settled = False
+        self.states: list[int] = []  # the sender's, as they came
+
+    @property
+    def message(self) -> proton.Message:
+        message = proton.Message()
+        message.decode(bytes(self.payload))
+        return message
+
+    @property
+    def body(self) -> bytes:
+        message = self.message  # its body is a view into it
+        return bytes(message.body)
+
+    def accept(self) -> None:
+        self.give(ACCEPTED)
+
+    def give(self, state: int, *, is_settled: bool = True, **local: Any) -> None:
+        """A disposition; `local` are attributes of proton.Disposition."""
+        for name, value in local.items():
+            setattr(self.delivery.local, name, value)
+        self.delivery.update(state)
+        if is_settled:
+            self.delivery.settle()
+
+    def settle(self) -> None:
+        self.delivery.settle()
+
+
+class Receiver(_End):
+    """`accepts` makes it accept and settle each complete message as it comes."""
+
+    def __init__(self, client: "Client", link: Any, *, accepts: bool) -> None:
+        super().__init__(client, link)
+        self.accepts = accepts
+        self.received: list[Received] = []
+        self._open: Received | None = None
+
+    def flow(self, credit: int) -> None:
+        self.link.flow(credit)
+
+    def drain(self, credit: int = 0) -> None:
+        self.link.drain(credit)
+
+    @property
+    def credit(self) -> int:
+        return int(self.link.credit)
+
+    @property
+    def complete(self) -> list[Received]:
+        return [item for item in self.received if item.is_complete and not item.is_aborted]
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [item.body for item in self.complete]
+
+    def accept_all(self) -> None:
+        for item in self.complete:
+            if not item.delivery.local_state:
+                item.accept()
+
+    def _on_readable(self, delivery: Delivery) -> None:
+        if self._open is None or self._open.delivery != delivery:
+            self._open = Received(delivery)
+            self.received.append(self._open)
+        item = self._open
+        while data := self.link.recv(1 << 20):
+            item.payload += data
+        item.came_settled = delivery.settled
+        if delivery.aborted:
+            item.is_aborted = item.is_complete = True
+            delivery.settle()
+            self._open = None
+        elif not delivery.partial:
+            item.is_complete = True
+            self.link.advance()
+            self._open = None
+            if self.accepts:
+                item.accept()
+            elif delivery.settled:
+                delivery.settle()
+
+
+class Client:
+    """One proton connection and the router's Connection it is piped to."""
+
+    def __init__(self, net: "Net", listener: Listener, name: str, hostname: str | None) -> None:
+        self.net = net
+        self.name = name
+        self.collector = Collector()
+        self.connection = proton.Connection()
+        self.connection.container = name
+        if hostname is not None:
+            self.connection.hostname = hostname
+        self.connection.collect(self.collector)
+        self.transport = Transport()
+        self.transport.bind(self.connection)
+        self.inbox = bytearray()  # written by the router, not read by the client yet
+        self.recorded = bytearray()  # everything the router wrote
+        self.uttered = bytearray()  # everything the client wrote
+        self.is_reading = True
+        self.is_dead = False
+        self.router_closed = False
+        self.condition: proton.Condition | None = None
+        self.ends: dict[Any, Sender | Receiver] = {}
+        self.router = net.accept(listener, self)
+        self._is_paused = False
+        self._names = itertools.count(1)
+        self.session: proton.Session | None = None
+
+    # What the router's socket does
+
+    def write(self, data: bytes) -> None:
+        if self.is_dead:
+            return
+        self.inbox += data
+        self.recorded += data
+        if len(self.inbox) > SOCKET_HIGH_BYTES and not self._is_paused:
+            self._is_paused = True
+            self.router.set_blocked(True)
+
+    def close_socket(self) -> None:
+        self.router_closed = True
+
+    # What a test does
+
+    def open(self) -> "Client":
+        self.connection.open()
+        self.session = self.connection.session()
+        self.session.open()
+        return self
+
+    def sender(self, address: str | None, *, name: str | None = None, session: Any = None, **terms: Any) -> Sender:
+        """`terms`  target={"dynamic": True, ...}, source={...}, snd_settle_mode=..., rcv_settle_mode=..."""
+        link = (session or self.session).sender(name or f"s{next(self._names)}")
+        link.source.address = f"from-{self.name}"
+        if address is not None:
+            link.target.address = address
+        end = Sender(self, link)
+        return self._attach(end, terms)
+
+    def receiver(
+        self,
+        address: str | None,
+        *,
+        credit: int = 0,
+        accepts: bool = False,
+        name: str | None = None,
+        session: Any = None,
+        **terms: Any,
+    ) -> Receiver:
+        link = (session or self.session).receiver(name or f"r{next(self._names)}")
+        if address is not None:
+            link.source.address = address
+        link.target.address = f"to-{self.name}"
+        end = Receiver(self, link, accepts=accepts)
+        self._attach(end, terms)
+        if credit:
+            end.flow(credit)
+        return end
+
+    def _attach(self, end: Any, terms: dict[str, Any]) -> Any:
+        link = end.link
+        for which in ("source", "target"):
+            for key, value in terms.pop(which, {}).items():
+                if key in ("capabilities", "properties", "filter", "outcomes"):
+                    getattr(link, which).__getattribute__(key).put_object(value)
+                else:
+                    setattr(getattr(link, which), key, value)
+        for key, value in terms.items():
+            setattr(link, key, value)
+        link.open()
+        self.ends[link] = end
+        return end
+
+    def stop_reading(self) -> None:
+        """The router's socket fills up."""
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def kill(self) -> None:
+        """Gone without a word; what the router had not read yet is lost, what it had written too."""
+        if not self.is_dead:
+            self.is_dead = True
+            self.inbox.clear()
+            self.router.on_lost()
+            self.net.work.finish()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def frames(self, name: str | None = None) -> list[Frame]:
+        """What the router sent, without its TLS and SASL."""
+        return [frame for frame in frames(bytes(self.recorded)) if name is None or frame.name == name]
+
+    @property
+    def is_closed_by_router(self) -> bool:
+        return self.router_closed
+
+    # Pumping
+
+    def push_to_router(self) -> bool:
+        """One read of at most `net.read_bytes`. True when something moved."""
+        size = 0 if self.is_dead else self.transport.pending()
+        if size <= 0 or self.router_closed:
+            return False
+        data = self.transport.peek(min(size, self.net.read_bytes))
+        assert data is not None
+        self.transport.pop(len(data))
+        self.say(data)
+        return True
+
+    def say(self, data: bytes) -> None:
+        """Bytes for the router as if they had come from the socket."""
+        self.uttered += data
+        READ_BUFFER[: len(data)] = data
+        self.router.receive_read(len(data))
+        self.net.work.finish()
+
+    def pull_from_router(self) -> bool:
+        if not self.is_reading or self.is_dead or not self.inbox:
+            return False
+        chunk = bytes(self.inbox[: 64 * 1024])
+        del self.inbox[: len(chunk)]
+        self._take(chunk)
+        if self._is_paused and len(self.inbox) < SOCKET_LOW_BYTES:
+            self._is_paused = False
+            self.router.set_blocked(False)
+            self.net.work.finish()
+        return True
+
+    def _take(self, data: bytes) -> None:
+        while data:
+            room = self.transport.capacity()
+            if room <= 0:
+                break
+            self.transport.push(data[:room])
+            data = data[room:]
+            self._work_off_events()
+        self._work_off_events()
+
+    def _work_off_events(self) -> None:
+        while (event := self.collector.peek()) is not None:
+            self._on_event(event)
+            self.collector.pop()
+
+    def _on_event(self, event: Any) -> None:
+        kind = event.type
+        if kind == Event.DELIVERY:
+            self._on_delivery(event.delivery)
+        elif kind in (Event.LINK_REMOTE_DETACH, Event.LINK_REMOTE_CLOSE):
+            end = self.ends.get(event.link)
+            if end is not None:
+                end.is_detached = True
+                end.was_closed = kind == Event.LINK_REMOTE_CLOSE
+                end.condition = event.link.remote_condition
+                if end.was_closed:
+                    event.link.close()
+                else:
+                    event.link.detach()
+        elif kind == Event.CONNECTION_REMOTE_CLOSE:
+            self.condition = self.connection.remote_condition
+            self.connection.close()
+        elif kind == Event.SESSION_REMOTE_CLOSE:
+            event.session.close()
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        end = self.ends.get(delivery.link)
+        if isinstance(end, Receiver):
+            if delivery.readable:
+                end._on_readable(delivery)
+            else:
+                for item in end.received:
+                    if item.delivery == delivery:
+                        item.states.append(int(delivery.remote_state))
+                        item.came_settled = delivery.settled
+        elif isinstance(end, Sender) and delivery.updated:
+            sending = end._by_tag.get(delivery.tag)
+            if sending is not None:
+                sending._on_update()
+
+
+@dataclass
+class Vhosts:
+    """Policy for a Net: vhost name -> attributes as management has them."""
+
+    vhosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    policy: Mapping[str, Any] = field(default_factory=lambda: {"enableVhostPolicy": True})
+
+
+def ruleset_of(vhosts: Vhosts | None) -> Ruleset:
+    if vhosts is None:
+        return compile_ruleset({}, (), resolve=_no_names)
+    sources = [({"hostname": name, **attributes}, None) for name, attributes in vhosts.vhosts.items()]
+    return compile_ruleset(vhosts.policy, sources, resolve=_no_names)
+
+
+def _no_names(name: str) -> list[str]:
+    raise OSError(f"no test resolves {name}")
+
+
+class Net:
+    """One router, its clients and the clock.
+
+    distributions  address → distribution; whatever is not in it is `default`
+    read_bytes     how much of a client's bytes the router reads at once
+    """
+
+    def __init__(
+        self,
+        distributions: Mapping[str, str] | None = None,
+        *,
+        default: str = "balanced",
+        capacity: int = 250,
+        strip: str = "both",
+        vhosts: Vhosts | None = None,
+        read_bytes: int = len(READ_BUFFER),
+        **listener: Any,
+    ) -> None:
+        self.now = 1000.0
+        self.read_bytes = read_bytes
+        self.effects: list[Effect] = []
+        self.clients: list[Client] = []
+        self.deadlines: dict[Client, float] = {}
+        self.work = Work(message_bytes)
+        self.work.now_s = int(self.now)
+        self.distributions = dict(distributions or {})
+        self._random = itertools.count()
+        self.core = Core(
+            router_id="QDR",
+            work=self.work,
+            treatment_of=lambda address: Treatment(distribution=self.distributions.get(address, default)),  # type: ignore[arg-type]
+            random_name=self._random_name,
+        )
+        self.ledger = UsageLedger()
+        self.gate = Gate(ruleset_of(vhosts), self.ledger, self.effects.append)
+        self.listener_terms: dict[str, Any] = {"capacity": capacity, **strip_terms(strip), **listener}
+        self._last_id = 0
+
+    def _random_name(self) -> str:
+        number = next(self._random)
+        return string.ascii_letters[number % 52] * 15 if number < 52 else f"{number:015d}"
+
+    def listener(self, **terms: Any) -> Listener:
+        merged = {"name": "l", "host": "127.0.0.1", "port": "5672", **self.listener_terms, **terms}
+        return Listener(**merged)
+
+    def client(
+        self,
+        name: str | None = None,
+        *,
+        strip: str | None = None,
+        opens: bool = True,
+        hostname: str | None = None,
+        **terms: Any,
+    ) -> Client:
+        """A new connection; it opens itself and one session unless `opens` is False."""
+        if strip is not None:
+            terms |= strip_terms(strip)
+        client = Client(self, self.listener(**terms), name or f"c{len(self.clients) + 1}", hostname)
+        self.clients.append(client)
+        if opens:
+            client.open()
+        return client
+
+    def accept(self, listener: Listener, client: Client) -> Connection:
+        self._last_id += 1
+        name = f"10.0.0.1:{self._last_id}"
+        self.gate.accept(
+            connection_id=self._last_id, remote_host="10.0.0.1", connection_name=name, listener=listener.place
+        )
+        gate = ConnectionGate(
+            self.gate,
+            connection_id=self._last_id,
+            connection_name=name,
+            remote_host="10.0.0.1",
+            listener=listener.place,
+            is_governed=listener.is_governed,
+        )
+        return Connection(
+            connection_id=self._last_id,
+            remote_name=name,
+            listener=listener,
+            gate=gate,
+            core=self.core,
+            version="1.20.0",
+            verify=_verify_nothing,
+            emit=self.effects.append,
+            write=client.write,
+            close=client.close_socket,
+            on_opened=lambda _connection: self.deadlines.__setitem__(client, self.now),
+            now=self.now,
+        )
+
+    def pump(self, *, rounds: int = 100_000) -> None:
+        """Carry bytes both ways until nobody has any."""
+        for _ in range(rounds):
+            moved = False
+            for client in list(self.clients):
+                moved |= client.push_to_router()
+                moved |= client.pull_from_router()
+                if client.router_closed and not client.is_dead and not client.inbox:
+                    client.is_dead = True
+                    client.router.on_lost()
+                    self.work.finish()
+                    moved = True
+            if not moved:
+                return
+        raise AssertionError("the network does not come to rest")
+
+    def advance(self, seconds: float, *, step: float = 0.25) -> None:
+        """Let time pass; timers run when they are due."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(self.now + step, end)
+            self.work.now_s = int(self.now)
+            for client in list(self.clients):
+                if client.is_dead:
+                    continue
+                deadline = self.deadlines.get(client, client.router._handshake_deadline)
+                if deadline <= self.now:
+                    following = client.router.on_timer(self.now)
+                    self.deadlines[client] = following if following is not None else float("inf")
+            self.work.finish()
+            self.pump()
+
+    # Looking at the router
+
+    @property
+    def logs(self) -> list[Log]:
+        return [effect for effect in self.effects if isinstance(effect, Log)]
+
+    @property
+    def audits(self) -> list[Mapping[str, Any]]:
+        return [effect.event for effect in self.effects if isinstance(effect, Audit)]
+
+    def log_texts(self, module: str = "ROUTER_CORE") -> list[str]:
+        return [entry.text for entry in self.logs if entry.module == module]
+
+    def no_errors(self) -> None:
+        """Nothing crashed so far: an internal error is a bug of ours, whatever the peer did."""
+        errors = [entry for entry in self.logs if entry.level == "error" and "handshake" not in entry.text]
+        assert not errors, errors
+
+    def nothing_left(self) -> None:
+        """Everybody leaves: the router holds nothing any more."""
+        for client in list(self.clients):
+            client.kill()
+        self.pump()
+        self.no_errors()
+        core, work = self.core, self.work
+        assert not core.links
+        assert not core.table.addresses
+        assert not work.refill
+        assert not work.touched
+        assert not work.stalled
+        assert not work.closing
+        assert self.ledger.open_connections == 0
+        for client in self.clients:
+            assert client.router.stage is Stage.CLOSED
+            peer = client.router.peer
+            if peer is not None:
+                assert peer.engine.is_freed
+                assert not peer.attachment.in_links
+                assert not peer.attachment.out_links
+
+
+def _verify_nothing(request: VerifyRequest, done: Callable[[VerifyResult], None]) -> None:
+    raise AssertionError("no test here verifies credentials")
+
+
+def strip_terms(strip: str) -> dict[str, bool]:
+    return {"strips_in": strip in ("in", "both"), "strips_out": strip in ("out", "both")}
+
+
+def encoded(body: bytes = b"x", **fields: Any) -> bytes:
+    """A message as proton encodes it, with a binary body in one data section."""
+    message = proton.Message(body=body, inferred=True, **fields)
+    payload = message.encode()
+    del message
+    return bytes(payload)
+
+
+def free_clients(net: Net) -> None:
+    """Let go of proton's objects before the next test, not in the middle of it."""
+    net.clients.clear()
+    gc.collect()
