@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router": (),
     "router.values": (),
     "router.effects": ("router.values",),
-    "router.core": ROUTER_VOCABULARY,
+    # The core's addresses match by the same patterns as policy's.
+    "router.core": ("policy.patterns", *ROUTER_VOCABULARY),
     "router.linkstate": ROUTER_VOCABULARY,
     "router.amqp": ROUTER_VOCABULARY,
     "router.gate": ("policy", "auth.identity", *ROUTER_VOCABULARY),

@@ -155,12 +155,16 @@ class Application:
         if not folder:
             return
         loop = asyncio.get_running_loop()
+
+        def report(text: str) -> None:
+            loop.call_soon_threadsafe(self._log, "POLICY", "critical", text)
+
         try:
             self.audit = AuditLog(
                 Path(str(folder)),
                 router_id=str(self.attributes["id"]),
                 clock=time.time,
-                on_trouble=lambda text: loop.call_soon_threadsafe(self._log, "POLICY", "critical", text),
+                on_trouble=report,
             )
         except OSError as error:
             raise StartError(f"Configuration: auditDir {folder}: {error.strerror}") from None
@@ -380,7 +384,9 @@ def _place(entity: ConfiguredEntity) -> str:
 
 
 def _source(entity: ConfiguredEntity) -> VhostSource:
-    lines = {tuple(path.split(".")): line for path, line in entity.attribute_lines.items()}
+    lines: dict[tuple[str | int, ...], int] = {
+        tuple(path.split(".")): line for path, line in entity.attribute_lines.items()
+    }
     return VhostSource(file=entity.file, line=entity.line, lines=lines)
 
 

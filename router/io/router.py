@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from router.amqp.engine import message_bytes
 from router.connection import Connection, Stage
-from router.connection_view import connection_row
+from router.io.connection_view import connection_row
 from router.core.addresses import Treatment
 from router.core.router import Core
 from router.core.work import Work

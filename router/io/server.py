@@ -6,7 +6,7 @@ Sources: docs/spec/routing.md §1.7; docs/architecture.md, three journeys.
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from router.amqp.engine import READ_BUFFER
 from router.connection import Connection
@@ -34,7 +34,7 @@ class Link(asyncio.BufferedProtocol):
         self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by class
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         raw = transport.get_extra_info("socket")
