@@ -393,17 +393,13 @@ class _CurrentFile:
 
 
 def _prepare(directory: Path) -> None:
-    """Errors  OSError naming the directory and what would be right."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(f"audit directory {directory}: is not a directory") from error
-    except OSError as error:
-        raise type(error)(error.errno, f"audit directory {directory} cannot be made: {error.strerror}") from error
+    """Errors  OSError; its strerror says what would be right, its filename is the directory."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place = str(directory)
     if not os.access(directory, os.W_OK | os.X_OK):
-        raise PermissionError(f"audit directory {directory}: the router's user must be allowed to make files in it")
+        raise PermissionError(errno.EACCES, "the router's user must be allowed to make files there", place)
     if stat.S_IMODE(directory.stat().st_mode) & 0o002:
-        raise PermissionError(f"audit directory {directory}: anyone may write there; take that away with chmod o-w")
+        raise PermissionError(errno.EPERM, "anyone may write there; take that away with chmod o-w", place)
 
 
 def _sync_directory(directory: Path) -> None:

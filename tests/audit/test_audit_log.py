@@ -370,14 +370,16 @@ def test_a_directory_others_may_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)
-    with pytest.raises(PermissionError, match="chmod o-w"):
+    with pytest.raises(PermissionError) as refused:
         AuditLog(folder, router_id="R1", clock=lambda: NOW_S)
+    assert refused.value.strerror == "anyone may write there; take that away with chmod o-w"
+    assert refused.value.filename == str(folder)
 
 
 def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("")
-    with pytest.raises(NotADirectoryError, match="is not a directory"):
+    with pytest.raises(FileExistsError, match="File exists"):
         AuditLog(path, router_id="R1", clock=lambda: NOW_S)
 
 
