@@ -9,9 +9,9 @@ from typing import Final
 
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
+from policy.groups import Group
 from policy.ruleset import Ruleset
 from policy.settings import Settings, make_settings
-from policy.groups import Group
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 
 __all__ = [

@@ -1,0 +1,185 @@
+"""JSON in which every value knows its line and column, so that a message can point at what is wrong.
+
+Stricter than the standard library's reader: a key may stand only once in an object (a second `remoteHosts` would
+quietly replace the first), and NaN and Infinity are no numbers. Lines whose first non-blank character is `#` are
+comments.
+Source: RFC 8259; docs/spec/policy-and-auth.md §2.1.
+"""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from policy.attributes import Path
+
+# Stops a file of a million brackets from exhausting the stack; a policy needs six levels.
+MAX_DEPTH = 64
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_WORD = re.compile(r"[A-Za-z_$][\w$.-]*")
+_WORDS: Mapping[str, object] = {"true": True, "false": False, "null": None}
+_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something in a file is wrong. line, column  1-based"""
+
+    line: int
+    column: int
+    text: str
+
+
+class NotJson(Exception):
+    """The text is no JSON as described above."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.line}:{problem.column}: {problem.text}")
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """value      as the standard library would give it
+    positions  path of a value -> (line, column) of its key where it has one, else of the value
+    problems   what is wrong without making the text unreadable: keys that stand twice
+    """
+
+    value: object
+    positions: Mapping[Path, tuple[int, int]]
+    problems: tuple[Problem, ...]
+
+    def position_of(self, path: Path) -> tuple[int, int]:
+        """(line, column) of the value at `path`, or of the nearest thing around it that is there."""
+        while path and path not in self.positions:
+            path = path[:-1]
+        return self.positions.get(path, (1, 1))
+
+
+def parse(text: str) -> Document:
+    """Read one JSON text. Raises NotJson at the first place that cannot be read."""
+    return _Parser(_COMMENT_LINE.sub("", text)).document()
+
+
+@dataclass(slots=True)
+class _Parser:
+    text: str
+    at: int = 0
+    line_starts: list[int] = field(default_factory=list)
+    positions: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def document(self) -> Document:
+        self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        if self.text.startswith("\ufeff"):
+            self.at = 1
+        value = self._value(())
+        if self._peek():
+            raise self._error(f"the text goes on after its end with {self._shown()}: remove that")
+        return Document(value=value, positions=self.positions, problems=tuple(self.problems))
+
+    def _value(self, path: Path) -> object:
+        start = self._peek()
+        self.positions.setdefault(path, self._position(self.at))
+        if len(path) > MAX_DEPTH:
+            raise self._error(f"nested more than {MAX_DEPTH} levels deep")
+        if start == "{":
+            return self._object(path)
+        if start == "[":
+            return self._array(path)
+        if start == '"':
+            return self._string()
+        if match := _NUMBER.match(self.text, self.at):
+            return self._number(match)
+        match = _WORD.match(self.text, self.at)
+        if match is not None and match.group() in _WORDS:
+            self.at = match.end()
+            return _WORDS[match.group()]
+        if match is not None:
+            raise self._error(f'{self._shown()} is no value: texts are written in double quotes, "{match.group()}"')
+        raise self._error(f"a value is missing before {self._shown()}")
+
+    def _object(self, path: Path) -> dict[str, object]:
+        result: dict[str, object] = {}
+        self.at += 1
+        if self._peek() == "}":
+            self.at += 1
+            return result
+        while True:
+            if self._peek() != '"':
+                raise self._error(f"expected a key in double quotes, found {self._shown()}")
+            position = self._position(self.at)
+            key = self._string()
+            inner = (*path, key)
+            if key in result:
+                first = self.positions[inner][0]
+                text = f"key '{key}' stands here a second time, the first is in line {first}: keep one of them"
+                self.problems.append(Problem(line=position[0], column=position[1], text=text))
+            self.positions[inner] = position
+            if self._peek() != ":":
+                raise self._error(f"expected ':' after the key '{key}', found {self._shown()}")
+            self.at += 1
+            result[key] = self._value(inner)
+            if self._is_at_end("}", "object"):
+                return result
+
+    def _array(self, path: Path) -> list[object]:
+        result: list[object] = []
+        self.at += 1
+        if self._peek() == "]":
+            self.at += 1
+            return result
+        while True:
+            result.append(self._value((*path, len(result))))
+            if self._is_at_end("]", "array"):
+                return result
+
+    def _is_at_end(self, bracket: str, kind: str) -> bool:
+        found = self._peek()
+        if found not in (",", bracket) or not found:
+            raise self._error(f"expected ',' or the '{bracket}' that ends the {kind}, found {self._shown()}")
+        self.at += 1
+        if found == "," and self._peek() == bracket:
+            raise self._error(f"there is a ',' too many before this '{bracket}'")
+        return found == bracket
+
+    def _string(self) -> str:
+        match = _STRING.match(self.text, self.at)
+        if match is None:
+            raise self._error("the text that begins here does not end on this line, or has a wrong \\ sequence in it")
+        self.at = match.end()
+        return str(json.loads(match.group()))
+
+    def _number(self, match: re.Match[str]) -> int | float:
+        try:
+            number: int | float = json.loads(match.group())
+        except ValueError:
+            raise self._error("this number has too many digits") from None
+        self.at = match.end()
+        return number
+
+    def _peek(self) -> str:
+        """The next character that is not blank, "" at the end; `at` then points to it."""
+        match = _BLANKS.match(self.text, self.at)
+        if match is not None:
+            self.at = match.end()
+        return self.text[self.at : self.at + 1]
+
+    def _shown(self) -> str:
+        character = self.text[self.at : self.at + 1]
+        match = _WORD.match(self.text, self.at)
+        if match is not None:
+            return f"'{match.group()}'"
+        return f"'{character}'" if character else "the end of the file"
+
+    def _position(self, at: int) -> tuple[int, int]:
+        line = bisect_right(self.line_starts, at)
+        return line, at - self.line_starts[line - 1] + 1
+
+    def _error(self, text: str) -> NotJson:
+        line, column = self._position(self.at)
+        return NotJson(Problem(line=line, column=column, text=text))

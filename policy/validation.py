@@ -1,0 +1,107 @@
+"""Is a policy file of the form schemas/policy.json describes? Every departure is reported, with its place.
+
+Pure. The router reads policy files without this, by the rules of vhosts.py; this is for people.
+"""
+
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+import schemas
+from policy.loader import Entity, PolicyFileError, load_entities, parse_policy
+from policy.positioned_json import Document, Problem
+
+MAX_SHOWN_CHARACTERS = 60
+
+
+def load_valid_entities(text: str, file: str) -> tuple[Entity, ...]:
+    """As loader.load_entities, and the file has also passed the schema. Raises PolicyFileError with all problems."""
+    document = parse_policy(text, file)
+    problems = sorted(
+        {*document.problems, *validate(document)}, key=lambda problem: (problem.line, problem.column, problem.text)
+    )
+    if problems:
+        raise PolicyFileError(file, tuple(problems))
+    return load_entities(text, file)
+
+
+def validate(document: Document) -> tuple[Problem, ...]:
+    """Where the document departs from the schema, in no particular order."""
+    errors = chain.from_iterable(_leaves(error) for error in _validator().iter_errors(document.value))
+    return tuple(chain.from_iterable(_explain(error, document) for error in errors))
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(schemas.load("policy"))
+
+
+def _leaves(error: ValidationError) -> Iterator[ValidationError]:
+    """What is behind an error: `then` stands for whatever failed inside it."""
+    if error.validator == "then" and error.context:
+        for inner in error.context:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _explain(error: ValidationError, document: Document) -> Iterator[Problem]:
+    path = tuple(error.absolute_path)
+    schema: dict[str, Any] = error.schema if isinstance(error.schema, dict) else {}
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = sorted(schema["properties"])
+        for key in error.instance:
+            if key not in schema["properties"]:
+                similar = get_close_matches(key, known, n=1)
+                advice = f"did you mean '{similar[0]}'?" if similar else f"known are {', '.join(known)}"
+                yield _problem(document, (*path, key), f"unknown attribute '{key}': {advice}")
+        return
+    if error.validator == "anyOf":
+        yield _problem(document, path, 'a vhost needs a name: "hostname": "..."')
+        return
+    if error.validator == "not":
+        text = "'id' is the old name of 'hostname': keep only 'hostname'"
+        yield _problem(document, (*path, "id"), text)
+        return
+    if error.validator == "propertyNames" or not path:
+        yield _problem(document, path, str(schema.get("description", error.message)))
+        return
+    expected = _description(error, schema)
+    yield _problem(document, path, f"{_subject(path)} is {_shown(error.instance)}. Expected: {expected}")
+
+
+def _description(error: ValidationError, schema: dict[str, Any]) -> str:
+    return str(schema.get("description", error.message))
+
+
+def _subject(path: tuple[str | int, ...]) -> str:
+    """The name of the value at `path`, without the place of its vhost in the file."""
+    names = [f"'{name}'" if isinstance(name, str) else f"item {name + 1}" for name in path[2:] or path]
+    return " of ".join(reversed(names)).replace("'groups'", "the groups")
+
+
+def _shown(value: object) -> str:
+    match value:
+        case dict():
+            return "a map in braces"
+        case list():
+            return "a list"
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case str():
+            text = f'"{value}"'
+        case _:
+            text = str(value)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"
+
+
+def _problem(document: Document, path: tuple[str | int, ...], text: str) -> Problem:
+    line, column = document.position_of(path)
+    return Problem(line=line, column=column, text=text)
