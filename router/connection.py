@@ -88,6 +88,7 @@ class Connection:
         self._early = b""
         self._negotiation: ServerNegotiation | None = None
         self._identity: Identity | None = None
+        self._claimed_user: str | None = None
         self._handshake_deadline = now + listener.handshake_timeout_s
         self._is_reported = False
 
@@ -209,6 +210,7 @@ class Connection:
                 case Reply(data=data):
                     self._write(data)
                 case Verify(request=request):
+                    self._claimed_user = request.user
                     self._verify(request, self._on_verified)
                 case Authenticated(identity=identity):
                     self._identity = identity
@@ -217,7 +219,8 @@ class Connection:
                     rest, self._negotiation = self._negotiation.take_rest(), None
                     self._receive_plain(rest)
                 case Rejected(condition=condition, description=description, mechanism=mechanism):
-                    self.gate.identity = Identity(user=None, mechanism=mechanism)
+                    # Not authenticated: who the peer claimed to be, for the audit event.
+                    self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
                     reason = "sasl_malformed" if condition == _FRAMING else "sasl_failed"
                     self._fail(Condition(name=condition, description=description), reason)
 

@@ -376,7 +376,7 @@ class Application:
         await self.router.stop()
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
-            self._log("POLICY", "critical", f"{self.audit.pending} audit events could not be written")
+            self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")
 
 
 def _place(entity: ConfiguredEntity) -> str:
