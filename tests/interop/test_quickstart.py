@@ -151,6 +151,14 @@ def test_policy_has_no_findings(quickstart: Quickstart) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_denials_are_reported(quickstart: Quickstart, require_tool: Callable[[str, str], Path]) -> None:
+    require_tool("java", "openjdk-17-jre-headless")
+    quickstart.paste("alice is denied an address")
+    result = quickstart.paste("what was denied to whom?")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "alice" in result.stdout
+
+
 def test_no_secret_is_stored(quickstart: Quickstart) -> None:
     """Neither a password nor the key of the certificate authority, and what is stored is the owner's alone."""
     files = [path for path in quickstart.folder.rglob("*") if path.is_file()]
