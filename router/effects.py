@@ -38,15 +38,7 @@ class CloseConnection:
     description: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetLogging:
-    """Reconfigure one log module: the attributes of the `log` entity after the change."""
-
-    module: str
-    attributes: Mapping[str, Any]
-
-
-Effect = Log | Audit | CloseConnection | SetLogging
+Effect = Log | Audit | CloseConnection
 Emit = Callable[[Effect], None]
 
 

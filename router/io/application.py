@@ -19,9 +19,9 @@ from policy.ruleset import PolicyError, Ruleset, VhostSource, compile_ruleset
 from policy.usage import UsageLedger
 from router.audit_log import AuditLog
 from router.core.router import Core
-from router.core.treatments import AddressBook, AddressError
+from router.core.treatments import AddressBook
 from router.core.views import address_rows, link_rows, router_totals
-from router.effects import Audit, CloseConnection, Effect, Log, SetLogging, log
+from router.effects import Audit, CloseConnection, Effect, Log
 from router.gate import Gate
 from router.io.logs import LogFileError, Logs
 from router.io.memory import virtual_bytes, virtual_text
@@ -30,7 +30,9 @@ from router.io.security import Authentication, SecurityError, load_display_names
 from router.io.workers import Workers
 from router.listener import listener_of
 from router.management.config import Configuration, ConfiguredEntity
+from router.management.entities import EntityStore, ManagementError
 from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
+from router.management.schema import Schema
 
 _FAMILY: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 AUDIT_DRAIN_S: Final = 3.0
@@ -38,14 +40,6 @@ AUDIT_DRAIN_S: Final = 3.0
 
 class StartError(Exception):
     """The router cannot start; the text begins with its class as §2.3 wants: `Python: PolicyError: …`."""
-
-
-class RequestError(Exception):
-    """A management request cannot be carried out; the text is the status description, `status` the code."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 def resolve_host(name: str) -> Sequence[str]:
@@ -57,7 +51,8 @@ def resolve_host(name: str) -> Sequence[str]:
 class Application:
     """One router process: its configuration applied, its logs and audit log open."""
 
-    def __init__(self, configuration: Configuration, logs: Logs, *, version: str) -> None:
+    def __init__(self, configuration: Configuration, schema: Schema, logs: Logs, *, version: str) -> None:
+        self.schema = schema
         self.configuration = configuration
         self.logs = logs
         self.version = version
@@ -65,7 +60,7 @@ class Application:
         self.audit: AuditLog | None = None
         self.profiles: dict[str, tuple[TlsProfile, Mapping[str, str]]] = {}
         self.authentication: Authentication | None = None
-        self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))  # type: ignore[arg-type]
+        self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))
         self.stopping = asyncio.Event()
         self.exit_status = 0
         self._opening: set[asyncio.Task[None]] = set()
@@ -82,8 +77,6 @@ class Application:
                     self.audit.record(event)
             case CloseConnection(connection_id=connection_id):
                 self.router.close_connection(connection_id)
-            case SetLogging(module=module, attributes=attributes):
-                self.update_log({**attributes, "module": module})
 
     def _log(self, module: str, level: Any, text: str) -> None:
         self.logs.write(module, level, text)
@@ -122,23 +115,32 @@ class Application:
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")
         self._log_policy(gate.ruleset)
-        for entity in configuration.of_type("sslProfile"):
-            self._at_start(entity, self.create_ssl_profile)
-        for entity in configuration.of_type("address"):
-            self._at_start(entity, self.create_address)
+        self._start_management()
         for name in gate.ruleset.vhosts:
             self._log("POLICY", "info", f"Created policy rules for vhost {name}")
-        for entity in configuration.of_type("connector"):
-            self._at_start(entity, self.create_connector)
 
-    def _at_start(self, entity: ConfiguredEntity, create: Any) -> None:
-        try:
-            create(entity.attributes)
-        except RequestError as error:
-            if entity.type == "address":  # costs that entity only (§1.4)
-                self._log("AGENT", "error", f"Error performing CREATE of {entity.attributes['type']}: {error}")
-                return
-            raise StartError(f"{error}{_place(entity)}") from None
+    def _start_management(self) -> None:
+        """The entity store takes in the file through the handlers that serve management requests too."""
+        store = self.store = EntityStore(self.schema, self.emit, self.core.next_identity)
+        store.on_create("sslProfile", self.create_ssl_profile)
+        store.on_delete("sslProfile", self.delete_ssl_profile)
+        store.on_create("address", self.create_address)
+        store.on_delete("address", self.addresses.remove)
+        store.on_create("connector", self.create_connector)
+        # The vhosts and listeners of the file come as a whole: compiled once, opened last.
+        store.on_create("vhost", lambda _attributes: None)
+        store.on_create("listener", lambda _attributes: None)
+        for entity in self.configuration.entities:
+            try:
+                store.load((entity,))
+            except ManagementError as error:
+                raise StartError(f"{_start_text(error)}{_place(entity)}") from None
+        store.on_create("vhost", self.create_vhost)
+        store.on_update("vhost", self.update_vhost)
+        store.on_delete("vhost", self.delete_vhost)
+        store.on_create("listener", self.create_listener)
+        store.on_delete("listener", self.delete_listener)
+        store.on_update("log", self.update_log)
 
     def _apply_logs(self) -> None:
         style = TimeStyle(
@@ -198,8 +200,8 @@ class Application:
         for entity in listeners:
             try:
                 ready.append((entity, self._listener(entity.attributes)))
-            except RequestError as error:
-                raise StartError(f"{error}{_place(entity)}") from None
+            except ManagementError as error:
+                raise StartError(f"{_start_text(error)}{_place(entity)}") from None
         threads = self.attributes["workerThreads"]
         self._log("SERVER", "notice", f"Operational, {threads} Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
@@ -221,12 +223,12 @@ class Application:
     # Entities
 
     def create_ssl_profile(self, attributes: Mapping[str, Any]) -> None:
-        """Errors: RequestError."""
+        """Errors: ManagementError."""
         try:
             profile = profile_of(attributes, self.emit)
             names = load_display_names(profile, self.emit)
         except SecurityError as error:
-            raise RequestError(500, f"CError: {error}") from None
+            raise ManagementError(500, f"CError: {error}") from None
         self.profiles[profile.name] = (profile, names)
         self._log("CONN_MGR", "info", f"Created SSL Profile with name {profile.name} ")
 
@@ -234,11 +236,8 @@ class Application:
         """Listeners keep the copy they took (§8.3)."""
         self.profiles.pop(attributes["name"], None)
 
-    def create_address(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
-        try:
-            return self.addresses.add(attributes, identity=str(self.router.core.next_identity())).row()
-        except AddressError as error:
-            raise RequestError(400, str(error)) from None
+    def create_address(self, attributes: Mapping[str, Any]) -> None:
+        self.addresses.add(attributes)
 
     def create_connector(self, attributes: Mapping[str, Any]) -> None:
         place = f"{attributes['host']}:{attributes['port']}"
@@ -252,16 +251,16 @@ class Application:
         assert self.authentication is not None
         place = f"{attributes['host']}:{attributes['port']}"
         if attributes.get("saslPlugin"):
-            raise RequestError(500, f"CError: Run Time: Cannot find sasl plugin {attributes['saslPlugin']}")
+            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {attributes['saslPlugin']}")
         if attributes.get("http") or attributes.get("httpRootDir"):
-            raise RequestError(400, f"listener {place}: http listeners are not supported by this version")
+            raise ManagementError(400, f"listener {place}: http listeners are not supported by this version")
         profile_name = attributes.get("sslProfile")
         tls = None
         if profile_name:
             found = self.profiles.get(profile_name)
             if found is None:
                 known = ", ".join(sorted(self.profiles)) or "none is defined"
-                raise RequestError(400, f"listener {place}: no sslProfile named '{profile_name}' (known: {known})")
+                raise ManagementError(400, f"listener {place}: no sslProfile named '{profile_name}' (known: {known})")
             profile, names = found
             tls = tls_settings(
                 profile, names, sasl_mechanisms=attributes.get("saslMechanisms"), emit=self.emit
@@ -272,7 +271,7 @@ class Application:
         try:
             mechanisms = self.authentication.mechanisms(attributes)
         except SaslConfigError as error:
-            raise RequestError(500, f"listener {place}: {error}") from None
+            raise ManagementError(500, f"listener {place}: {error}") from None
         listener = listener_of(attributes, tls=tls, mechanisms=mechanisms)
         suffix = f", sslProfile={profile_name}" if profile_name else ""
         family = attributes.get("socketAddressFamily") or "any"
@@ -303,8 +302,8 @@ class Application:
     def create_vhost(self, attributes: Mapping[str, Any]) -> None:
         self._change_vhost(attributes, "Created")
 
-    def update_vhost(self, attributes: Mapping[str, Any]) -> None:
-        self._change_vhost(attributes, "Updated")
+    def update_vhost(self, _before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        self._change_vhost(after, "Updated")
 
     def _change_vhost(self, attributes: Mapping[str, Any], verb: str) -> None:
         """Compile aside, swap at once; a failed compile changes nothing."""
@@ -312,7 +311,7 @@ class Application:
         try:
             gate.ruleset = gate.ruleset.with_vhost(attributes, resolve=resolve_host)
         except PolicyError as error:
-            raise RequestError(500, f"PolicyError: {error}") from None
+            raise ManagementError(500, f"PolicyError: {error}") from None
         name = str(attributes["hostname"])
         gate.ledger.ensure_vhost(name)
         self._log("POLICY", "info", f"{verb} policy rules for vhost {name}")
@@ -322,13 +321,13 @@ class Application:
         try:
             gate.ruleset = gate.ruleset.without_vhost(str(attributes["hostname"]))
         except PolicyError as error:
-            raise RequestError(500, f"PolicyError: {error}") from None
+            raise ManagementError(500, f"PolicyError: {error}") from None
 
-    def update_log(self, attributes: Mapping[str, Any]) -> None:
+    def update_log(self, _before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         try:
-            self.logs.configure(attributes["module"], settings_of(attributes))
+            self.logs.configure(after["module"], settings_of(after))
         except (LogSettingError, LogFileError) as error:
-            raise RequestError(500, f"CError: Configuration: {error}") from None
+            raise ManagementError(500, f"CError: Configuration: {error}") from None
 
     # Views
 
@@ -377,6 +376,13 @@ class Application:
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")
+
+
+def _start_text(error: ManagementError) -> str:
+    """A failed CREATE as start-up prints it: `CError` is the management protocol's word (§2.3)."""
+    if error.description.startswith("CError: "):
+        return error.description.removeprefix("CError: ")
+    return f"Python: {error.description}" if error.status == 500 else f"Configuration: {error.description}"
 
 
 def _place(entity: ConfiguredEntity) -> str:

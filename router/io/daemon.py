@@ -55,14 +55,15 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
     """Load the configuration and serve until stopped. Returns the exit status."""
     logs = Logs()
     try:
-        configuration = load_config(config_path, load_schema())
+        schema = load_schema()
+        configuration = load_config(config_path, schema)
     except ConfigError as error:
         for early in error.logs:
             logs.write_effect(early)
         return _failed(str(error), logs, options, report)
     try:
         with _runner() as runner:
-            return runner.run(_serve(Application(configuration, logs, version=product_version()), report))
+            return runner.run(_serve(Application(configuration, schema, logs, version=product_version()), report))
     except StartError as error:
         return _failed(str(error), logs, options, report)
 
