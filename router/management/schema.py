@@ -14,8 +14,6 @@ from typing import Any
 import schemas
 from router.management.redaction import HIDDEN, hide_secrets, shown
 
-__all__ = ["HIDDEN", "Attribute", "EntityType", "Notice", "Schema", "ValidationError", "Warn", "load_schema"]
-
 # Integers go over the wire as AMQP long at most.
 LOWEST_INTEGER, HIGHEST_INTEGER = -(2**63), 2**63 - 1
 # What error texts quote of a value; they are sent back and logged.
@@ -178,10 +176,7 @@ class EntityType:
             named[canonical] = name
             attribute = self.attributes[canonical]
             if name in attribute.aliases:
-                warn(
-                    "AGENT",
-                    f"Attribute '{name}' of entity '{self.short_name}' has been deprecated. Use '{canonical}' instead",
-                )
+                warn("AGENT", deprecation(self, name, canonical))
             if attribute.notice is not None:
                 warn(attribute.notice.module, attribute.notice.text)
         return found
@@ -215,6 +210,11 @@ class EntityType:
             "singleton": self.is_singleton,
         }
         return {name: value for name, value in members.items() if value}
+
+
+def deprecation(entity_type: EntityType, name: str, canonical: str) -> str:
+    """The warning for a deprecated attribute name."""
+    return f"Attribute '{name}' of entity '{entity_type.short_name}' has been deprecated. Use '{canonical}' instead"
 
 
 class Schema:

@@ -1,0 +1,336 @@
+"""The configured entities: one owner, one set of rules for the configuration file and for management.
+
+The store has no effects of its own: it calls the handlers that the daemon registers, and a handler that raises leaves
+everything as it was. Sources: docs/spec/management.md §6.3, §6.4, §7.5, §7.6, §8.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from router.effects import Emit, LogLevel, log
+from router.management.config import ConfiguredEntity
+from router.management.core_types import core_columns, normalize
+from router.management.logrules import DEFAULT_ATTRIBUTES
+from router.management.redaction import shown
+from router.management.rules import (
+    CORE_CONFIG_TYPES,
+    RuleError,
+    UniqueNames,
+    check_values,
+    default_name,
+    identity_of,
+    implied,
+    role_problem,
+)
+from router.management.schema import (
+    MAX_QUOTED_CHARACTERS,
+    Attribute,
+    EntityType,
+    Schema,
+    ValidationError,
+    deprecation,
+)
+
+Attributes = Mapping[str, object]
+CreateHandler = Callable[[Attributes], Attributes | None]
+UpdateHandler = Callable[[Attributes, Attributes], Attributes | None]
+DeleteHandler = Callable[[Attributes], None]
+
+# Nothing but the entity itself comes of these, so that they work without a handler: always, and from the file.
+_PASSIVE = frozenset({"dummy"})
+_PASSIVE_IN_FILE = frozenset({"dummy", "router", "policy", "console", "log"})
+
+
+class ManagementError(Exception):
+    """A request that fails. Handlers raise it too.
+
+    status       statusCode of docs/spec/management.md §7.2
+    description  statusDescription; it is sent to the client and logged, so it holds no secret
+    """
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+        self.description = description
+
+
+def failure(error: ValidationError) -> ManagementError:
+    """What a value that does not fit answers: 400, or 500 for those that only show when they are applied."""
+    kind = error.kind if isinstance(error, RuleError) else "Python: ValidationError"
+    if kind == "Python: ValidationError":
+        return ManagementError(400, str(error))
+    if kind.startswith("Python: "):
+        return ManagementError(500, f"{kind.removeprefix('Python: ')}: {error}")
+    return ManagementError(500, f"CError: {kind}: {error}")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Entity:
+    """One configured entity.
+
+    agent  the attributes as agent-handled requests see them; None for core entities made over management
+    core   the columns as core-handled requests see them; None for agent-handled types
+    Both hold secrets as they were given: redact before showing.
+    """
+
+    type: EntityType
+    agent: dict[str, object] | None = field(repr=False)
+    core: dict[str, object] | None = field(default=None, repr=False)
+
+    @property
+    def attributes(self) -> dict[str, object]:
+        found = self.agent if self.agent is not None else self.core
+        assert found is not None
+        return found
+
+
+class EntityStore:
+    """Configured entities by type, in the order they came.
+
+    emit           where log lines go
+    next_identity  next number of the counter the core shares between links, addresses and routes (§6.4)
+    """
+
+    def __init__(self, schema: Schema, emit: Emit, next_identity: Callable[[], int] | None = None) -> None:
+        self.schema = schema
+        self._emit = emit
+        self._next_identity = next_identity or count(1).__next__
+        self._entities: dict[str, list[Entity]] = {name: [] for name in schema.types}
+        self._by_name: dict[str, Entity] = {}
+        self._by_identity: dict[str, Entity] = {}
+        self._names = UniqueNames()
+        self._numbers: dict[str, int] = {}
+        self._on_create: dict[str, CreateHandler] = {}
+        self._on_update: dict[str, UpdateHandler] = {}
+        self._on_delete: dict[str, DeleteHandler] = {}
+
+    # Handlers
+
+    def on_create(self, short_name: str, handler: CreateHandler) -> None:
+        """handler(attributes) makes it happen; what it returns is merged into the attributes.
+
+        Core types get the normalized columns, and may return their `identity`.
+        """
+        self._on_create[self.schema.types[short_name].short_name] = handler
+
+    def on_update(self, short_name: str, handler: UpdateHandler) -> None:
+        """handler(before, after) makes it happen; what it returns is merged into `after`."""
+        self._on_update[self.schema.types[short_name].short_name] = handler
+
+    def on_delete(self, short_name: str, handler: DeleteHandler) -> None:
+        """handler(attributes) makes it happen; core types get their columns."""
+        self._on_delete[self.schema.types[short_name].short_name] = handler
+
+    # Reading
+
+    def entities(self, short_name: str) -> Iterator[Entity]:
+        """Entities of exactly this type. The caller may change the store while iterating."""
+        return iter(list(self._entities[short_name]))
+
+    def attributes(self, short_name: str) -> Iterator[Attributes]:
+        return (each.attributes for each in self.entities(short_name))
+
+    def find(self, *, name: str | None = None, identity: str | None = None) -> Entity | None:
+        """An entity by its agent-side name, else by its agent-side identity."""
+        return self._by_name.get(name) if name is not None else self._by_identity.get(identity or "")
+
+    def find_core(self, entity_type: EntityType, *, name: object, identity: object) -> Entity | None:
+        """A core entity by its core-side identity, else by its name."""
+        column, value = ("identity", identity) if identity is not None else ("name", name)
+        wanted = str(value)
+        return next(
+            (
+                each
+                for each in self.entities(entity_type.short_name)
+                if each.core and each.core[column] is not None and str(each.core[column]) == wanted
+            ),
+            None,
+        )
+
+    # Changing
+
+    def load(self, configured: Iterable[ConfiguredEntity]) -> None:
+        """Take in the entities of a configuration file, in order.
+
+        A failing address, link route, auto-link, exchange or binding is logged and left out (§1.4).
+        Errors  ManagementError for any other.
+        """
+        for each in configured:
+            entity_type = self.schema.types[each.type]
+            if each.type not in CORE_CONFIG_TYPES:
+                self._add(entity_type, dict(each.attributes), is_from_file=True)
+                continue
+            try:
+                self._add_core(entity_type, str(each.attributes["name"]), each.attributes, dict(each.attributes))
+            except ManagementError as error:
+                self._log("AGENT", "error", f"Error performing CREATE of {entity_type.long_name}: {error}")
+                if each.type in ("linkRoute", "autoLink"):
+                    self._log("ROUTER_CORE", "error", f"Error configuring linkRoute: {error}")
+
+    def create(self, entity_type: EntityType, given: Attributes) -> Entity:
+        """A CREATE of an agent-handled type. Errors: ManagementError; nothing has changed then."""
+        self._refuse_identity(given)
+        try:
+            for name, value in given.items():
+                if value is not None and not entity_type.attributes[entity_type.canonical(name)].is_creatable:
+                    raise ManagementError(400, f"Cannot set attribute '{name}' in CREATE")
+            attributes = entity_type.validate(implied(entity_type, given), self._warn)
+            number = self._numbers.get(entity_type.short_name, 0)
+            identity = identity_of(entity_type, attributes, number)
+            attributes |= {"name": default_name(attributes, identity), "identity": identity}
+            self._check(entity_type, attributes)
+        except ValidationError as error:
+            raise failure(error) from None
+        return self._add(entity_type, attributes, is_from_file=False)
+
+    def create_core(self, entity_type: EntityType, name: str | None, body: object) -> Entity:
+        """A CREATE of a core-handled type. Errors: ManagementError; nothing has changed then."""
+        return self._add_core(entity_type, name, body, None)
+
+    def update(self, entity: Entity, given: Attributes) -> Entity:
+        """An UPDATE: `given` merged over what there is (§7.5). Errors: ManagementError; nothing has changed then."""
+        entity_type = entity.type
+        before = entity.attributes
+        try:
+            after = self._merged(entity_type, before, given)
+            self._check(entity_type, after)
+        except ValidationError as error:
+            raise failure(error) from None
+        handler = self._on_update.get(entity_type.short_name)
+        if handler is None and entity_type.short_name not in _PASSIVE:
+            raise _not_implemented("UPDATE", entity_type)
+        after |= (handler(dict(before), dict(after)) or {}) if handler else {}
+        entity.agent = after
+        return entity
+
+    def delete(self, entity: Entity) -> None:
+        """Errors: ManagementError; nothing has changed then."""
+        handler = self._on_delete.get(entity.type.short_name)
+        if handler is None and entity.type.short_name not in _PASSIVE:
+            raise _not_implemented("DELETE", entity.type)
+        if handler is not None:
+            handler(dict(entity.core if entity.core is not None else entity.attributes))
+        self._entities[entity.type.short_name].remove(entity)
+        if entity.type.short_name == "exchange":
+            for binding in self.entities("binding"):
+                if binding.core is not None and binding.core["exchangeName"] == entity.attributes["name"]:
+                    self.delete(binding)
+        if entity.agent is not None:
+            self._names.release(entity.agent)
+            del self._by_name[str(entity.agent["name"])], self._by_identity[str(entity.agent["identity"])]
+        self._log(
+            "AGENT", "debug", f"Remove {entity.type.short_name} entity: {shown(entity.attributes['identity'], 200)}"
+        )
+
+    # Inside
+
+    def _add(self, entity_type: EntityType, attributes: dict[str, object], *, is_from_file: bool) -> Entity:
+        kind = entity_type.short_name
+        handler = self._on_create.get(kind)
+        if handler is None and kind not in (_PASSIVE_IN_FILE if is_from_file else _PASSIVE):
+            raise _not_implemented("CREATE", entity_type)
+        entity = Entity(type=entity_type, agent=attributes)
+        self._claim(entity_type, attributes)
+        try:
+            attributes |= (handler(dict(attributes)) or {}) if handler else {}
+        except BaseException:
+            self._names.release(attributes)
+            raise
+        self._insert(entity)
+        return entity
+
+    def _add_core(
+        self, entity_type: EntityType, name: str | None, body: object, agent: dict[str, object] | None
+    ) -> Entity:
+        kind = entity_type.short_name
+        existing = [each.core for each in self._entities[kind] if each.core is not None]
+        exchanges = [each.core for each in self._entities["exchange"] if each.core is not None]
+        try:
+            normalized = normalize(entity_type, name, body, existing, exchanges, self._warn)
+        except ValidationError as error:
+            raise ManagementError(400, str(error)) from None
+        handler = self._on_create.get(kind)
+        if handler is None:
+            raise _not_implemented("CREATE", entity_type)
+        if agent is not None:
+            self._claim(entity_type, agent)
+        try:
+            made = handler({**normalized, "name": name}) or {}
+            identity = str(made["identity"]) if "identity" in made else str(self._next_identity())
+        except BaseException:
+            if agent is not None:
+                self._names.release(agent)
+            raise
+        core = {**core_columns(entity_type, normalized, name, identity), **made, "identity": identity}
+        entity = Entity(type=entity_type, agent=agent, core=core)
+        self._insert(entity)
+        return entity
+
+    def _insert(self, entity: Entity) -> None:
+        kind = entity.type.short_name
+        self._entities[kind].append(entity)
+        if entity.agent is not None:
+            self._numbers[kind] = self._numbers.get(kind, 0) + 1
+            self._by_name[str(entity.agent["name"])] = entity
+            self._by_identity[str(entity.agent["identity"])] = entity
+        self._log("AGENT", "debug", f"Add entity: {entity.type.text(entity.attributes)}")
+
+    def _claim(self, entity_type: EntityType, attributes: Attributes) -> None:
+        try:
+            self._names.claim(entity_type, attributes)
+        except ValidationError as error:
+            raise failure(error) from None
+
+    def _check(self, entity_type: EntityType, attributes: Attributes) -> None:
+        check_values(entity_type, attributes)
+        router = next(self.attributes("router"), None)
+        problem = role_problem(str(router["mode"]) if router else "standalone", entity_type, attributes)
+        if problem is not None:
+            raise ValidationError(problem)
+
+    def _merged(self, entity_type: EntityType, before: Attributes, given: Attributes) -> dict[str, object]:
+        merged = dict(before)
+        for name, value in given.items():
+            attribute = entity_type.attributes[entity_type.canonical(name)]
+            if not attribute.is_updatable:
+                if not self._is_unchanged(entity_type, attribute, name, value, before):
+                    raise ManagementError(400, f"Cannot update attribute '{name}' in UPDATE")
+            elif value is None:
+                merged.pop(attribute.name, None)
+            else:
+                if name in attribute.aliases:
+                    self._warn("AGENT", deprecation(entity_type, name, attribute.name))
+                merged[attribute.name] = value
+        after = entity_type.validate(merged, self._warn)
+        if entity_type.short_name == "log" and before["module"] == "DEFAULT":
+            return {**DEFAULT_ATTRIBUTES, **after}
+        return after
+
+    def _is_unchanged(
+        self, entity_type: EntityType, attribute: Attribute, name: str, value: object, before: Attributes
+    ) -> bool:
+        """Whether a client only sends back what it has read."""
+        if attribute.name != name:
+            return False
+        if value is None or name not in before:
+            return value is None and name not in before
+        if name == "type":
+            return self.schema.find(value) is entity_type
+        return attribute.convert(value, entity_type.long_name) == before[name]
+
+    @staticmethod
+    def _refuse_identity(given: Attributes) -> None:
+        if given.get("identity") is not None:
+            text = shown(given, MAX_QUOTED_CHARACTERS)
+            raise ManagementError(400, f"'identity' attribute cannot be specified {text}")
+
+    def _warn(self, module: str, text: str) -> None:
+        self._log(module, "warning", text)
+
+    def _log(self, module: str, level: LogLevel, text: str) -> None:
+        log(self._emit, module, level, text)
+
+
+def _not_implemented(operation: str, entity_type: EntityType) -> ManagementError:
+    return ManagementError(501, f"Operation '{operation}' not implemented on {entity_type.long_name}")

@@ -1,0 +1,130 @@
+"""QUERY: which attributes and which rows were asked for, and the values with their AMQP types. Pure.
+
+Rows are pulled from an iterator, so that a page costs what a page costs. Source: docs/spec/management.md §7.4.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Protocol, runtime_checkable
+
+from router.management.redaction import shown
+from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, ValidationError
+from router.values import Array, int_, long, uint, ulong
+
+# As many as all types have together. Without a bound a small request asks for rows of millions of columns.
+MAX_ATTRIBUTE_NAMES = 1000
+# The core gives all its columns when asked for this many or more.
+CORE_ALL_COLUMNS = 64
+
+Row = Mapping[str, object]
+
+
+class Provider(Protocol):
+    """Live entities of one type."""
+
+    def rows(self) -> Iterable[Row]:
+        """Attribute maps by attribute name, made one by one as they are asked for.
+
+        Core types: the columns of schemas/management.json. Others: with name and identity.
+        """
+
+
+@runtime_checkable
+class PagedProvider(Protocol):
+    """A provider that need not make the rows it skips."""
+
+    def rows(self) -> Iterable[Row]: ...
+
+    def page(self, offset: int) -> Iterable[Row]:
+        """Rows from number `offset` on."""
+
+
+def skip(provider: Provider, offset: int) -> Iterator[Row]:
+    if isinstance(provider, PagedProvider):
+        return iter(provider.page(offset))
+    return islice(provider.rows(), offset, None)
+
+
+def requested_names(body: object) -> list[str]:
+    """The attributeNames of the request's body; empty means all. Errors: ValidationError."""
+    names = body.get("attributeNames") if isinstance(body, Mapping) else None
+    if names is None:
+        return []
+    if not isinstance(names, list | tuple | Array) or not all(isinstance(name, str) for name in names):
+        raise ValidationError("attributeNames must be a list of strings")
+    if len(names) > MAX_ATTRIBUTE_NAMES:
+        raise ValidationError(f"attributeNames holds more than {MAX_ATTRIBUTE_NAMES} names")
+    return [str(name) for name in names]
+
+
+def number(properties: Row, name: str) -> int:
+    """offset, count, limit or indent: an integer or the decimal text of one; 0 when absent. Errors: ValidationError."""
+    value = properties.get(name)
+    if value is None:
+        return 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.strip().removeprefix("-").isdecimal():
+        return int(value)
+    raise ValidationError(f"'{name}' must be a decimal number, not {shown(value, MAX_QUOTED_CHARACTERS)}")
+
+
+def page(rows: Iterator[Row], count: int) -> Iterator[Row]:
+    """The first `count` rows; all when it is 0 or less."""
+    return islice(rows, count) if count > 0 else rows
+
+
+def agent_results(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
+    """Rows that have a value for at least one of the names."""
+    return (row for row in rows if any(row.get(name) is not None for name in names))
+
+
+def core_names(entity_type: EntityType, names: Sequence[str]) -> list[str]:
+    """The columns of a reply for a core type."""
+    return list(names) if 0 < len(names) < CORE_ALL_COLUMNS else list(entity_type.columns)
+
+
+def core_values(entity_type: EntityType, row: Row, names: Sequence[str]) -> list[object]:
+    return [wire_value(entity_type.columns.get(name), row.get(name)) for name in names]
+
+
+def core_map(entity_type: EntityType, row: Row) -> dict[str, object]:
+    """All columns, nulls included."""
+    return dict(zip(entity_type.columns, core_values(entity_type, row, list(entity_type.columns)), strict=True))
+
+
+def wire_value(wire: str | None, value: object) -> object:
+    """`value` as the AMQP type that replies promise for the column; None for an unknown column."""
+    if value is None or wire is None:
+        return None
+    return _WIRES[wire](value)
+
+
+def _unsigned(made: Callable[[int], int], highest: int) -> Callable[[object], object]:
+    # A counter outside its type reads as the nearest value rather than failing everybody's query.
+    return lambda value: made(min(max(int(value), 0), highest)) if isinstance(value, int) else None
+
+
+def _signed(made: Callable[[int], int], bits: int) -> Callable[[object], object]:
+    highest = 2 ** (bits - 1) - 1
+    return lambda value: made(min(max(int(value), -highest - 1), highest)) if isinstance(value, int) else None
+
+
+def _list_of(each: Callable[[object], object]) -> Callable[[object], object]:
+    return lambda value: [each(item) for item in value] if isinstance(value, list | tuple) else None
+
+
+_TO_ULONG = _unsigned(ulong, ulong.HIGHEST)
+_TO_LONG = _signed(long, 64)
+_WIRES: Mapping[str, Callable[[object], object]] = {
+    "string": str,
+    "boolean": bool,
+    "int": _signed(int_, 32),
+    "uint": _unsigned(uint, uint.HIGHEST),
+    "ulong": _TO_ULONG,
+    "long": _TO_LONG,
+    "map": lambda value: dict(value) if isinstance(value, Mapping) else None,
+    "list of string": _list_of(str),
+    "list of ulong": _list_of(_TO_ULONG),
+    "list of long": _list_of(_TO_LONG),
+}

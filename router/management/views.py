@@ -1,0 +1,124 @@
+"""All entities as requests see them: the store's, the providers' and the management node, secrets hidden.
+
+Two views, as in docs/spec/management.md §5: the agent's, over all types but the core's live ones, with identities like
+`listener/…`; and the core's, over one type, with decimal identities.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from router.management.entities import Entity, EntityStore
+from router.management.query import Provider, Row, skip
+from router.management.rules import CORE_CONFIG_TYPES
+from router.management.schema import EntityType, Schema
+
+# Agent view of the router: totals of entities that the agent's view does not hold (§6.5).
+_AGENT_ROUTER_ZEROS = ("addrCount", "linkCount", "nodeCount")
+
+
+class Views:
+    """providers  by short type name. One for `router`, `policy` or another configured type adds live values to the
+    configured entity: of the same name, or the only one of a singleton.
+    """
+
+    def __init__(self, schema: Schema, store: EntityStore, providers: Mapping[str, Provider]) -> None:
+        self.schema = schema
+        self.store = store
+        self.providers = providers
+        node_type = schema.types["management"]
+        self.node: Row = {"name": "self", "identity": "self", "type": node_type.long_name}
+
+    # The agent's view
+
+    def agent_rows(self, base: EntityType | None) -> Iterator[tuple[EntityType, Row]]:
+        """Entities of a type and its subtypes, of all types for None; made as they are asked for."""
+        for entity_type in self.schema.subtypes(base or self.schema.types["entity"]):
+            yield from ((entity_type, row) for row in self._of_type(entity_type))
+
+    def agent_row(self, entity: Entity) -> Row:
+        """One configured entity with its live values."""
+        return self._merge(entity, self._live(entity.type))
+
+    def matches(self, attribute: str, value: str) -> Iterator[tuple[EntityType, Row]]:
+        """Entities of the agent's view whose `name` or `identity` is the value."""
+        if self.node[attribute] == value:
+            yield self.schema.types["management"], self.node
+        by_name = attribute == "name"
+        entity = self.store.find(name=value) if by_name else self.store.find(identity=value)
+        if entity is not None and entity.agent is not None and entity.type.short_name != "console":
+            yield entity.type, self.agent_row(entity)
+        for short_name in self.providers:
+            entity_type = self.schema.types[short_name]
+            if self._is_live_only(entity_type):
+                yield from ((entity_type, row) for row in self._of_type(entity_type) if row.get(attribute) == value)
+
+    def _of_type(self, entity_type: EntityType) -> Iterator[Row]:
+        if entity_type.short_name == "management":
+            yield self.node
+        elif entity_type.short_name == "console":
+            return
+        elif self._is_live_only(entity_type):
+            for row in self.providers[entity_type.short_name].rows():
+                yield {**entity_type.redacted(row), "type": entity_type.long_name}
+        else:
+            live = None
+            for entity in self.store.entities(entity_type.short_name):
+                if entity.agent is not None:
+                    live = self._live(entity_type) if live is None else live
+                    yield self._merge(entity, live)
+
+    def _is_live_only(self, entity_type: EntityType) -> bool:
+        """Whether the agent shows the provider's rows as they are."""
+        is_operational = "operationalEntity" in entity_type.bases and not entity_type.is_core
+        return is_operational and entity_type.short_name in self.providers
+
+    def _live(self, entity_type: EntityType) -> dict[str, Row]:
+        """The provider's rows by name; under "" that of a singleton."""
+        provider = self.providers.get(entity_type.short_name)
+        if provider is None or entity_type.short_name in CORE_CONFIG_TYPES:
+            return {}
+        return {"" if entity_type.is_singleton else str(row.get("name")): row for row in provider.rows()}
+
+    def _merge(self, entity: Entity, live: Mapping[str, Row]) -> Row:
+        entity_type = entity.type
+        attributes = entity_type.redacted(entity.attributes)
+        found = live.get("" if entity_type.is_singleton else str(attributes["name"]), {})
+        hidden = entity_type.redacted(found)
+        fixed = ("name", "identity", "type")
+        attributes.update(
+            (name, value) for name, value in hidden.items() if name in entity_type.attributes and name not in fixed
+        )
+        if entity_type.short_name == "router":
+            attributes.update(dict.fromkeys(_AGENT_ROUTER_ZEROS, 0))
+            attributes["blockedLinkCount"] = found.get("linksBlocked", 0)
+        return attributes
+
+    # The core's view
+
+    def core_rows(self, entity_type: EntityType, offset: int = 0) -> Iterator[Row]:
+        """Rows of a core type from number `offset` on, by column name; made as they are asked for."""
+        short_name = entity_type.short_name
+        if short_name == "router":
+            return iter([self._router_row()][offset:])
+        if short_name in CORE_CONFIG_TYPES:
+            live = {str(row.get("identity")): row for row in self._provided(short_name)}
+            made = [each for each in self.store.entities(short_name) if each.core is not None][offset:]
+            return (self._core_row(each, live) for each in made)
+        provider = self.providers.get(short_name)
+        return skip(provider, offset) if provider is not None else iter(())
+
+    def core_row(self, entity: Entity) -> Row:
+        live = {str(row.get("identity")): row for row in self._provided(entity.type.short_name)}
+        return self._core_row(entity, live)
+
+    def _core_row(self, entity: Entity, live: Mapping[str, Row]) -> Row:
+        core = entity.core or {}
+        return {**core, **live.get(str(core.get("identity")), {})}
+
+    def _provided(self, short_name: str) -> Iterator[Row]:
+        provider = self.providers.get(short_name)
+        return iter(provider.rows()) if provider is not None else iter(())
+
+    def _router_row(self) -> Row:
+        configured = next(self.store.attributes("router"), {})
+        row = {**configured, **next(self._provided("router"), {})}
+        return {**row, "name": row.get("id"), "identity": "1", "type": self.schema.types["router"].long_name}
