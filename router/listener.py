@@ -37,23 +37,18 @@ class TlsSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
-    """One `listener` entity, ready for use."""
+class ConnectionTerms:
+    """What holds for the connections of a listener or connector once AMQP begins."""
 
     name: str
     host: str
     port: str
     role: str = "normal"
-    tls: TlsSettings | None = None
-    requires_encryption: bool = False
-    authenticates_peer: bool = False
-    # (is a client certificate verified) → the mechanisms to offer, in order
-    mechanisms: Callable[[bool], tuple[str, ...]] = lambda _verified: ()
+    has_tls: bool = False
     max_frame_bytes: int = 16384
     channel_max: int = MAX_SESSIONS - 1
     session_bytes: int = DEFAULT_SESSION_BYTES
     idle_timeout_s: int = 16
-    handshake_timeout_s: float = HANDSHAKE_LIMIT_S
     strips_in: bool = True
     strips_out: bool = True
     capacity: int = DEFAULT_CAPACITY
@@ -66,10 +61,50 @@ class Listener:
         """`host:port` as configured, for log lines."""
         return f"{self.host}:{self.port}"
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener(ConnectionTerms):
+    """One `listener` entity, ready for use."""
+
+    tls: TlsSettings | None = None
+    requires_encryption: bool = False
+    authenticates_peer: bool = False
+    # (is a client certificate verified) → the mechanisms to offer, in order
+    mechanisms: Callable[[bool], tuple[str, ...]] = lambda _verified: ()
+    handshake_timeout_s: float = HANDSHAKE_LIMIT_S
+
     @property
     def is_governed(self) -> bool:
         """Does vhost policy apply to connections of this listener? (policy §3.1)"""
         return self.role != "inter-router"
+
+
+def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of ConnectionTerms from the validated attributes of a `listener` or `connector` entity."""
+    frame = max(int(attributes["maxFrameSize"]), MIN_FRAME_BYTES)
+    sessions = int(attributes["maxSessions"])
+    if not 0 < sessions <= MAX_SESSIONS:
+        sessions = MAX_SESSIONS
+    frames = int(attributes.get("maxSessionFrames") or 0)
+    role = attributes["role"]
+    strip = attributes["stripAnnotations"] if role in ("normal", "route-container") else "no"
+    return {
+        "name": attributes["name"],
+        "host": attributes["host"],
+        "port": attributes["port"],
+        "role": role,
+        "has_tls": bool(attributes.get("sslProfile")),
+        "max_frame_bytes": frame,
+        "channel_max": sessions - 1,
+        "session_bytes": frames * frame if frames > 0 else DEFAULT_SESSION_BYTES,
+        "idle_timeout_s": int(attributes["idleTimeoutSeconds"]),
+        "strips_in": strip in ("in", "both"),
+        "strips_out": strip in ("out", "both"),
+        "capacity": int(attributes.get("linkCapacity") or DEFAULT_CAPACITY),
+        "cost": int(attributes["cost"]),
+        "policy_vhost": attributes.get("policyVhost") or None,
+        "open_properties": attributes.get("openProperties") or {},
+    }
 
 
 def listener_of(
@@ -79,32 +114,12 @@ def listener_of(
     mechanisms: Callable[[bool], tuple[str, ...]],
 ) -> Listener:
     """Work out a Listener from the validated attributes of a `listener` entity."""
-    frame = max(int(attributes["maxFrameSize"]), MIN_FRAME_BYTES)
-    sessions = int(attributes["maxSessions"])
-    if not 0 < sessions <= MAX_SESSIONS:
-        sessions = MAX_SESSIONS
-    frames = int(attributes.get("maxSessionFrames") or 0)
-    role = attributes["role"]
-    strip = attributes["stripAnnotations"] if role in ("normal", "route-container") else "no"
     handshake = int(attributes["initialHandshakeTimeoutSeconds"])
     return Listener(
-        name=attributes["name"],
-        host=attributes["host"],
-        port=attributes["port"],
-        role=role,
+        **terms_of(attributes),
         tls=tls,
         requires_encryption=bool(attributes["requireSsl"] or attributes["requireEncryption"]),
         authenticates_peer=bool(attributes["authenticatePeer"]),
         mechanisms=mechanisms,
-        max_frame_bytes=frame,
-        channel_max=sessions - 1,
-        session_bytes=frames * frame if frames > 0 else DEFAULT_SESSION_BYTES,
-        idle_timeout_s=int(attributes["idleTimeoutSeconds"]),
         handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,
-        strips_in=strip in ("in", "both"),
-        strips_out=strip in ("out", "both"),
-        capacity=int(attributes.get("linkCapacity") or DEFAULT_CAPACITY),
-        cost=int(attributes["cost"]),
-        policy_vhost=attributes.get("policyVhost") or None,
-        open_properties=attributes.get("openProperties") or {},
     )

@@ -15,7 +15,7 @@ from router.core.router import Core, Unroutable
 from router.effects import Emit, log
 from router.gate import TOO_LARGE, ConnectionGate
 from router.inspection import composer, condition_of, inspector, router_for
-from router.listener import Listener
+from router.listener import ConnectionTerms
 from router.values import Array, int_, symbol
 
 PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
@@ -37,7 +37,7 @@ class Peer:
         *,
         connection_id: int,
         connection_name: str,
-        listener: Listener,
+        terms: ConnectionTerms,
         identity: Identity,
         security: Mapping[str, Any],
         gate: ConnectionGate,
@@ -58,7 +58,7 @@ class Peer:
         """
         self.connection_id = connection_id
         self.connection_name = connection_name
-        self.listener = listener
+        self.terms = terms
         self.identity = identity
         self.security = security
         self.gate = gate
@@ -79,15 +79,15 @@ class Peer:
             write,
             core.work.touched,
             container_id=core.router_id,
-            max_frame_bytes=listener.max_frame_bytes,
-            channel_max=listener.channel_max,
-            idle_timeout_ms=listener.idle_timeout_s * 1000,
+            max_frame_bytes=terms.max_frame_bytes,
+            channel_max=terms.channel_max,
+            idle_timeout_ms=terms.idle_timeout_s * 1000,
         )
         self.attachment = Attachment(
             connection_id=connection_id,
             engine=self.engine,
-            capacity=listener.capacity,
-            is_route_container=listener.role == "route-container",
+            capacity=terms.capacity,
+            is_route_container=terms.role == "route-container",
         )
 
     # Owner
@@ -97,7 +97,7 @@ class Peer:
         refusal = self.gate.admit(
             self.identity,
             hostname=remote.hostname,
-            policy_vhost=self.listener.policy_vhost,
+            policy_vhost=self.terms.policy_vhost,
             is_encrypted=bool(self.security["isEncrypted"]),
         )
         settings = self.gate.settings
@@ -127,9 +127,9 @@ class Peer:
             symbol("version"): self.version,
             symbol("qd.conn-id"): int_(self.connection_id),
         }
-        if self.listener.cost > 1:
-            properties[symbol("qd.inter-router-cost")] = int_(self.listener.cost)
-        for key, value in self.listener.open_properties.items():
+        if self.terms.cost > 1:
+            properties[symbol("qd.inter-router-cost")] = int_(self.terms.cost)
+        for key, value in self.terms.open_properties.items():
             properties[symbol(key)] = value
         return properties
 
@@ -143,7 +143,7 @@ class Peer:
         session.is_counted = True
         settings = self.gate.settings
         window = settings.max_session_window if settings is not None else 0
-        session.accept(incoming_capacity_bytes=window or self.listener.session_bytes)
+        session.accept(incoming_capacity_bytes=window or self.terms.session_bytes)
 
     def on_end(self, session: Session) -> None:
         if session.is_counted:
@@ -202,9 +202,9 @@ class Peer:
         link.on_oversize = lambda delivery: self._on_oversize(link, delivery)
         link.on_over_credit = lambda: self._on_over_credit(link)
         if link.is_anonymous:
-            link.route = router_for(link, self.gate, self.core, strips=self.listener.strips_in)
+            link.route = router_for(link, self.gate, self.core, strips=self.terms.strips_in)
         else:
-            link.inspect = inspector(link, self.gate, strips=self.listener.strips_in)
+            link.inspect = inspector(link, self.gate, strips=self.terms.strips_in)
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
         address = source.address if source is not None else None
@@ -217,7 +217,7 @@ class Peer:
             return
         wire.accept(dynamic_address=dynamic)
         link = self.core.add_out_link(wire, self.attachment, address)
-        if not self.listener.strips_out:
+        if not self.terms.strips_out:
             link.compose = composer(self.core.router_id)
 
     def _refuse(self, wire: Wire, unroutable: Unroutable | None) -> None:

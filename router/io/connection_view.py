@@ -18,7 +18,7 @@ def connection_row(connection: Connection, now_s: int) -> Mapping[str, Any] | No
         "name": f"connection/{connection.remote_name}",
         "identity": str(connection.connection_id),
         "host": connection.remote_name,
-        "role": connection.listener.role,
+        "role": connection.terms.role,
         "protocol": "amqp",
         "dir": "in",
         "container": peer.remote.container_id,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from router.amqp.engine import message_bytes
-from router.connection import Connection, Stage
+from router.connection import Connection
 from router.io.connection_view import connection_row
 from router.core.addresses import Treatment
 from router.core.router import Core
@@ -21,6 +21,7 @@ from router.io.server import Port, listen
 from router.io.timers import Timers
 from router.io.workers import Workers
 from router.listener import Listener
+from router.stack import Stack, Stage
 
 # How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
 # does not read would otherwise hold it for ever.
@@ -114,7 +115,7 @@ class Router:
         self._timers.set(connection, connection.on_timer(time.monotonic()))
         return connection
 
-    def _on_opened(self, connection: Connection) -> None:
+    def _on_opened(self, connection: Stack) -> None:
         """From the handshake's deadline to the idle timers."""
         self._timers.set(connection, time.monotonic())
 

@@ -99,12 +99,18 @@ class Outcome:
 
 
 class Sending:
-    """One delivery from the sender's side."""
+    """One delivery from the sender's side. Settling lets go of proton's object: while it is held, the client never
+    answers a drain."""
 
     def __init__(self, sender: "Sender", delivery: Delivery) -> None:
         self.sender = sender
-        self.delivery = delivery
+        self._delivery: Delivery | None = delivery
         self.updates: list[Outcome] = []
+
+    @property
+    def delivery(self) -> Delivery:
+        assert self._delivery is not None, "already settled"
+        return self._delivery
 
     @property
     def outcome(self) -> int | None:
@@ -112,7 +118,13 @@ class Sending:
         return self.updates[-1].state if self.updates and self.updates[-1].is_settled else None
 
     def settle(self) -> None:
-        self.delivery.settle()
+        if self._delivery is not None:
+            self._delivery.settle()
+            self._delivery = None
+
+    def abort(self) -> None:
+        self.delivery.abort()
+        self._delivery = None
 
     def update(self, state: int, data: Any = None) -> None:
         """Give a state and do not settle."""
@@ -135,7 +147,7 @@ class Sending:
             )
         )
         if delivery.settled and self.sender.settles_back:
-            delivery.settle()
+            self.settle()
 
 
 class _End:
@@ -192,7 +204,7 @@ class Sender(_End):
         sending = self.start()
         self.append(payload)
         if is_settled:
-            sending.delivery.settle()  # advances
+            sending.settle()  # advances
         else:
             self.finish()
         return sending
@@ -206,12 +218,21 @@ class Received:
     """One delivery from the receiver's side."""
 
     def __init__(self, delivery: Delivery) -> None:
-        self.delivery = delivery
+        self._delivery: Delivery | None = delivery
         self.payload = bytearray()
         self.is_complete = False
         self.is_aborted = False
         self.came_settled = False
         self.states: list[int] = []  # the sender's, as they came
+
+    @property
+    def delivery(self) -> Delivery:
+        assert self._delivery is not None, "already settled"
+        return self._delivery
+
+    @property
+    def is_settled_here(self) -> bool:
+        return self._delivery is None
 
     @property
     def message(self) -> proton.Message:
@@ -233,10 +254,12 @@ class Received:
             setattr(self.delivery.local, name, value)
         self.delivery.update(state)
         if is_settled:
-            self.delivery.settle()
+            self.settle()
 
     def settle(self) -> None:
-        self.delivery.settle()
+        if self._delivery is not None:
+            self._delivery.settle()
+            self._delivery = None
 
 
 class Receiver(_End):
@@ -268,11 +291,11 @@ class Receiver(_End):
 
     def accept_all(self) -> None:
         for item in self.complete:
-            if not item.delivery.local_state:
+            if not item.is_settled_here and not item.delivery.local_state:
                 item.accept()
 
     def _on_readable(self, delivery: Delivery) -> None:
-        if self._open is None or self._open.delivery != delivery:
+        if self._open is None or self._open._delivery != delivery:
             self._open = Received(delivery)
             self.received.append(self._open)
         item = self._open
@@ -281,7 +304,7 @@ class Receiver(_End):
         item.came_settled = delivery.settled
         if delivery.aborted:
             item.is_aborted = item.is_complete = True
-            delivery.settle()
+            item.settle()
             self._open = None
         elif not delivery.partial:
             item.is_complete = True
@@ -290,7 +313,7 @@ class Receiver(_End):
             if self.accepts:
                 item.accept()
             elif delivery.settled:
-                delivery.settle()
+                item.settle()
 
 
 class Client:
@@ -485,7 +508,7 @@ class Client:
                 end._on_readable(delivery)
             else:
                 for item in end.received:
-                    if item.delivery == delivery:
+                    if item._delivery == delivery:
                         item.states.append(int(delivery.remote_state))
                         item.came_settled = delivery.settled
         elif isinstance(end, Sender) and delivery.updated:
@@ -631,7 +654,7 @@ class Net:
             for client in list(self.clients):
                 if client.is_dead:
                     continue
-                deadline = self.deadlines.get(client, client.router._handshake_deadline)
+                deadline = self.deadlines.get(client, client.router._deadline)
                 if deadline <= self.now:
                     following = client.router.on_timer(self.now)
                     self.deadlines[client] = following if following is not None else float("inf")

@@ -1,0 +1,255 @@
+"""What every connection's stack has, whichever side opened it: the tunnel, the way out, failures and the end.
+
+Sans-IO: bytes come in through `receive` and `receive_read`, leave through `write`; clocks and sockets are the caller's.
+An exception anywhere closes this one connection. Sources: docs/spec/routing.md §1.6, §1.7, §1.10.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from auth.tls import TlsFailure, TlsTunnel
+from router.amqp.engine import READ_BUFFER, EngineError
+from router.amqp.terminus import Condition
+from router.core.links import Attachment
+from router.core.router import Core
+from router.effects import Emit, log
+from router.gate import ConnectionGate
+from router.listener import ConnectionTerms
+from router.peer import Peer
+
+FRAMING: Final = "amqp:connection:framing-error"
+_INTERNAL: Final = Condition(name="amqp:internal-error", description="Internal error")
+
+
+class Stage(StrEnum):
+    """How far the connection has come."""
+
+    SNIFF = "header"  # nothing understood yet, in the clear or just inside TLS
+    TLS = "tls"
+    SASL = "sasl"
+    HEADER = "header after authentication"
+    AMQP = "amqp"
+    CLOSED = "closed"
+
+
+class Stack:
+    """One connection, from its first byte to its last. Subclasses know what comes before AMQP."""
+
+    def __init__(
+        self,
+        *,
+        connection_id: int,
+        remote_name: str,
+        terms: ConnectionTerms,
+        gate: ConnectionGate,
+        core: Core,
+        version: str,
+        emit: Emit,
+        write: Callable[[bytes], None],
+        close: Callable[[], None],
+        on_opened: "Callable[[Stack], None]",
+        deadline: float,
+    ) -> None:
+        """remote_name  "ip:port" of an accepted peer, "host:port" of one we connect to
+        write        hands bytes to the socket
+        close        closes the socket after what was written
+        on_opened    the peer's Open was admitted
+        deadline     by which that must have happened, monotonic seconds
+        """
+        self.connection_id = connection_id
+        self.remote_name = remote_name
+        self.terms = terms
+        self.gate = gate
+        self.core = core
+        self.version = version
+        self.emit = emit
+        self.stage = Stage.SNIFF
+        self.peer: Peer | None = None
+        self.tunnel: TlsTunnel | None = None
+        self._write_socket = write
+        self._close_socket = close
+        self._on_opened = on_opened
+        self._deadline = deadline
+        self._is_reported = False
+
+    # For subclasses
+
+    def _receive_plain(self, data: bytes) -> None:
+        """Plaintext came, outside the hot path."""
+        raise NotImplementedError
+
+    def _on_tunnel_established(self) -> None:
+        """The TLS handshake is done."""
+        raise NotImplementedError
+
+    def report(self, condition: Condition) -> None:
+        """Log a failure in the words of this direction."""
+        raise NotImplementedError
+
+    def _record(self, condition: Condition, reason: str) -> None:
+        """Audit a failure, where this direction is audited."""
+
+    # Bytes in
+
+    def receive_read(self, size: int) -> None:
+        """`size` bytes of the shared read buffer came from the socket. Hot."""
+        if self.stage is Stage.AMQP and self.tunnel is None:
+            assert self.peer is not None
+            try:
+                self.peer.engine.receive_read(size)
+            except Exception as error:
+                self.crash(error)
+        else:
+            self.receive(bytes(READ_BUFFER[:size]))
+
+    def receive(self, data: bytes) -> None:
+        """Bytes came from the socket."""
+        try:
+            if self.tunnel is not None:
+                data = self._decrypt(data)
+            if data or (self.tunnel is not None and self.tunnel.is_closed):
+                self._receive_plain(data)
+        except Exception as error:
+            self.crash(error)
+
+    def _decrypt(self, data: bytes) -> bytes:
+        tunnel = self.tunnel
+        assert tunnel is not None
+        try:
+            plaintext = tunnel.receive(data)
+        except TlsFailure as failure:
+            self._write_socket(tunnel.take_output())
+            self._fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+            return b""
+        if output := tunnel.take_output():
+            self._write_socket(output)
+        if self.stage is Stage.TLS and tunnel.is_established:
+            self._on_tunnel_established()
+        return plaintext
+
+    def _security(self) -> Mapping[str, Any]:
+        tunnel = self.tunnel
+        return {
+            "isEncrypted": tunnel is not None,
+            "sslProto": tunnel.protocol if tunnel is not None else None,
+            "sslCipher": tunnel.cipher if tunnel is not None else None,
+            "sslSsf": tunnel.bits if tunnel is not None else 0,
+            "ssl": self.terms.has_tls,
+        }
+
+    @property
+    def attachment(self) -> Attachment | None:
+        return self.peer.attachment if self.peer is not None else None
+
+    # Bytes out
+
+    def _write(self, data: bytes) -> None:
+        """Plaintext for the peer: through the tunnel where there is one."""
+        if self.tunnel is None:
+            self._write_socket(data)
+            return
+        try:
+            self.tunnel.send(data)
+        except TlsFailure as failure:
+            self._fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+            return
+        self._write_socket(self.tunnel.take_output())
+
+    def set_blocked(self, is_blocked: bool) -> None:
+        """The socket's buffer is full, or has room again."""
+        if self.peer is not None:
+            self.peer.engine.is_blocked = is_blocked
+            self.core.set_blocked(self.peer.attachment, is_blocked=is_blocked)
+            if not is_blocked:
+                self.core.work.touched.add(self.peer.engine)
+
+    # Time
+
+    def on_timer(self, now: float) -> float | None:
+        """Run what is due. Returns when to call again, None when there is nothing to wait for."""
+        if self.stage is Stage.CLOSED:
+            return None
+        peer = self.peer
+        if peer is None or not peer.is_open:
+            if now < self._deadline:
+                return self._deadline
+            log(self.emit, "ERROR", "error", "Run Time: Timeout waiting for initial handshake")
+            self._fail(
+                Condition(name="amqp:not-allowed", description="Timeout waiting for initial handshake"),
+                "handshake_timeout",
+            )
+            return None
+        try:
+            deadline_ms = peer.engine.tick(int(now * 1000))
+        except Exception as error:
+            self.crash(error)
+            return None
+        self.core.work.touched.add(peer.engine)
+        # Half way: proton notices traffic only when it is asked, so asking twice per period keeps it punctual.
+        return now + max((deadline_ms / 1000 - now) / 2, 0.2) if deadline_ms else None
+
+    # The end
+
+    def _fail(self, condition: Condition, reason: str) -> None:
+        """Log and audit a failure once, then close after what is written."""
+        if self.stage is Stage.CLOSED:
+            return
+        if not self._is_reported:
+            self._is_reported = True
+            self.report(condition)
+            self._record(condition, reason)
+        self._shut()
+
+    def crash(self, error: Exception) -> None:
+        """Something below raised: this connection ends, the router lives on."""
+        if isinstance(error, EngineError):
+            condition, reason = error.condition, "malformed_frame"
+        else:
+            condition, reason = _INTERNAL, "internal_error"
+            place = error.__traceback__
+            while place is not None and place.tb_next is not None:
+                place = place.tb_next
+            where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "unknown"
+            # The error's text may hold what the peer sent, secrets included: only its class and place are logged.
+            log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {type(error).__name__} at {where}")
+        if self.peer is not None and not self.peer.engine.is_freed:
+            self.peer.engine.close(condition)
+        self._fail(condition, reason)
+
+    def _shut(self) -> None:
+        """Write what is pending at the end of this pass, then close."""
+        if self.stage is Stage.CLOSED:
+            return
+        self.stage = Stage.CLOSED
+        self.core.work.closing.append(self._finish_shut)
+
+    def _finish_shut(self) -> None:
+        if self.peer is not None and not self.peer.engine.is_freed:
+            self.peer.engine.flush()
+        if self.tunnel is not None and self.tunnel.is_established:
+            self.tunnel.close()
+            self._write_socket(self.tunnel.take_output())
+        self._close_socket()
+
+    def close_for_shutdown(self) -> None:
+        """The router stops: tell the peer and close."""
+        self._is_reported = True
+        if self.peer is not None and not self.peer.engine.is_freed:
+            self.peer.engine.close()
+        self._shut()
+
+    def force_close(self) -> None:
+        """Drop the socket without an AMQP Close (management adminStatus=deleted; routing §1.10)."""
+        self._is_reported = True
+        self.stage = Stage.CLOSED
+        self._close_socket()
+
+    def on_lost(self) -> None:
+        """The socket is closed, by whomever. Call once; everything the connection held is given back."""
+        if self.stage is not Stage.CLOSED and not self._is_reported:
+            self.report(Condition(name=FRAMING, description="connection aborted"))
+        self.stage = Stage.CLOSED
+        if self.peer is not None:
+            self.peer.end()
+        self.gate.close()
