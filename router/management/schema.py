@@ -38,14 +38,6 @@ class ValidationError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """A warning logged whenever the attribute is given."""
-
-    module: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
     """One attribute of a type.
 
@@ -68,7 +60,6 @@ class Attribute:
     is_graph: bool = False
     is_secret: bool = False
     is_deprecated: bool = False
-    notice: Notice | None = None
 
     def convert(self, value: object, type_name: str) -> object:
         """`value` as this attribute holds it: plain str, int, bool, dict or list.
@@ -177,8 +168,6 @@ class EntityType:
             attribute = self.attributes[canonical]
             if name in attribute.aliases:
                 warn("AGENT", deprecation(self, name, canonical))
-            if attribute.notice is not None:
-                warn(attribute.notice.module, attribute.notice.text)
         return found
 
     def validate(self, given: Mapping[str, object], warn: Warn) -> dict[str, object]:
@@ -294,7 +283,6 @@ def _attribute(name: str, entry: Mapping[str, Any]) -> Attribute:
         is_graph=entry.get("graph", False),
         is_secret=entry.get("secret", False),
         is_deprecated=entry.get("deprecated", False),
-        notice=Notice(**entry["notice"]) if "notice" in entry else None,
     )
 
 

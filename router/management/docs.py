@@ -1,0 +1,107 @@
+"""The reference of all entity types, written from the schema: `python -m router.management.docs [FILE]`.
+
+Writes docs/management.md by default; a test fails when the file and the schema have drifted apart.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from router.management.config import APPLY_ORDER
+from router.management.schema import Attribute, EntityType, Schema, load_schema
+
+DEFAULT_FILE = Path("docs/management.md")
+
+_HEADER = """# Management: entity types and attributes
+
+This page is written by `python -m router.management.docs` from `schemas/management.json`; edit that file, not this one.
+
+Type names have the prefix `{prefix}.`, which requests may leave out. Every entity also has `name`, `identity` and
+`type`. *Set* says when an attribute can be given: in the configuration *file*, with *create*, with *update*; an empty
+field means the router sets it. Values marked *secret* are never returned or logged: they read `*******`.
+
+"""
+
+
+def render(schema: Schema) -> str:
+    """The page as Markdown."""
+    listed = [each for each in schema.types.values() if each.operations or each.short_name == "entity"]
+    contents = "".join(f"- [{each.short_name}](#{_anchor(each.short_name)})\n" for each in listed)
+    sections = "".join(_section(schema, each) for each in listed)
+    return _HEADER.format(prefix=schema.prefix) + contents + sections
+
+
+def _section(schema: Schema, entity_type: EntityType) -> str:
+    own = [each for name, each in entity_type.attributes.items() if name not in schema.types["entity"].attributes]
+    shown = own or (list(entity_type.attributes.values()) if entity_type.short_name == "entity" else [])
+    bases = ", ".join(f"`{base}`" for base in entity_type.bases)
+    facts = [
+        f"- Type: `{entity_type.long_name}`",
+        *([f"- Extends: {bases}"] if bases else []),
+        *([f"- Operations: {', '.join(entity_type.operations)}"] if entity_type.operations else []),
+        *(["- There is exactly one."] if entity_type.is_singleton and not entity_type.is_deprecated else []),
+        *(["- Deprecated."] if entity_type.is_deprecated else []),
+    ]
+    table = "".join(_rows(entity_type, shown))
+    return f"\n## {entity_type.short_name}\n\n{entity_type.description}\n\n" + "\n".join(facts) + "\n" + table
+
+
+def _rows(entity_type: EntityType, attributes: list[Attribute]) -> Iterator[str]:
+    if not attributes:
+        return
+    yield "\n| Attribute | Type | Default | Set | Meaning |\n|---|---|---|---|---|\n"
+    for each in attributes:
+        cells = (f"`{each.name}`", _kind(each), _default(each), _set(entity_type, each), _meaning(each))
+        yield f"| {' | '.join(_cell(cell) for cell in cells)} |\n"
+
+
+def _kind(attribute: Attribute) -> str:
+    return ", ".join(f"`{tag}`" for tag in attribute.tags) or attribute.kind
+
+
+def _default(attribute: Attribute) -> str:
+    if attribute.is_required:
+        return "required"
+    if attribute.default is None:
+        return ""
+    words: Mapping[object, str] = {True: "yes", False: "no", "": "empty"}
+    is_word = isinstance(attribute.default, bool) or attribute.default == ""
+    return words[attribute.default] if is_word else f"`{attribute.default}`"
+
+
+def _set(entity_type: EntityType, attribute: Attribute) -> str:
+    ways = [
+        *(["create"] if attribute.is_creatable and "CREATE" in entity_type.operations else []),
+        *(["update"] if attribute.is_updatable else []),
+    ]
+    is_in_file = attribute.is_creatable or (entity_type.short_name in ("log", "vhost") and not attribute.is_graph)
+    return ", ".join([*(["file"] if is_in_file and entity_type.short_name in APPLY_ORDER else []), *ways])
+
+
+def _meaning(attribute: Attribute) -> str:
+    notes = [
+        *(["Deprecated."] if attribute.is_deprecated else []),
+        *(["Secret."] if attribute.is_secret else []),
+        *(["A statistic."] if attribute.is_graph else []),
+        *([f"Formerly {', '.join(f'`{each}`' for each in attribute.aliases)}."] if attribute.aliases else []),
+        *([f"Also {', '.join(f'`{each}`' for each in attribute.synonyms)}."] if attribute.synonyms else []),
+    ]
+    return " ".join([attribute.description, *notes])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _anchor(heading: str) -> str:
+    return heading.lower().replace(".", "")
+
+
+def main(arguments: list[str]) -> int:
+    target = Path(arguments[0]) if arguments else DEFAULT_FILE
+    target.write_text(render(load_schema()), "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
