@@ -49,7 +49,7 @@ _GROUP_BOOLEANS: Final = {
     "allowDynamicLinkRoutes": True,
     "allowAdminStatusUpdate": True,
 }
-_ADDRESS_KEYS: Final = ("sources", "targets", "sourcePattern", "targetPattern")
+ADDRESS_KEYS: Final = ("sources", "targets", "sourcePattern", "targetPattern")
 _NO_ADDRESSES: Final = compile_literals(())
 
 
@@ -121,7 +121,7 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
                 users = read_items(value)
             elif key == "remoteHosts":
                 hosts = parse_hosts(read_items(value), reading.resolve)
-            elif key in _ADDRESS_KEYS:
+            elif key in ADDRESS_KEYS:
                 addresses[key] = tuple(_read_address_item(item, prefix, where, reading) for item in read_items(value))
             else:
                 reading.warnings.append(f"{prefix} option '{key}' is ignored.")

@@ -1,0 +1,42 @@
+"""`qdpolicy`: what can be done with a policy without a router. One file per verb."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from policy.cli import lint, rules
+
+EPILOG = """\
+exit status:
+  0  nothing to complain about
+  1  lint: findings at or above --fail-level
+  2  the command line is wrong
+  3  something could not be read, or is no policy
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="qdpolicy",
+        description="Check the policies of a message router.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for verb in (lint, rules):
+        verb.add_parser(verbs)
+    options = parser.parse_args(arguments)
+    try:
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output has seen enough (`| head`); keep the interpreter from complaining at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""A policy file has something else than a vhost.
+
+Routers take only vhosts from the files in policyDir and pass over everything else in silence. A `policy` section, such
+as enableVhostPolicy, belongs into the router's configuration file.
+"""
+
+from collections.abc import Iterator
+
+from policy.lint.findings import Finding, Level, PolicyText
+
+ID = "PAL014"
+TITLE = "ignored in a policy file"
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for entity in policy.entities:
+        if entity.type != "vhost":
+            text = f"'{entity.type}' is ignored here: move it into the router's configuration file"
+            yield Finding(
+                rule=ID, level=Level.WARNING, file=entity.source.file or "", line=entity.source.line or 1, text=text
+            )

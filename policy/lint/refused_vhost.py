@@ -1,0 +1,53 @@
+"""The router refuses this vhost.
+
+At start-up it ends with this message; over management the request fails. Two mistakes have rules of their own, PAL002
+and PAL003, and are not reported twice. Host names in `remoteHosts` are not looked up here (PAL016), and whether two
+vhost names collide as patterns depends on the router's configuration, which is not looked at.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from policy.attributes import PolicyError, VhostSource
+from policy.lint.findings import Finding, Level, PolicyText, VhostText
+from policy.lint.host_names import has_host_name
+from policy.ruleset import compile_ruleset
+
+ID = "PAL001"
+TITLE = "refused by the router"
+
+_EXPLAINED_ELSEWHERE = ("specifies conflicting", "is in multiple user groups")
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    accepted: list[tuple[Mapping[str, object], VhostSource]] = []
+    for vhost in policy.vhosts:
+        written = (_without_names(vhost), vhost.source)
+        try:
+            compile_ruleset({}, [written], resolve=_refuse_name)
+            accepted.append(written)
+        except PolicyError as error:
+            if not any(text in str(error) for text in _EXPLAINED_ELSEWHERE):
+                yield _finding(error, vhost.source)
+    # What is refused only because of another vhost: one name for two of them.
+    try:
+        compile_ruleset({}, accepted, resolve=_refuse_name)
+    except PolicyError as error:
+        yield _finding(error, VhostSource(file=error.file, line=error.line))
+
+
+def _without_names(vhost: VhostText) -> Mapping[str, object]:
+    """The vhost's attributes, without the items of remoteHosts that are host names."""
+    groups = {}
+    for group in vhost.groups:
+        numeric = [item for item in group.items("remoteHosts") if not has_host_name(item)]
+        groups[group.name] = {**group.settings, "remoteHosts": numeric}
+    return {**vhost.attributes, "groups": groups}
+
+
+def _refuse_name(name: str) -> Sequence[str]:
+    raise OSError(f"'{name}' is not looked up")
+
+
+def _finding(error: PolicyError, source: VhostSource) -> Finding:
+    file, line = error.file or source.file or "", error.line or source.line or 1
+    return Finding(rule=ID, level=Level.ERROR, file=file, line=line, text=str(error))

@@ -1,0 +1,31 @@
+"""A wildcard or `${user}` stands where it means nothing.
+
+In `sources` and `targets` a `*` counts only as the last character, and `#` never does. In patterns `*` and `#` count
+only as whole words, `orders.*` but not `ord*`, and so does `${user}`: `x${user}` can never match anything.
+"""
+
+from collections.abc import Iterator
+
+from policy.addresses import USER_TOKEN
+from policy.lint.findings import Finding, Level, PolicyText
+from policy.patterns import ANY_NUMBER, ONE, split_tokens
+
+ID = "PAL015"
+TITLE = "wildcard without effect"
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for group in policy.groups:
+        for key in ("sources", "targets"):
+            for item in group.items(key):
+                if ONE in item[:-1] or ANY_NUMBER in split_tokens(item):
+                    text = f"'{item}': only a '*' at the very end is a wildcard here; '{key[:-1]}Pattern' knows more"
+                    yield group.finding(ID, Level.WARNING, text, key)
+        for key in ("sourcePattern", "targetPattern"):
+            for item in group.items(key):
+                for word in split_tokens(item):
+                    if word not in (ONE, ANY_NUMBER, USER_TOKEN) and any(
+                        token in word for token in (ONE, ANY_NUMBER, USER_TOKEN)
+                    ):
+                        text = f"'{item}': '{word}' is taken literally, wildcards and {USER_TOKEN} must be whole words"
+                        yield group.finding(ID, Level.WARNING, text, key)
