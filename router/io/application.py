@@ -8,7 +8,8 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +30,8 @@ from router.io.router import Router
 from router.io.security import Authentication, SecurityError, load_display_names, profile_of, tls_settings
 from router.io.workers import Workers
 from router.listener import listener_of
+from router.io.management_service import ManagementService
+from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore, ManagementError
 from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
@@ -36,6 +39,16 @@ from router.management.schema import Schema
 
 _FAMILY: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 AUDIT_DRAIN_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """A management provider around a function."""
+
+    make: Callable[[], Iterator[Mapping[str, Any]]]
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        return self.make()
 
 
 class StartError(Exception):
@@ -141,6 +154,33 @@ class Application:
         store.on_create("listener", self.create_listener)
         store.on_delete("listener", self.delete_listener)
         store.on_update("log", self.update_log)
+        agent = Agent(
+            self.schema,
+            store,
+            {
+                "router": _Rows(self.router_rows),
+                "connection": _Rows(self.router.connection_rows),
+                "router.link": _Rows(self.link_rows),
+                "router.address": _Rows(self.address_rows),
+                "policy": _Rows(self.policy_rows),
+                "vhostStats": _Rows(self.vhost_stats_rows),
+                "logStats": _Rows(self.logs.ring.rows),
+            },
+            self.emit,
+            log_entries=self.logs.ring.entries,
+            update_connection=self.update_connection,
+            is_debug_enabled=lambda: self.logs.rules.is_enabled("AGENT", "debug"),
+        )
+        ManagementService(self.core, agent, self.may_update_admin_status, self.emit)
+
+    def update_connection(self, identity: str, changes: Mapping[str, object], requester: int | None) -> None:
+        """adminStatus "deleted" drops the connection (routing §1.10)."""
+        if "enableProtocolTrace" in changes:
+            raise ManagementError(501, "enableProtocolTrace is not supported by this version")
+        if changes.get("adminStatus") == "deleted" and self.router.close_connection(int(identity)):
+            by = f"[C{requester}]" if requester is not None else "[management]"
+            text = f"[C{identity}] Connection force-closed by request from connection {by}"
+            self._log("ROUTER_CORE", "info", text)
 
     def _apply_logs(self) -> None:
         style = TimeStyle(
