@@ -1,0 +1,172 @@
+"""Every rule finds its bad case, and only it; nothing finds anything in a good case."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from policy.cli.main import main
+from policy.lint.findings import Level, LintRule
+from policy.lint.rules import RULES, check_all
+from policy.validation import load_valid_entities
+
+CASES = Path(__file__).resolve().parent.parent / "lint_cases"
+EXAMPLES = ("quickstart", "tenants")
+
+
+def findings_of(path: Path) -> list[tuple[str, int]]:
+    entities = load_valid_entities(path.read_text("utf-8"), str(path))
+    return [(finding.rule, finding.line) for finding in check_all(entities)]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.ID)
+def test_a_rule_finds_its_bad_case_and_nothing_else_does(rule: LintRule) -> None:
+    found = findings_of(CASES / f"{rule.ID}.bad.json")
+    assert {id_ for id_, _ in found} == {rule.ID}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.ID)
+def test_a_good_case_is_good_for_all_rules(rule: LintRule) -> None:
+    assert findings_of(CASES / f"{rule.ID}.good.json") == []
+
+
+def test_rules_are_ordered_documented_and_all_have_cases() -> None:
+    ids = [rule.ID for rule in RULES]
+    assert ids == sorted(set(ids))
+    assert all(rule.__doc__ and rule.TITLE for rule in RULES)
+    assert sorted(path.name for path in CASES.iterdir()) == sorted(
+        f"{id_}.{case}.json" for id_ in ids for case in ("bad", "good")
+    )
+
+
+@pytest.mark.parametrize(
+    ("groups", "ids"),
+    [
+        ({"g": {"users": "*", "remoteHosts": "*", "sources": "*", "targets": "*"}}, {"PAL006", "PAL007", "PAL012"}),
+        ({"g": {"users": "a", "remoteHosts": "*", "sourcePattern": "#", "targets": "*"}}, {"PAL007"}),
+        ({"g": {"users": "a", "remoteHosts": "*", "sources": "*"}}, set()),
+        ({"g": {"users": "a"}}, {"PAL008"}),
+        ({"g": {"remoteHosts": "*"}}, {"PAL008"}),
+        ({"$connector": {"sources": "a"}}, set()),
+        ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "sourcePattern": "a.b*"}}, {"PAL015"}),
+        ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targetPattern": "x${user}.b"}}, {"PAL001", "PAL015"}),
+        ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targetPattern": "b.x${user}"}}, {"PAL015"}),
+        ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targets": "#"}}, {"PAL015"}),
+        ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "maxConnections": 1}}, {"PAL004"}),
+        ({"g": {"users": "a", "remoteHosts": "b.example - 10.0.0.1", "maxSessions": 1}}, {"PAL016"}),
+        ({"g": {"users": "a", "remoteHosts": "10.0.0.0/8"}}, {"PAL001"}),
+    ],
+)
+def test_groups(tmp_path: Path, groups: object, ids: set[str]) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps([["vhost", {"hostname": "h", "groups": groups}]]))
+    assert {id_ for id_, _ in findings_of(file)} == ids
+
+
+def test_default_behind_a_group_for_everybody_is_unused(tmp_path: Path) -> None:
+    file = tmp_path / "policy.json"
+    groups = {"all": {"users": "*", "remoteHosts": "10.0.0.1"}, "$default": {"remoteHosts": "10.0.0.1"}}
+    file.write_text(json.dumps([["vhost", {"hostname": "h", "allowUnknownUser": True, "groups": groups}]]))
+    assert {id_ for id_, _ in findings_of(file)} == {"PAL008"}
+
+
+def test_a_finding_names_the_line_of_the_attribute(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text(
+        '# a comment\n[["vhost", {\n"hostname": "h",\n"groups": {"g": {"users": "a",\n"remoteHosts": "10.0.0.1",\n'
+        '"allowUserIdProxy": true}}}]]\n'
+    )
+    assert main(["lint", str(file)]) == 1
+    assert capsys.readouterr().out.startswith(f"{file}:6: warning PAL010: vhost 'h' group 'g': ")
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_are_clean(example: str, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = resources.files("policies") / example
+    assert main(["lint", str(folder), "--fail-level", "note"]) == 0
+    assert capsys.readouterr().out == "No findings\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["PAL010.good.json"], 0),
+        (["PAL010.bad.json"], 1),
+        (["PAL010.bad.json", "--fail-level", "error"], 0),
+        (["PAL010.bad.json", "--ignore", "PAL010"], 0),
+        (["PAL016.bad.json"], 0),
+        (["PAL016.bad.json", "--fail-level", "note"], 1),
+        (["PAL002.bad.json", "--fail-level", "error"], 1),
+        (["missing.json", "PAL010.bad.json"], 3),
+    ],
+)
+def test_exit_status(arguments: list[str], status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CASES)
+    assert main(["lint", *arguments]) == status
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["lint"], ["lint", ".", "--ignore", "PAL999"], ["rules", "PAL999"], ["unknown"]]
+)
+def test_a_wrong_command_line_is_status_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.json", b"[[", "a.json:1:3: invalid: a value is missing before the end of the file"),
+        ("a.json", b'["\xff"]', "not UTF-8, beginning with byte 3"),
+        ("a.conf", b"vhost {}", "policy files are JSON and end in .json"),
+    ],
+)
+def test_what_is_no_policy_is_status_3(
+    name: str, content: bytes, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert main(["lint", str(tmp_path / name)]) == 3
+    assert text in capsys.readouterr().out
+
+
+def test_a_folder_without_policies_does_not_pass_for_clean(tmp_path: Path) -> None:
+    (tmp_path / "policy.conf").write_text("")
+    assert main(["lint", str(tmp_path)]) == 3
+
+
+def test_files_of_a_folder_are_looked_at_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """policy 12: one name for two vhosts, in two files."""
+    (tmp_path / "a.json").write_text('[["vhost", {"hostname": "a"}]]')
+    (tmp_path / "b.json").write_text('[["vhost", {"hostname": "b",\n"aliases": "c, a"}]]')
+    assert main(["lint", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    assert main(["lint", str(tmp_path)]) == 1
+    text = "Policy for vhost 'b' defines alias 'a' which conflicts with an existing vhost named 'a'"
+    assert f"{tmp_path / 'b.json'}:2: error PAL001: {text}" in capsys.readouterr().out
+
+
+def test_json_report(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = str(CASES / "PAL010.bad.json")
+    main(["lint", "--format", "json", bad, "missing.json"])
+    report = json.loads(capsys.readouterr().out)
+    (finding,) = report["findings"]
+    assert (finding["rule"], finding["level"], finding["file"]) == ("PAL010", Level.WARNING.name.lower(), bad)
+    (problem,) = report["problems"]
+    assert (problem["file"], problem["line"]) == ("missing.json", 1)
+
+
+def test_a_policy_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.json"
+    file.write_text('[["vhost", {"hostname": "\\u001b[2Jh", "groups": {"g": {"users": "a"}}}]]')
+    main(["lint", str(file)])
+    output = capsys.readouterr().out
+    assert "\x1b" not in output
+    assert r"\x1b[2Jh" in output
+
+
+def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rules"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(RULES)
+    assert main(["rules", "PAL006"]) == 0
+    assert capsys.readouterr().out.startswith("PAL006: every address for unnamed users\n\nWhoever is not named")
