@@ -1,0 +1,35 @@
+"""The cases. Each is a function of a Site and the number of runs to its rows; CASES is all of them, in order."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from benchmarks.cases import connections, messages, streams
+from benchmarks.report import Row
+from benchmarks.subjects import Site
+
+Case = Callable[[Site, int], list[Row]]
+
+DEFAULT: Mapping[str, Case] = MappingProxyType(
+    {
+        "small": messages.small,
+        "settled": messages.settled,
+        "large": messages.large,
+        "round-trip": messages.round_trip,
+        "memory": connections.memory,
+        "set-up": connections.set_up,
+        "start-up": connections.start_up,
+    }
+)
+MORE: Mapping[str, Case] = MappingProxyType(
+    {
+        "set-up-argon2": connections.set_up_argon2,
+        "memory-10000": connections.memory_10000,
+        "multicast": messages.multicast,
+        "pairs": messages.pairs,
+        "idle-1000": messages.idle_1000,
+        "idle-10000": messages.idle_10000,
+        "stream": streams.stream,
+        "stalled-receiver": streams.stalled_receiver,
+    }
+)
+CASES: Mapping[str, Case] = MappingProxyType({**DEFAULT, **MORE})

@@ -1,0 +1,127 @@
+"""Connections: what one costs while it does nothing, what it costs to make one, and how soon the first can come."""
+
+import asyncio
+import dataclasses
+import time
+
+from benchmarks import wire
+from benchmarks.crowd import Crowd, unverified_context
+from benchmarks.report import Row, row
+from benchmarks.subjects import HOSTNAME, SLOW_USER, USER, Site, Subject
+
+IDLE_BUDGET_KB = 60.0
+START_BUDGET_S = 1.5
+SET_UPS = 500
+SLOW_SET_UPS = 60
+AT_ONCE = 16
+ANSWER_TIMEOUT_S = 20.0
+
+
+def memory(site: Site, runs: int) -> list[Row]:
+    """kB per idle connection: growth from 100 to 2,000 of them, so that what is needed once does not count.
+
+    Once for a connection that is merely open, once with a session and a receiving link, once over TLS.
+    """
+    return [
+        _memory("open", site, 100, 2_000),
+        _memory("with a link", site, 100, 2_000, source="bench"),
+        _memory("over TLS", site, 100, 2_000, is_encrypted=True),
+    ]
+
+
+def memory_10000(site: Site, runs: int) -> list[Row]:
+    """The same up to 10,000."""
+    return [_memory("open", site, 100, 9_900, name="memory-10000")]
+
+
+def _memory(
+    what: str,
+    site: Site,
+    base: int,
+    more: int,
+    *,
+    is_encrypted: bool = False,
+    source: str | None = None,
+    name: str = "memory",
+) -> Row:
+    growth = []
+    for subject_of in (site.router, site.floor):
+        with (
+            subject_of() as subject,
+            Crowd.connect(subject, base, is_encrypted=is_encrypted, source=source),
+        ):
+            before = subject.process.resident_kb()
+            with Crowd.connect(subject, more, is_encrypted=is_encrypted, source=source):
+                growth.append((subject.process.resident_kb() - before) / more)
+    mine, floor = growth
+    # The floor keeps a buffer of 64 kB for each connection: a ratio would flatter.
+    figure = row(name, f"idle connection, {what}", "kB", router=[mine], budget=IDLE_BUDGET_KB)
+    return dataclasses.replace(figure, floor=floor)
+
+
+def set_up(site: Site, runs: int) -> list[Row]:
+    """TCP, TLS 1.3, SASL PLAIN, Open, judged by the policy: 500 connections, 16 at a time. The password hash is the
+    cheapest there is, so that it is our work that is measured; the floor does TLS and takes any password.
+    """
+    mine: list[tuple[float, float]] = []
+    base: list[tuple[float, float]] = []
+    with site.router() as router, site.floor() as floor:
+        for _ in range(runs):
+            mine.append(_set_up(router, USER, SET_UPS))
+            base.append(_set_up(floor, USER, SET_UPS))
+    rates, base_rates = [rate for rate, _ in mine], [rate for rate, _ in base]
+    return [
+        row("set-up", "rate", "conn/s", router=rates, floor=base_rates, better="more"),
+        row("set-up", "CPU per connection", "µs", router=[cpu for _, cpu in mine], floor=[cpu for _, cpu in base]),
+    ]
+
+
+def set_up_argon2(site: Site, runs: int) -> list[Row]:
+    """The same with a password hashed as qdpasswd does it: what an operator gets."""
+    with site.router() as router:
+        results = [_set_up(router, SLOW_USER, SLOW_SET_UPS) for _ in range(runs)]
+    return [
+        row("set-up-argon2", "rate", "conn/s", router=[rate for rate, _ in results], better="more"),
+        row("set-up-argon2", "CPU per connection", "µs", router=[cpu for _, cpu in results]),
+    ]
+
+
+def _set_up(subject: Subject, user: str, count: int) -> tuple[float, float]:
+    """(connections/s, CPU µs of the subject per connection), each closed again when it is open."""
+    before, started = subject.process.cpu_seconds(), time.monotonic()
+    asyncio.run(_connect_all(subject, user, count))
+    seconds = time.monotonic() - started
+    return count / seconds, (subject.process.cpu_seconds() - before) / count * 1e6
+
+
+async def _connect_all(subject: Subject, user: str, count: int) -> None:
+    context = unverified_context()
+    login = wire.login(user=user, password=subject.password, hostname=HOSTNAME)
+    waiting = iter(range(count))
+
+    async def worker() -> None:
+        for _ in waiting:
+            reader, writer = await asyncio.open_connection("127.0.0.1", subject.tls_port, ssl=context)
+            writer.write(login)
+            admission = wire.Admission(has_link=False)
+            while not admission.receive(await reader.read(4096)):
+                pass
+            writer.write(wire.close())
+            writer.transport.abort()
+
+    await asyncio.wait_for(asyncio.gather(*(worker() for _ in range(AT_ONCE))), ANSWER_TIMEOUT_S * 3)
+
+
+def start_up(site: Site, runs: int) -> list[Row]:
+    """From starting the process to `Operational`, with TLS, users and the policy loaded; the floor: to listening."""
+    mine: list[float] = []
+    base: list[float] = []
+    for _ in range(runs):
+        with site.router() as router:
+            mine.append(router.ready_after_s)
+        with site.floor() as floor:
+            base.append(floor.ready_after_s)
+    return [
+        row("start-up", "until Operational", "s", router=mine, budget=START_BUDGET_S),
+        row("start-up", "of the floor", "s", router=base),
+    ]

@@ -1,0 +1,200 @@
+"""The floor: what moving a message through Python and proton costs with no routing at all.
+
+`python -m benchmarks.floor CERTIFICATE KEY [--uvloop]` accepts AMQP clients on two ports of 127.0.0.1 that the system chooses, the
+first in the clear, the second over TLS, and prints `Listening on PORT TLS_PORT` on stderr. Any SASL mechanism and
+password will do. Every message goes from any sender to the newest receiver, outcomes back. No addresses, no policy, no
+management, no counters: a router can be compared with it in one run, on a fast machine or a slow one.
+
+It also shows the technique that makes it cheap:
+  * the C functions of python-qpid-proton are called directly (`cproton_ffi.lib`), not through its object wrappers;
+  * SASL is spoken here, and a bare proton transport gets only the AMQP bytes after it;
+  * one pass per read: push everything, drain the collector, then flush each touched connection once.
+"""
+
+import asyncio
+import ssl
+import sys
+from typing import Any
+
+from cproton_ffi import ffi, lib
+
+SASL_HEADER = b"AMQP\x03\x01\x00\x00"
+OFFER_ANONYMOUS = b"\x00\x53\x40\xc0\x0c\x01\xa3\x09ANONYMOUS"
+OUTCOME_OK = b"\x00\x53\x44\xc0\x03\x01\x50\x00"
+
+READ_BYTES = 1 << 16
+MESSAGE = bytearray(1 << 20)
+MESSAGE_C = ffi.from_buffer(MESSAGE)
+OUTPUT = bytearray(1 << 18)
+OUTPUT_C = ffi.from_buffer(OUTPUT)
+OUTPUT_VIEW = memoryview(OUTPUT)
+
+# Of the C library: pn_link_t *, pn_delivery_t * ...
+Pointer = Any
+
+tag_number = 0
+tag = ffi.new("pn_delivery_tag_t *")
+tag.size, tag.start = 8, (tag_bytes := ffi.new("char[8]"))
+tag_view = ffi.buffer(tag_bytes, 8)
+
+receivers: "list[tuple[Pointer, Connection]]" = []  # (outgoing link, connection); the newest is used
+senders: "list[tuple[Pointer, Connection]]" = []  # (incoming link, connection)
+origin: "dict[Pointer, tuple[Pointer, Connection]]" = {}  # outgoing delivery -> (incoming delivery, its connection)
+touched: "set[Connection]" = set()
+
+
+def sasl_frame(body: bytes) -> bytes:
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x01\x00\x00" + body
+
+
+class Connection(asyncio.BufferedProtocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.socket = transport
+        self.buffer = bytearray(READ_BYTES)
+        self.view = memoryview(self.buffer)
+        self.buffer_c = ffi.from_buffer(self.buffer)
+        self.handshake = b""
+        self.stage = "header"
+        self.engine = lib.pn_transport()
+        lib.pn_transport_set_server(self.engine)
+        lib.pn_transport_set_max_frame(self.engine, 16384)
+        self.amqp = lib.pn_connection()
+        self.events = lib.pn_collector()
+        lib.pn_connection_collect(self.amqp, self.events)
+        lib.pn_transport_bind(self.engine, self.amqp)
+        self.open = True
+        self.paused = False
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.open = False
+        for links in (receivers, senders):
+            links[:] = [entry for entry in links if entry[1] is not self]
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self.flush()
+
+    def get_buffer(self, _hint: int) -> memoryview:
+        return self.view
+
+    def buffer_updated(self, size: int) -> None:
+        if self.stage != "amqp":
+            self.handshake += bytes(self.view[:size])
+            self.speak_sasl()
+            if self.stage != "amqp" or not self.handshake:
+                return
+            lib.pn_transport_push(self.engine, self.handshake, len(self.handshake))
+        else:
+            at = 0
+            while at < size:
+                taken = lib.pn_transport_push(self.engine, self.buffer_c + at, size - at)
+                if taken <= 0:
+                    break
+                at += taken
+        self.drain()
+        touched.add(self)
+        for connection in list(touched):
+            connection.flush()
+        touched.clear()
+
+    def speak_sasl(self) -> None:
+        if self.stage == "header" and len(self.handshake) >= 8:
+            assert self.handshake.startswith(SASL_HEADER), "the floor wants a SASL client"
+            self.handshake = self.handshake[8:]
+            self.socket.write(SASL_HEADER + sasl_frame(OFFER_ANONYMOUS))
+            self.stage = "init"
+        if self.stage == "init" and len(self.handshake) >= 4:
+            size = int.from_bytes(self.handshake[:4], "big")
+            if len(self.handshake) >= size:
+                self.handshake = self.handshake[size:]
+                self.socket.write(sasl_frame(OUTCOME_OK))
+                self.stage = "amqp"
+
+    def flush(self) -> None:
+        while self.open and not self.paused:
+            size = min(lib.pn_transport_pending(self.engine), len(OUTPUT))
+            if size <= 0:
+                if size < 0:
+                    self.socket.close()
+                break
+            lib.pn_transport_peek(self.engine, OUTPUT_C, size)
+            self.socket.write(bytes(OUTPUT_VIEW[:size]))
+            lib.pn_transport_pop(self.engine, size)
+        self.drain()
+
+    def drain(self) -> None:
+        peek, pop, kind_of, events = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type, self.events
+        while event := peek(events):
+            kind = kind_of(event)
+            if kind == lib.PN_DELIVERY:
+                self.on_delivery(lib.pn_event_delivery(event))
+            elif kind == lib.PN_CONNECTION_REMOTE_OPEN:
+                lib.pn_connection_open(self.amqp)
+            elif kind == lib.PN_SESSION_REMOTE_OPEN:
+                lib.pn_session_open(lib.pn_event_session(event))
+            elif kind == lib.PN_LINK_REMOTE_OPEN:
+                self.on_link(lib.pn_event_link(event))
+            elif kind == lib.PN_CONNECTION_REMOTE_CLOSE:
+                lib.pn_connection_close(self.amqp)
+            pop(events)
+
+    def on_link(self, link: Pointer) -> None:
+        lib.pn_terminus_copy(lib.pn_link_source(link), lib.pn_link_remote_source(link))
+        lib.pn_terminus_copy(lib.pn_link_target(link), lib.pn_link_remote_target(link))
+        lib.pn_link_open(link)
+        (senders if lib.pn_link_is_receiver(link) else receivers).append((link, self))
+        if receivers:
+            for incoming, connection in senders:
+                lib.pn_link_flow(incoming, 250)
+                touched.add(connection)
+
+    def on_delivery(self, delivery: Pointer) -> None:
+        global tag_number
+        link = lib.pn_delivery_link(delivery)
+        if lib.pn_link_is_receiver(link):
+            if not lib.pn_delivery_readable(delivery) or lib.pn_delivery_partial(delivery):
+                return
+            size = lib.pn_link_recv(link, MESSAGE_C, len(MESSAGE))
+            outgoing, connection = receivers[-1]
+            lib.pn_link_advance(link)
+            tag_number += 1
+            tag_view[:] = tag_number.to_bytes(8, "big")
+            forwarded = lib.pn_delivery(outgoing, tag[0])
+            lib.pn_link_send(outgoing, MESSAGE_C, size)
+            lib.pn_link_advance(outgoing)
+            if lib.pn_delivery_settled(delivery):
+                lib.pn_delivery_settle(forwarded)
+                lib.pn_delivery_settle(delivery)
+            else:
+                origin[forwarded] = delivery, self
+            lib.pn_link_flow(link, 1)
+            touched.add(connection)
+        elif lib.pn_delivery_updated(delivery):
+            source, connection = origin.pop(delivery)
+            lib.pn_delivery_update(source, lib.pn_delivery_remote_state(delivery))
+            lib.pn_delivery_settle(source)
+            lib.pn_delivery_settle(delivery)
+            touched.add(connection)
+
+
+async def main() -> None:
+    loop = asyncio.get_running_loop()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*sys.argv[1:3])
+    servers = [await loop.create_server(Connection, "127.0.0.1", 0, ssl=layer) for layer in (None, context)]
+    ports = [server.sockets[0].getsockname()[1] for server in servers]
+    print("Listening on", *ports, file=sys.stderr, flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    if "--uvloop" in sys.argv:
+        import uvloop
+
+        uvloop.run(main())
+    else:
+        asyncio.run(main())

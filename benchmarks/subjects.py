@@ -1,0 +1,213 @@
+"""What is measured: the router with a policy of 100 users, and the floor.
+
+Both are started anew for a benchmark run, on ports that the system chooses, and both are told to serve the same clients
+in the clear and over TLS.
+"""
+
+import datetime
+import ipaddress
+import json
+import secrets
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from auth.secrets import Secret
+from auth.verifiers.hashes import Argon2idCost, hash_password
+from benchmarks.processes import Process
+
+USERS = 100
+TEAMS = 20
+# The user of all measurements but the ones of password hashing.
+USER = "user-042"
+# The one whose password is hashed as qdpasswd would; hashing is slow on purpose and would hide everything else.
+SLOW_USER = "user-099"
+CHEAP = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
+LOAD_PASSWORD_VARIABLE = "PALISADE_BENCH_PASSWORD"
+HOSTNAME = "bench.example"
+
+CONFIGURATION = """\
+router {{
+    mode: standalone
+    id: bench
+    saslConfigDir: {folder}/sasl
+    auditDir: {folder}/audit
+}}
+policy {{
+    enableVhostPolicy: yes
+    policyDir: {folder}/policy
+}}
+sslProfile {{
+    name: bench-tls
+    certFile: {folder}/server.crt
+    privateKeyFile: {folder}/server.key
+}}
+address {{
+    prefix: multicast
+    distribution: multicast
+}}
+listener {{
+    name: clear
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: yes
+    saslMechanisms: PLAIN
+}}
+listener {{
+    name: secure
+    host: 127.0.0.1
+    port: 0
+    sslProfile: bench-tls
+    requireSsl: yes
+    authenticatePeer: yes
+    saslMechanisms: PLAIN
+}}
+"""
+SASL_CONFIGURATION = """\
+pwcheck_method: auxprop
+auxprop_plugin: userfile
+userfile_path: {folder}/users
+mech_list: PLAIN
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A running router or floor.
+
+    login        options with which the load client logs in; the password goes through the environment
+    tls_port     TLS from the first byte
+    ready_after_s  from starting the process until it said that it serves
+    """
+
+    name: str
+    process: Process
+    port: int
+    tls_port: int
+    password: str
+    ready_after_s: float
+    login: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The files of one benchmark run: configuration, policy, users, certificate."""
+
+    folder: Path
+    password: str
+    router_command: Sequence[str]
+    floor_options: Sequence[str]
+
+    @classmethod
+    def make(cls, folder: Path, *, router_command: str, is_floor_on_uvloop: bool) -> "Site":
+        """router_command  how to start qdrouterd; ` -c FILE` is added. "" for the one of this checkout."""
+        password = secrets.token_urlsafe(12)
+        for name in ("sasl", "policy", "audit"):
+            (folder / name).mkdir()
+        _write_certificate(folder)
+        (folder / "qdrouterd.conf").write_text(CONFIGURATION.format(folder=folder))
+        (folder / "sasl" / "qdrouterd.conf").write_text(SASL_CONFIGURATION.format(folder=folder))
+        (folder / "policy" / "bench.json").write_text(json.dumps([["vhost", _vhost()]], indent=1))
+        cheap, slow = hash_password(Secret(password), CHEAP), hash_password(Secret(password), Argon2idCost())
+        lines = [f"{name}:{slow if name == SLOW_USER else cheap}\n" for name in map(_user, range(USERS))]
+        users = folder / "users"
+        users.touch(mode=0o600)
+        users.write_text("".join(lines))
+        command = shlex.split(router_command) or [sys.executable, "-m", "router.io.daemon"]
+        options = ["--uvloop"] if is_floor_on_uvloop else []
+        return cls(folder=folder, password=password, router_command=command, floor_options=options)
+
+    @contextmanager
+    def router(self) -> Iterator[Subject]:
+        """The router, until the end of the body. Errors: ProcessError when it does not come up."""
+        process = Process([*self.router_command, "-c", str(self.folder / "qdrouterd.conf")])
+        try:
+            ready_after_s, _ = process.wait_for(r"SERVER \(notice\) Operational, ")
+            listening = r"Listening on 127\.0\.0\.1:(\d+) "
+            ports = [int(process.wait_for(rf"{listening}\({name}\)")[1][1]) for name in ("clear", "secure")]
+            yield Subject(
+                name="router",
+                process=process,
+                port=ports[0],
+                tls_port=ports[1],
+                password=self.password,
+                ready_after_s=ready_after_s,
+                login=("--user", USER, "--password-env", LOAD_PASSWORD_VARIABLE),
+            )
+        finally:
+            process.stop()
+
+    @contextmanager
+    def floor(self) -> Iterator[Subject]:
+        """The floor, until the end of the body. Errors: ProcessError when it does not come up."""
+        files = [str(self.folder / "server.crt"), str(self.folder / "server.key")]
+        process = Process([sys.executable, "-m", "benchmarks.floor", *files, *self.floor_options])
+        try:
+            ready_after_s, found = process.wait_for(r"Listening on (\d+) (\d+)")
+            yield Subject(
+                name="floor",
+                process=process,
+                port=int(found[1]),
+                tls_port=int(found[2]),
+                password=self.password,
+                ready_after_s=ready_after_s,
+                login=(),
+            )
+        finally:
+            process.stop()
+
+
+def _user(number: int) -> str:
+    return f"user-{number:03d}"
+
+
+def _vhost() -> dict[str, object]:
+    """One vhost of 20 teams of five. What every message of a measurement needs is allowed, and by no mere `*`."""
+    groups = {}
+    for team in range(TEAMS):
+        addresses = f"team-{team}.*, ${{user}}.*, shared.news, bench, bench.*, multicast.*"
+        groups[f"team-{team}"] = {
+            "users": ", ".join(_user(number) for number in range(team, USERS, TEAMS)),
+            "remoteHosts": "10.0.0.0-10.255.255.255, 127.0.0.1",
+            "sources": addresses,
+            "targets": addresses,
+            "maxSessions": 10,
+            "maxSenders": 100,
+            "maxReceivers": 100,
+            "allowDynamicSource": True,
+        }
+    # The load client sends the address it connects to as its hostname.
+    return {"hostname": HOSTNAME, "aliases": "127.0.0.1", "allowUnknownUser": False, "groups": groups}
+
+
+def _write_certificate(folder: Path) -> None:
+    """server.crt and server.key: self-signed, P-256, for 127.0.0.1."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOSTNAME)])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(address, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "server.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "server.key").touch(mode=0o600)
+    (folder / "server.key").write_bytes(private)
