@@ -108,7 +108,7 @@ class Connection(Stack):
         self._write(wanted)
         what = "after authentication " if self.stage is Stage.HEADER else ""
         description = f"Expected AMQP protocol header {what}but found: {protocol.value}"
-        self._fail(Condition(name=FRAMING, description=description), "unexpected_header")
+        self.fail(Condition(name=FRAMING, description=description), "unexpected_header")
 
     # TLS
 
@@ -117,7 +117,7 @@ class Connection(Stack):
 
     def _start_tls(self, data: bytes, protocol: Protocol) -> bytes:
         if self.listener.tls is None:
-            self._fail(Condition(name=FRAMING, description="TLS on a listener without sslProfile"), "unexpected_header")
+            self.fail(Condition(name=FRAMING, description="TLS on a listener without sslProfile"), "unexpected_header")
             return b""
         if protocol is Protocol.AMQP_TLS:
             self._write_socket(headers.TLS)
@@ -127,7 +127,7 @@ class Connection(Stack):
         except TlsProfileError as error:
             log(self.emit, "ERROR", "error", f"Run Time: {error}")
             description = f"{error} on {self.listener.place}"
-            self._fail(Condition(name="amqp:internal-error", description=description), "tls_configuration")
+            self.fail(Condition(name="amqp:internal-error", description=description), "tls_configuration")
             return b""
         self.stage = Stage.TLS
         return self._decrypt(data)
@@ -166,7 +166,7 @@ class Connection(Stack):
                     # Not authenticated: who the peer claimed to be, for the audit event.
                     self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
                     reason = "sasl_malformed" if condition == FRAMING else "sasl_failed"
-                    self._fail(Condition(name=condition, description=description), reason)
+                    self.fail(Condition(name=condition, description=description), reason)
 
     def _on_verified(self, result: VerifyResult) -> None:
         """The verifier answered, perhaps after the connection went away."""
@@ -181,7 +181,7 @@ class Connection(Stack):
 
     def _is_encrypted_enough(self) -> bool:
         if self.tunnel is None and self.listener.requires_encryption:
-            self._fail(
+            self.fail(
                 Condition(name=_POLICY, description="Client connection unencrypted - forbidden"), "encryption_required"
             )
             return False
@@ -190,7 +190,7 @@ class Connection(Stack):
     def _may_skip_sasl(self) -> bool:
         """An AMQP header without SASL before it: the checks of policy §8.3, in their order."""
         if self.listener.authenticates_peer:
-            self._fail(
+            self.fail(
                 Condition(name=_POLICY, description="Client skipped authentication - forbidden"),
                 "authentication_required",
             )
@@ -211,7 +211,7 @@ class Connection(Stack):
             version=self.version,
             emit=self.emit,
             write=self._write_socket if self.tunnel is None else self._write,
-            fail=self._fail,
+            fail=self.fail,
             shut=self._shut,
             crash=self.crash,
             opened=lambda: self._on_opened(self),

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from auth.identity import Identity
 from policy.decide import (
     Settings,
+    connector_settings,
     decide_accept,
     decide_connection,
     decide_link,
@@ -115,6 +116,7 @@ class ConnectionGate:
         "gate",
         "hostname",
         "identity",
+        "is_accepted",
         "is_encrypted",
         "is_governed",
         "listener",
@@ -135,8 +137,11 @@ class ConnectionGate:
         remote_host: str,
         listener: str,
         is_governed: bool,
+        is_accepted: bool = True,
     ) -> None:
+        """is_accepted  false for connections the router itself makes: they never counted against maxConnections."""
         self.gate = gate
+        self.is_accepted = is_accepted
         self.connection_id = connection_id
         self.connection_name = connection_name
         self.remote_host = remote_host
@@ -213,11 +218,35 @@ class ConnectionGate:
         )
         return CONNECTION_REFUSED
 
+    def adopt_connector(self, identity: Identity, *, policy_vhost: str, is_encrypted: bool) -> Refusal | None:
+        """The settings of an outgoing connection whose connector has a policyVhost (§3.5)."""
+        gate = self.gate
+        self.identity = identity
+        self.is_encrypted = is_encrypted
+        self.requested_vhost = policy_vhost
+        if not gate.ruleset.is_enabled:
+            return None
+        self.settings = connector_settings(gate.ruleset, policy_vhost, identity.user)
+        if self.settings is not None:
+            return None
+        log(
+            gate.emit,
+            "POLICY",
+            "error",
+            f"[C{self.connection_id}] Failed to find policyVhost settings for connection '{self.connection_id}', "
+            f"policyVhost: '{policy_vhost}'",
+        )
+        decision = Decision(is_allowed=False, reason=Reason.NO_VHOST)
+        self._audit(decision, stage="open", refusal=CONNECTION_REFUSED)
+        return CONNECTION_REFUSED
+
     def close(self) -> None:
-        """The connection ended: give back what it was counted for. Call once for every accepted connection."""
+        """The connection ended: give back what it was counted for. Call once for every connection."""
         ledger = self.gate.ledger
-        ledger.count_accept_closed()
         settings = self.settings
+        if not self.is_accepted:
+            return
+        ledger.count_accept_closed()
         if settings is None:
             return
         ledger.release(settings.vhost, self.identity.user or "", self.remote_host, self.connection_name)

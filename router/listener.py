@@ -12,6 +12,7 @@ from auth.tls import TlsTunnel
 MIN_FRAME_BYTES: Final = 512
 MAX_SESSIONS: Final = 32768
 DEFAULT_CAPACITY: Final = 250
+DEFAULT_FAILOVER_PORT: Final = "5672"
 
 # What a session may send before it is read, where maxSessionFrames is unset. The C router allows 2^31-1 frames, which
 # lets one sender fill the memory through one slow receiver.
@@ -55,6 +56,7 @@ class ConnectionTerms:
     cost: int = 1
     policy_vhost: str | None = None
     open_properties: Mapping[str, Any] = field(default_factory=dict)
+    failover: tuple[Mapping[str, str], ...] = ()  # advertised in the Open: network-host, port, scheme
 
     @property
     def place(self) -> str:
@@ -107,6 +109,17 @@ def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def failover_servers(urls: str) -> tuple[Mapping[str, str], ...]:
+    """The servers of a validated failoverUrls text (routing §1.8)."""
+    servers = []
+    for item in "".join(urls.split()).split(","):
+        scheme, separator, rest = item.rpartition("://")
+        host, _, port = rest.rpartition(":") if ":" in rest.rpartition("]")[2] else (rest, "", "")
+        server = {"network-host": host, "port": port or DEFAULT_FAILOVER_PORT}
+        servers.append({**server, "scheme": scheme} if separator else server)
+    return tuple(servers)
+
+
 def listener_of(
     attributes: Mapping[str, Any],
     *,
@@ -121,5 +134,6 @@ def listener_of(
         requires_encryption=bool(attributes["requireSsl"] or attributes["requireEncryption"]),
         authenticates_peer=bool(attributes["authenticatePeer"]),
         mechanisms=mechanisms,
+        failover=failover_servers(attributes["failoverUrls"]) if attributes.get("failoverUrls") else (),
         handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,
     )

@@ -13,7 +13,7 @@ from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
 from router.core.links import Attachment, Handle, InLink, OutLink
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log
-from router.gate import TOO_LARGE, ConnectionGate
+from router.gate import TOO_LARGE, ConnectionGate, Refusal
 from router.inspection import composer, condition_of, inspector, router_for
 from router.listener import ConnectionTerms
 from router.values import Array, int_, symbol
@@ -49,6 +49,7 @@ class Peer:
         shut: Callable[[], None],
         crash: Callable[[Exception], None],
         opened: Callable[[], None],
+        is_server: bool = True,
     ) -> None:
         """security  the connection entity's isEncrypted, sslProto, sslCipher, sslSsf, ssl
         fail      (condition, reason code): log and audit a failure, then close
@@ -71,6 +72,8 @@ class Peer:
         self._opened = opened
         self.remote: RemoteOpen | None = None
         self.is_open = False
+        self.is_outgoing = False
+        self.summary = ""  # what the log and connectionMsg say of the Open
         self.opened_at_s = 0
         self.last_delivery_s: int | None = None
         self._delivery_total = 0
@@ -82,6 +85,7 @@ class Peer:
             max_frame_bytes=terms.max_frame_bytes,
             channel_max=terms.channel_max,
             idle_timeout_ms=terms.idle_timeout_s * 1000,
+            is_server=is_server,
         )
         self.attachment = Attachment(
             connection_id=connection_id,
@@ -92,8 +96,32 @@ class Peer:
 
     # Owner
 
+    def start_outgoing(self, hostname: str) -> None:
+        """We made this connection: our Open goes first."""
+        self.is_outgoing = True
+        self.engine.open(properties=self._open_properties(), capabilities=CAPABILITIES, hostname=hostname)
+        self.core.work.touched.add(self.engine)
+
     def on_open(self, remote: RemoteOpen) -> None:
         self.remote = remote
+        refusal = self._judge_outgoing() if self.is_outgoing else self._answer_open(remote)
+        if refusal is not None:
+            self.engine.close(condition_of(refusal))
+            self.shut()
+            return
+        self.is_open = True
+        self.opened_at_s = self.core.work.now_s
+        self.summary = (
+            f"Connection Opened: dir={'out' if self.is_outgoing else 'in'} host={self.connection_name} vhost= "
+            f"encrypted={self.security['sslProto'] or 'no'} auth={self.identity.mechanism or 'no'} "
+            f"user={self.identity.user if self.identity.user is not None else '(null)'} "
+            f"container_id={remote.container_id}"
+        )
+        self._log(f"{self.summary} props={_describe_map(remote.properties)}")
+        self._opened()
+
+    def _answer_open(self, remote: RemoteOpen) -> Refusal | None:
+        """A client's Open: judged, then answered, with the limits of its group where it has one."""
         refusal = self.gate.admit(
             self.identity,
             hostname=remote.hostname,
@@ -107,18 +135,13 @@ class Peer:
             max_frame_bytes=max(settings.max_frame_size, 512) if settings and settings.max_frame_size else None,
             channel_max=min(settings.max_sessions - 1, 32767) if settings and settings.max_sessions else None,
         )
-        if refusal is not None:
-            self.engine.close(condition_of(refusal))
-            self.shut()
-            return
-        self.is_open = True
-        self.opened_at_s = self.core.work.now_s
-        self._opened()
-        self._log(
-            f"Connection Opened: dir=in host={self.connection_name} vhost= "
-            f"encrypted={self.security['sslProto'] or 'no'} auth={self.identity.mechanism or 'no'} "
-            f"user={self.identity.user if self.identity.user is not None else '(null)'} "
-            f"container_id={remote.container_id} props={_describe_map(remote.properties)}"
+        return refusal
+
+    def _judge_outgoing(self) -> Refusal | None:
+        if self.terms.policy_vhost is None:
+            return None
+        return self.gate.adopt_connector(
+            self.identity, policy_vhost=self.terms.policy_vhost, is_encrypted=bool(self.security["isEncrypted"])
         )
 
     def _open_properties(self) -> dict[Any, Any]:
@@ -129,6 +152,10 @@ class Peer:
         }
         if self.terms.cost > 1:
             properties[symbol("qd.inter-router-cost")] = int_(self.terms.cost)
+        if self.terms.failover:
+            properties[symbol("failover-server-list")] = [
+                {symbol(key): value for key, value in server.items()} for server in self.terms.failover
+            ]
         for key, value in self.terms.open_properties.items():
             properties[symbol(key)] = value
         return properties

@@ -120,7 +120,7 @@ class Stack:
             plaintext = tunnel.receive(data)
         except TlsFailure as failure:
             self._write_socket(tunnel.take_output())
-            self._fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+            self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
             return b""
         if output := tunnel.take_output():
             self._write_socket(output)
@@ -152,7 +152,7 @@ class Stack:
         try:
             self.tunnel.send(data)
         except TlsFailure as failure:
-            self._fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+            self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
             return
         self._write_socket(self.tunnel.take_output())
 
@@ -175,7 +175,7 @@ class Stack:
             if now < self._deadline:
                 return self._deadline
             log(self.emit, "ERROR", "error", "Run Time: Timeout waiting for initial handshake")
-            self._fail(
+            self.fail(
                 Condition(name="amqp:not-allowed", description="Timeout waiting for initial handshake"),
                 "handshake_timeout",
             )
@@ -191,7 +191,7 @@ class Stack:
 
     # The end
 
-    def _fail(self, condition: Condition, reason: str) -> None:
+    def fail(self, condition: Condition, reason: str) -> None:
         """Log and audit a failure once, then close after what is written."""
         if self.stage is Stage.CLOSED:
             return
@@ -215,7 +215,7 @@ class Stack:
             log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {type(error).__name__} at {where}")
         if self.peer is not None and not self.peer.engine.is_freed:
             self.peer.engine.close(condition)
-        self._fail(condition, reason)
+        self.fail(condition, reason)
 
     def _shut(self) -> None:
         """Write what is pending at the end of this pass, then close."""

@@ -10,6 +10,7 @@ the link objects below call what the core put into their slots when the link was
 Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -30,6 +31,13 @@ _OUTPUT_BYTES: Final = 256 * 1024
 _OUTPUT = bytearray(_OUTPUT_BYTES)
 _OUTPUT_C = ffi.from_buffer(_OUTPUT)
 _OUTPUT_VIEW = memoryview(_OUTPUT)
+
+# What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants endless
+# credit but no session window from filling our memory.
+CONGESTED_BYTES: Final = 512 * 1024
+RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
+# Sessions looked at per flush: one connection's many sessions must not cost every pass.
+_WATCHED_PER_FLUSH: Final = 8
 
 # More than this of one value in an Open, Attach or disposition is refused: an attacker could otherwise make us
 # decode megabytes of properties per frame.
@@ -58,6 +66,7 @@ _advance, _new_delivery, _send = lib.pn_link_advance, lib.pn_delivery, lib.pn_li
 _settle, _update = lib.pn_delivery_settle, lib.pn_delivery_update
 _push, _pending = lib.pn_transport_push, lib.pn_transport_pending
 _transport_peek, _transport_pop = lib.pn_transport_peek, lib.pn_transport_pop
+_backlog = lib.pn_session_outgoing_bytes
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
 _DELIVERY: Final[int] = lib.PN_DELIVERY
 _FLOW: Final[int] = lib.PN_LINK_FLOW
@@ -171,12 +180,18 @@ def _terminus(pointer: Pointer) -> Terminus | None:
 class Session:
     """One session the peer began."""
 
-    __slots__ = ("engine", "is_counted", "pointer")
+    __slots__ = ("engine", "is_congested", "is_counted", "pointer")
 
     def __init__(self, engine: "Engine", pointer: Pointer) -> None:
         self.engine = engine
         self.pointer = pointer
         self.is_counted = False  # admitted by the owner
+        self.is_congested = False
+
+    @property
+    def backlog_bytes(self) -> int:
+        """What the engine holds because the peer's session window or link credit does not let it go."""
+        return int(_backlog(self.pointer))
 
     def accept(self, *, incoming_capacity_bytes: int) -> None:
         """Answer the Begin. A capacity below one frame would make proton abort: it becomes one frame."""
@@ -261,6 +276,26 @@ class _Wire:
         self.engine.forget(self.link)
         lib.pn_link_free(self.link)
 
+    def relay_state(self, delivery: Pointer, origin: Pointer, state: int) -> None:
+        """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1)."""
+        remote, local = lib.pn_delivery_remote(origin), lib.pn_delivery_local(delivery)
+        if state == REJECTED:
+            theirs, ours = lib.pn_disposition_condition(remote), lib.pn_disposition_condition(local)
+            if lib.pn_condition_is_set(theirs):
+                lib.pn_condition_set_name(ours, lib.pn_condition_get_name(theirs))
+                lib.pn_condition_set_description(ours, lib.pn_condition_get_description(theirs))
+                lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
+        elif state == MODIFIED:
+            lib.pn_disposition_set_failed(local, True)
+            lib.pn_disposition_set_undeliverable(local, lib.pn_disposition_is_undeliverable(remote))
+            lib.pn_data_copy(lib.pn_disposition_annotations(local), lib.pn_disposition_annotations(remote))
+        elif state == RECEIVED:
+            lib.pn_disposition_set_section_number(local, lib.pn_disposition_get_section_number(remote))
+            lib.pn_disposition_set_section_offset(local, lib.pn_disposition_get_section_offset(remote))
+        elif state > 0x27:
+            lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
+        _update(delivery, state)
+
     @property
     def credit(self) -> int:
         return int(lib.pn_link_credit(self.link))
@@ -270,25 +305,50 @@ class _Wire:
         return int(lib.pn_link_unsettled(self.link))
 
 
-class IncomingWire(_Wire):
-    """A link on which the router receives. The core sets `forward`, `begin_stream`, `on_settled` when it admits it."""
+class _Discard:
+    """What takes the place of a stream when nobody gets the rest of a message."""
 
-    __slots__ = ("address", "begin_stream", "forward", "on_settled", "stream")
+    __slots__ = ("delivery", "done", "wire")
+
+    def __init__(self, wire: "IncomingWire", delivery: Pointer, done: Callable[[], None]) -> None:
+        self.wire = wire
+        self.delivery = delivery
+        self.done = done
+
+    def more(self) -> None:
+        wire = self.wire
+        while wire.read():
+            pass
+        if not _partial(self.delivery):
+            wire.end_stream()
+            self.done()
+
+    hurry = more
+
+    def abort(self) -> None:
+        """The link is gone, and the message with it."""
+
+
+class IncomingWire(_Wire):
+    """A link on which the router receives. The core sets `forward`, `begin_stream`, `on_updated` when it admits it."""
+
+    __slots__ = ("address", "begin_stream", "forward", "on_updated", "stream")
     update = staticmethod(_update)
+    remote_state = staticmethod(lib.pn_delivery_remote_state)
 
     def __init__(self, engine: "Engine", link: Pointer) -> None:
         super().__init__(engine, link)
         self.address: Any = None
         self.forward: Callable[[Any, Any, Pointer, int], None] | None = None
         self.begin_stream: Callable[[Any, Any, Pointer, int], Any] | None = None
-        self.on_settled: Callable[[Pointer], None] | None = None
-        self.stream: Any = None  # the message now being streamed, if any
+        self.on_updated: Callable[[Pointer], None] | None = None
+        self.stream: Any = None  # the message now being streamed or discarded, if any
 
     def on_delivery(self, delivery: Pointer) -> None:
-        """A transfer came, or the sender settled. Hot: see docs/architecture.md before adding anything."""
+        """A transfer came, or the sender's disposition. Hot: see docs/architecture.md before adding anything."""
         if not _readable(delivery):
-            if self.on_settled is not None and lib.pn_delivery_settled(delivery):
-                self.on_settled(delivery)
+            if self.on_updated is not None and not _partial(delivery) and not lib.pn_delivery_pending(delivery):
+                self.on_updated(delivery)
             return
         if self.stream is not None or _partial(delivery):
             self._on_partial(delivery)
@@ -302,7 +362,7 @@ class IncomingWire(_Wire):
 
     def release_core(self) -> None:
         """The core has let go of the link: what still comes is discarded."""
-        self.core = self.forward = self.begin_stream = self.on_settled = self.stream = None
+        self.core = self.forward = self.begin_stream = self.on_updated = self.stream = None
 
     def _on_partial(self, delivery: Pointer) -> None:
         if self.stream is not None:
@@ -331,6 +391,38 @@ class IncomingWire(_Wire):
     def end_message(self) -> None:
         """The streamed message has been read to its end."""
         _advance(self.link)
+        self.end_stream()
+
+    def end_stream(self) -> None:
+        """The link is free for its next message, which may be waiting here already: proton tells of each once."""
+        self.stream = None
+        self.engine.afterwards.append(self.catch_up)
+        self.engine.touched.add(self.engine)
+
+    def catch_up(self) -> None:
+        """Take the deliveries that came while a streamed message was in their way."""
+        seen = ffi.NULL
+        while self.forward is not None:
+            delivery = lib.pn_link_current(self.link)
+            if delivery == seen:
+                return
+            seen = delivery
+            self.on_delivery(delivery)
+
+    def read_out(self) -> None:
+        """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
+        while self.stream is not None:
+            self.stream.hurry()
+            if self.stream is not None:
+                return
+            self.catch_up()
+
+    def discard(self, delivery: Pointer, done: Callable[[], None]) -> None:
+        """Read the rest of a message that nobody gets, then call `done`, which settles it.
+
+        Settling at once would let proton drop what still comes without opening the session window for it again.
+        """
+        self.stream = _Discard(self, delivery, done)
 
     def read(self) -> int:
         """Read what has come of the current delivery into MESSAGE. Returns bytes, 0 for none yet or the end."""
@@ -347,40 +439,17 @@ class IncomingWire(_Wire):
         lib.pn_link_set_drain(self.link, False)
 
     def reject(self, delivery: Pointer, condition: Condition) -> None:
-        """Settle with the outcome rejected and this error."""
+        """Give the outcome rejected with this error; the caller settles."""
         _set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), condition)
         _update(delivery, REJECTED)
-        _settle(delivery)
 
     def release(self, delivery: Pointer) -> None:
         _update(delivery, RELEASED)
-        _settle(delivery)
 
     def modify(self, delivery: Pointer) -> None:
-        """Settle as modified with delivery-failed: it may have reached somebody."""
+        """Give modified with delivery-failed: it may have reached somebody."""
         lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
         _update(delivery, MODIFIED)
-        _settle(delivery)
-
-    def relay_outcome(self, delivery: Pointer, outgoing: Pointer, state: int) -> None:
-        """Give the sender the state that the receiver gave, with all its data (routing §9.1)."""
-        remote, local = lib.pn_delivery_remote(outgoing), lib.pn_delivery_local(delivery)
-        if state == REJECTED:
-            theirs, ours = lib.pn_disposition_condition(remote), lib.pn_disposition_condition(local)
-            if lib.pn_condition_is_set(theirs):
-                lib.pn_condition_set_name(ours, lib.pn_condition_get_name(theirs))
-                lib.pn_condition_set_description(ours, lib.pn_condition_get_description(theirs))
-                lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
-        elif state == MODIFIED:
-            lib.pn_disposition_set_failed(local, True)
-            lib.pn_disposition_set_undeliverable(local, lib.pn_disposition_is_undeliverable(remote))
-            lib.pn_data_copy(lib.pn_disposition_annotations(local), lib.pn_disposition_annotations(remote))
-        elif state == RECEIVED:
-            lib.pn_disposition_set_section_number(local, lib.pn_disposition_get_section_number(remote))
-            lib.pn_disposition_set_section_offset(local, lib.pn_disposition_get_section_offset(remote))
-        elif state > 0x27:
-            lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
-        _update(delivery, state)
 
 
 class OutgoingWire(_Wire):
@@ -397,6 +466,11 @@ class OutgoingWire(_Wire):
     def release_core(self) -> None:
         """The core has let go of the link: late dispositions are settled and forgotten."""
         self.core = self.on_credit = None
+
+    @property
+    def is_congested(self) -> bool:
+        """The session holds so much that the peer has not opened its window for that nothing may be added."""
+        return self.session.is_congested
 
     @property
     def wants_settled(self) -> bool:
@@ -429,6 +503,7 @@ class OutgoingWire(_Wire):
         _advance(self.link)
 
     def abort(self, delivery: Pointer) -> None:
+        """End a growing delivery so that the peer will not take it for a message. Settles it."""
         lib.pn_delivery_abort(delivery)
 
     def buffered(self, delivery: Pointer) -> int:
@@ -447,9 +522,11 @@ class Engine:
     """One connection's AMQP engine. Owns the proton objects; `free` releases them."""
 
     __slots__ = (
+        "afterwards",
         "collector",
         "connection",
         "is_blocked",
+        "is_deaf",
         "is_freed",
         "links",
         "owner",
@@ -457,6 +534,7 @@ class Engine:
         "sinks",
         "touched",
         "transport",
+        "watched",
         "write",
     )
 
@@ -477,6 +555,7 @@ class Engine:
         self.write = write
         self.touched = touched
         self.is_freed = False
+        self.is_deaf = False  # the connection is over: what the peer still says is not listened to
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
         self.transport = lib.pn_transport()
         if is_server:
@@ -492,6 +571,8 @@ class Engine:
         self.sinks: dict[Pointer, Callable[[Pointer], None]] = {}
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
         self.sessions: dict[Pointer, Session] = {}
+        self.watched: deque[Session] = deque()  # sessions on which the router sends
+        self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
 
     # Bytes
 
@@ -530,8 +611,25 @@ class Engine:
             _transport_peek(transport, _OUTPUT_C, size)
             _transport_pop(transport, size)
             write(bytes(_OUTPUT_VIEW[:size]))
-        if _peek(self.collector):
+        if self.watched:
+            self._watch_backlog()
+        if self.afterwards or _peek(self.collector):
             self.drain()
+
+    def _watch_backlog(self) -> None:
+        watched = self.watched
+        for _ in range(min(len(watched), _WATCHED_PER_FLUSH)):
+            session = watched[0]
+            if _backlog(session.pointer) > CONGESTED_BYTES and not session.is_congested:
+                session.is_congested = True
+                self._tell_senders(session)
+            watched.rotate(-1)
+
+    def _tell_senders(self, session: Session) -> None:
+        """The session's congestion has begun or ended."""
+        for link in self.links_of(session):
+            if isinstance(link, OutgoingWire) and link.on_credit is not None:
+                link.on_credit()
 
     @property
     def is_output_closed(self) -> bool:
@@ -552,25 +650,47 @@ class Engine:
     # Events
 
     def drain(self) -> None:
-        """Hand every event to whoever it concerns. Hot for PN_DELIVERY and PN_LINK_FLOW, cold for the rest."""
+        """Hand every event to whoever it concerns. Hot for PN_DELIVERY and PN_LINK_FLOW, cold for the rest.
+
+        What a handler raises passes through; its event does not come again.
+        """
         events, sinks = self.collector, self.sinks
-        while event := _peek(events):
-            kind = _kind_of(event)
-            if kind == _DELIVERY:
-                delivery = _event_delivery(event)
-                sink = sinks.get(_delivery_link(delivery))
-                if sink is not None:
-                    sink(delivery)
-            elif kind == _FLOW:
-                self._on_flow(lib.pn_event_link(event))
-            elif (handle := _CONTROL.get(kind)) is not None:
-                handle(self, event)
+        try:
+            while event := _peek(events):
+                kind = _kind_of(event)
+                if kind == _DELIVERY:
+                    delivery = _event_delivery(event)
+                    sink = sinks.get(_delivery_link(delivery))
+                    if sink is not None:
+                        sink(delivery)
+                elif kind == _FLOW:
+                    self._on_flow(lib.pn_event_link(event))
+                elif (handle := _CONTROL.get(kind)) is not None and not self.is_deaf:
+                    handle(self, event)
+                _pop(events)
+        except BaseException:
             _pop(events)
+            raise
+        afterwards = self.afterwards
+        while afterwards:
+            afterwards.pop()()
+
+    def stop_listening(self) -> None:
+        """The connection is over: nothing the peer has said or will say leads to anything any more."""
+        self.is_deaf = True
+        self.sinks.clear()
+        self.watched.clear()
+        self.afterwards.clear()
 
     def _on_flow(self, pointer: Pointer) -> None:
         link = self.links.get(pointer)
         if isinstance(link, OutgoingWire):
-            if link.on_credit is not None:
+            session = link.session
+            if session.is_congested:
+                if session.backlog_bytes <= RELIEVED_BYTES:
+                    session.is_congested = False
+                    self._tell_senders(session)
+            elif link.on_credit is not None:
                 link.on_credit()
         elif link is not None and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:
             link.core.on_drained(drained)
@@ -602,6 +722,8 @@ class Engine:
             self.owner.on_detach(link, is_closed=False)
             self.forget(link.link)
         self.owner.on_end(session)
+        if session in self.watched:
+            self.watched.remove(session)
         session.end()
 
     def links_of(self, session: Session) -> "list[IncomingWire | OutgoingWire]":
@@ -620,6 +742,8 @@ class Engine:
         self.sinks[pointer] = wire.on_delivery
         self.owner.on_attach(wire)
         self.sinks[pointer] = wire.on_delivery  # the core may have put its own in place
+        if isinstance(wire, OutgoingWire) and wire.core is not None and wire.session not in self.watched:
+            self.watched.append(wire.session)
 
     def _on_detach(self, event: Pointer) -> None:
         link = self.links.get(lib.pn_event_link(event))
@@ -677,8 +801,8 @@ class Engine:
         if self.is_freed:
             return
         self.is_freed = True
+        self.stop_listening()
         self.links.clear()
-        self.sinks.clear()
         self.sessions.clear()
         lib.pn_transport_unbind(self.transport)
         lib.pn_connection_release(self.connection)

@@ -25,17 +25,26 @@ from router.core.views import address_rows, link_rows, router_totals
 from router.effects import Audit, CloseConnection, Effect, Log
 from router.gate import Gate
 from router.io.logs import LogFileError, Logs
+from router.io.management_service import ManagementService
 from router.io.memory import virtual_bytes, virtual_text
 from router.io.router import Router
-from router.io.security import Authentication, SecurityError, load_display_names, profile_of, tls_settings
+from router.io.security import (
+    Authentication,
+    SecurityError,
+    client_tunnels,
+    configured_password,
+    load_display_names,
+    profile_of,
+    tls_settings,
+)
 from router.io.workers import Workers
-from router.listener import listener_of
-from router.io.management_service import ManagementService
+from router.listener import ConnectionTerms, listener_of, terms_of
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore, ManagementError
 from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
 from router.management.schema import Schema
+from router.outgoing import Connector
 
 _FAMILY: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 AUDIT_DRAIN_S: Final = 3.0
@@ -140,6 +149,7 @@ class Application:
         store.on_create("address", self.create_address)
         store.on_delete("address", self.addresses.remove)
         store.on_create("connector", self.create_connector)
+        store.on_delete("connector", self.delete_connector)
         # The vhosts and listeners of the file come as a whole: compiled once, opened last.
         store.on_create("vhost", lambda _attributes: None)
         store.on_create("listener", lambda _attributes: None)
@@ -162,6 +172,7 @@ class Application:
                 "connection": _Rows(self.router.connection_rows),
                 "router.link": _Rows(self.link_rows),
                 "router.address": _Rows(self.address_rows),
+                "connector": _Rows(self.connector_rows),
                 "policy": _Rows(self.policy_rows),
                 "vhostStats": _Rows(self.vhost_stats_rows),
                 "logStats": _Rows(self.logs.ring.rows),
@@ -172,6 +183,8 @@ class Application:
             is_debug_enabled=lambda: self.logs.rules.is_enabled("AGENT", "debug"),
         )
         ManagementService(self.core, agent, self.may_update_admin_status, self.emit)
+        # Edge routers beat here; there are none yet, but operators' scripts count the address.
+        self.core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
 
     def update_connection(self, identity: str, changes: Mapping[str, object], requester: int | None) -> None:
         """adminStatus "deleted" drops the connection (routing §1.10)."""
@@ -280,12 +293,44 @@ class Application:
         self.addresses.add(attributes)
 
     def create_connector(self, attributes: Mapping[str, Any]) -> None:
+        """Connect at once (§8.5). Errors: ManagementError; nothing is started then."""
         place = f"{attributes['host']}:{attributes['port']}"
-        self._log(
-            "CONN_MGR",
-            "error",
-            f"Connector {place} is configured but this version makes no outgoing connections",
+        profile_name = attributes.get("sslProfile")
+        tunnel, has_certificate = None, False
+        if profile_name:
+            profile, _names = self._profile(profile_name, f"connector {place}")
+            tunnel = client_tunnels(profile, verify_hostname=bool(attributes["verifyHostname"]))
+            has_certificate = bool(profile.cert_file)
+        try:
+            password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self.emit)
+        except SecurityError as error:
+            raise ManagementError(500, f"CError: {error}") from None
+        words = attributes.get("saslMechanisms")
+        connector = Connector(
+            **terms_of(attributes),
+            tunnel=tunnel,
+            has_certificate=has_certificate,
+            mechanisms=tuple(str(words).split()) if words else None,
+            username=attributes.get("saslUsername"),
+            password=password,
         )
+        self._log_configured("Connector", connector, attributes.get("protocolFamily"), profile_name)
+        self.router.add_connector(connector)
+
+    def delete_connector(self, attributes: Mapping[str, Any]) -> None:
+        self.router.remove_connector(attributes["name"])
+
+    def _profile(self, name: str, whose: str) -> tuple[TlsProfile, Mapping[str, str]]:
+        found = self.profiles.get(name)
+        if found is None:
+            known = ", ".join(sorted(self.profiles)) or "none is defined"
+            raise ManagementError(400, f"{whose}: no sslProfile named '{name}' (known: {known})")
+        return found
+
+    def _log_configured(self, kind: str, terms: ConnectionTerms, family: str | None, profile: str | None) -> None:
+        suffix = f", sslProfile={profile}" if profile else ""
+        text = f"Configured {kind}: {terms.place} proto={family or 'any'}, role={terms.role}{suffix}"
+        self._log("CONN_MGR", "info", text)
 
     def _listener(self, attributes: Mapping[str, Any]) -> Any:
         assert self.authentication is not None
@@ -297,11 +342,7 @@ class Application:
         profile_name = attributes.get("sslProfile")
         tls = None
         if profile_name:
-            found = self.profiles.get(profile_name)
-            if found is None:
-                known = ", ".join(sorted(self.profiles)) or "none is defined"
-                raise ManagementError(400, f"listener {place}: no sslProfile named '{profile_name}' (known: {known})")
-            profile, names = found
+            profile, names = self._profile(profile_name, f"listener {place}")
             tls = tls_settings(
                 profile, names, sasl_mechanisms=attributes.get("saslMechanisms"), emit=self.emit
             )
@@ -313,13 +354,7 @@ class Application:
         except SaslConfigError as error:
             raise ManagementError(500, f"listener {place}: {error}") from None
         listener = listener_of(attributes, tls=tls, mechanisms=mechanisms)
-        suffix = f", sslProfile={profile_name}" if profile_name else ""
-        family = attributes.get("socketAddressFamily") or "any"
-        self._log(
-            "CONN_MGR",
-            "info",
-            f"Configured Listener: {listener.place} proto={family}, role={listener.role}{suffix}",
-        )
+        self._log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name)
         return listener
 
     def create_listener(self, attributes: Mapping[str, Any]) -> None:
@@ -393,6 +428,15 @@ class Application:
             "uptimeSeconds": int(time.monotonic()) - self.router.started_at_s,
             "memoryUsage": virtual_bytes(),
         }
+
+    def connector_rows(self) -> Iterator[Mapping[str, Any]]:
+        for name, connecting in self.router.connectors.items():
+            yield {
+                "name": name,
+                "failoverUrls": connecting.failover_urls,
+                "connectionStatus": connecting.status,
+                "connectionMsg": connecting.message,
+            }
 
     def link_rows(self) -> Iterator[Mapping[str, Any]]:
         return link_rows(self.core)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from router.connection import Connection
 from router.peer import Peer
+from router.stack import Stack
 
 _TYPE = "org.apache.qpid.dispatch.connection"
 
 
-def connection_row(connection: Connection, now_s: int) -> Mapping[str, Any] | None:
+def connection_row(connection: Stack, now_s: int) -> Mapping[str, Any] | None:
     """The row, None before the Open: the entity does not exist before (routing §1.6)."""
     peer = connection.peer
     if peer is None or peer.remote is None or not peer.is_open:
@@ -20,7 +20,7 @@ def connection_row(connection: Connection, now_s: int) -> Mapping[str, Any] | No
         "host": connection.remote_name,
         "role": connection.terms.role,
         "protocol": "amqp",
-        "dir": "in",
+        "dir": "out" if peer.is_outgoing else "in",
         "container": peer.remote.container_id,
         "sasl": peer.identity.mechanism,
         "isAuthenticated": peer.identity.is_authenticated,

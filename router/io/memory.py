@@ -13,7 +13,8 @@ def virtual_bytes() -> int | None:
 
 def virtual_text() -> str:
     """`<virtual size> (<memory> available memory)`."""
-    return f"{_scaled(virtual_bytes() or 0)} ({_scaled(_read(Path('/proc/meminfo'), 'MemAvailable') or 0)} available memory)"
+    available = _read(Path("/proc/meminfo"), "MemAvailable") or 0
+    return f"{_scaled(virtual_bytes() or 0)} ({_scaled(available)} available memory)"
 
 
 def _read(path: Path, key: str) -> int | None:

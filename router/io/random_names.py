@@ -1,4 +1,4 @@
-"""Unguessable names: dynamic addresses and router ids. Sources: docs/spec/routing.md §5.4, docs/spec/management.md §2.5."""
+"""Unguessable names, for dynamic addresses. Source: docs/spec/routing.md §5.4."""
 
 import secrets
 import string

@@ -10,17 +10,19 @@ from typing import Any, Final
 
 from router.amqp.engine import message_bytes
 from router.connection import Connection
-from router.io.connection_view import connection_row
 from router.core.addresses import Treatment
 from router.core.router import Core
 from router.core.work import Work
 from router.effects import Emit, log
 from router.gate import ConnectionGate, Gate
+from router.io.connecting import Connecting
+from router.io.connection_view import connection_row
 from router.io.random_names import random_name
 from router.io.server import Port, listen
 from router.io.timers import Timers
 from router.io.workers import Workers
 from router.listener import Listener
+from router.outgoing import Connector
 from router.stack import Stack, Stage
 
 # How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
@@ -52,11 +54,12 @@ class Router:
         self.core = Core(
             router_id=router_id, work=self.work, treatment_of=treatment_of, random_name=random_name
         )
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, Stack] = {}
         self.ports: dict[str, Port] = {}
-        self.started_at_s = int(time.monotonic())
+        self.connectors: dict[str, Connecting] = {}
+        self.started_at_s = int(self.clock())
         self._workers = workers
-        self._timers = Timers(time.monotonic, self.work.finish)
+        self._timers = Timers(self.clock, self.work.finish)
         self._last_connection_id = 0
         self._tick()
 
@@ -66,8 +69,7 @@ class Router:
         self, listener: Listener, peer: tuple[Any, ...], write: Callable[[bytes], None], close: Callable[[], None]
     ) -> Connection | None:
         """A socket was accepted. None when policy will not have it: it is closed without a byte."""
-        self._last_connection_id += 1
-        connection_id = self._last_connection_id
+        connection_id = self.next_connection_id()
         host, port = peer[0], peer[1]
         remote_host = host.removeprefix("::ffff:") if "." in host else host
         remote_name = f"{host}:{port}"
@@ -87,7 +89,10 @@ class Router:
             )
             return None
         log(
-            self.emit, "SERVER", "info", f"[C{connection_id}] Accepted connection to {listener.place} from {remote_name}"
+            self.emit,
+            "SERVER",
+            "info",
+            f"[C{connection_id}] Accepted connection to {listener.place} from {remote_name}",
         )
         gate = ConnectionGate(
             self.gate,
@@ -108,18 +113,43 @@ class Router:
             emit=self.emit,
             write=write,
             close=close,
-            on_opened=self._on_opened,
-            now=time.monotonic(),
+            on_opened=self.on_opened,
+            now=self.clock(),
         )
-        self.connections[connection_id] = connection
-        self._timers.set(connection, connection.on_timer(time.monotonic()))
+        self.adopt(connection)
         return connection
 
-    def _on_opened(self, connection: Stack) -> None:
-        """From the handshake's deadline to the idle timers."""
-        self._timers.set(connection, time.monotonic())
+    def next_connection_id(self) -> int:
+        """One counter for accepted and made connections, from 1 (routing §1.3)."""
+        self._last_connection_id += 1
+        return self._last_connection_id
 
-    def lost(self, connection: Connection) -> None:
+    def connector_gate(self, connection_id: int, remote_name: str) -> ConnectionGate:
+        """The gate of a connection the router makes: restricted only by its connector's policyVhost."""
+        return ConnectionGate(
+            self.gate,
+            connection_id=connection_id,
+            connection_name=remote_name,
+            remote_host="",
+            listener=remote_name,
+            is_governed=False,
+            is_accepted=False,
+        )
+
+    def adopt(self, connection: Stack) -> None:
+        """Watch over a new connection until it is lost."""
+        self.connections[connection.connection_id] = connection
+        self._timers.set(connection, connection.on_timer(self.clock()))
+
+    @staticmethod
+    def clock() -> float:
+        return time.monotonic()
+
+    def on_opened(self, connection: Stack) -> None:
+        """From the handshake's deadline to the idle timers."""
+        self._timers.set(connection, self.clock())
+
+    def lost(self, connection: Stack) -> None:
         """The socket is closed."""
         self._timers.discard(connection)
         self.connections.pop(connection.connection_id, None)
@@ -159,11 +189,23 @@ class Router:
         if port is not None:
             port.close()
 
+    # Connectors
+
+    def add_connector(self, connector: Connector) -> None:
+        """Connect, and go on trying until `remove_connector`."""
+        connecting = self.connectors[connector.name] = Connecting(self, connector, self.emit)
+        connecting.start()
+
+    def remove_connector(self, name: str) -> None:
+        connecting = self.connectors.pop(name, None)
+        if connecting is not None:
+            connecting.delete()
+
     # Time
 
     def _tick(self) -> None:
         """Once a second: the clock that deliveries are timed by, and what is derived from it."""
-        self.work.now_s = int(time.monotonic())
+        self.work.now_s = int(self.clock())
         for engine in self.work.busy:
             if not engine.is_freed:
                 engine.owner.note_deliveries()
@@ -186,12 +228,14 @@ class Router:
         """Close every connection with an AMQP Close and every port; bounded in time."""
         for name in list(self.ports):
             self.close_port(name)
+        for name in list(self.connectors):
+            self.remove_connector(name)
         for connection in list(self.connections.values()):
             log(self.emit, "SERVER", "info", f"[C{connection.connection_id}] Closing connection on shutdown")
             connection.close_for_shutdown()
         self.work.finish()
-        deadline = time.monotonic() + SHUTDOWN_S
-        while self.connections and time.monotonic() < deadline:
+        deadline = self.clock() + SHUTDOWN_S
+        while self.connections and self.clock() < deadline:
             await asyncio.sleep(0.01)
         for connection in list(self.connections.values()):
             connection.force_close()

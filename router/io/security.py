@@ -18,7 +18,7 @@ from auth.certificates import (
 )
 from auth.credentials import VerifyRequest, VerifyResult
 from auth.secrets import PasswordError, Secret
-from auth.tls import TlsProfile, TlsTunnel, server_context
+from auth.tls import TlsProfile, TlsTunnel, client_context, server_context
 from auth.verifiers.files import UserFileVerifier
 from auth.verifiers.password_sources import resolve_configured
 from auth.verifiers.sasl_config import SaslConfig, demands_certificate, load_sasl_config, offered_mechanisms
@@ -35,23 +35,16 @@ def profile_of(attributes: Mapping[str, Any], emit: Emit) -> TlsProfile:
 
     Errors  SecurityError when a password's environment variable is missing.
     """
-    password: Secret | None = None
     configured = attributes.get("password")
     if configured is None and attributes.get("passwordFile"):
         log(emit, "CONN_MGR", "warning", "Attribute passwordFile of entity sslProfile has been deprecated. "
                                          "Use password field with the file: prefix instead.")  # fmt: skip
         configured = f"file:{attributes['passwordFile']}"
-    if configured is not None:
-        try:
-            resolved = resolve_configured(str(configured), is_literal_prefix=True)
-        except PasswordError as error:
-            log(emit, "CONN_MGR", "error", f"Unable to create ssl profile: {error}")
-            raise SecurityError(str(error)) from None
-        for text in resolved.warnings:
-            log(emit, "CONN_MGR", "warning", text)
-        for text in resolved.errors:
-            log(emit, "CONN_MGR", "error", text)
-        password = resolved.password
+    try:
+        password = configured_password(configured, is_literal_prefix=True, emit=emit)
+    except SecurityError as error:
+        log(emit, "CONN_MGR", "error", f"Unable to create ssl profile: {error}")
+        raise
     return TlsProfile(
         name=attributes["name"],
         ca_cert_file=attributes.get("caCertFile"),
@@ -63,6 +56,36 @@ def profile_of(attributes: Mapping[str, Any], emit: Emit) -> TlsProfile:
         uid_format=attributes.get("uidFormat"),
         uid_name_mapping_file=attributes.get("uidNameMappingFile"),
     )
+
+
+def configured_password(configured: str | None, *, is_literal_prefix: bool, emit: Emit) -> Secret | None:
+    """The password that a configured text stands for (management §1.6), None for none; logs its warnings.
+
+    Errors  SecurityError when its environment variable is missing.
+    """
+    if configured is None:
+        return None
+    try:
+        resolved = resolve_configured(configured, is_literal_prefix=is_literal_prefix)
+    except PasswordError as error:
+        raise SecurityError(str(error)) from None
+    for text in resolved.warnings:
+        log(emit, "CONN_MGR", "warning", text)
+    for text in resolved.errors:
+        log(emit, "CONN_MGR", "error", text)
+    return resolved.password
+
+
+def client_tunnels(profile: TlsProfile, *, verify_hostname: bool) -> Callable[[str], TlsTunnel]:
+    """Makes tunnels to a server by its host name; raises TlsProfileError while the profile's files are unusable."""
+    made: list[ssl.SSLContext] = []
+
+    def tunnel(host: str) -> TlsTunnel:
+        if not made:
+            made.append(client_context(profile, verify_hostname=verify_hostname))
+        return TlsTunnel(made[0], server_side=False, server_hostname=host)
+
+    return tunnel
 
 
 def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
@@ -84,7 +107,7 @@ def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
 def tls_settings(
     profile: TlsProfile, names: Mapping[str, str], *, sasl_mechanisms: str | None, emit: Emit
 ) -> TlsSettings:
-    """How connections of one listener start TLS. The context is made at the first connection and kept while it works."""
+    """How connections of one listener start TLS. Its context is made at the first one and kept."""
     demand = demands_certificate(sasl_mechanisms)
     made: list[ssl.SSLContext] = []
 

@@ -1,82 +1,34 @@
-"""Sockets: accepting connections and moving their bytes. One event loop, one read buffer for all.
+"""Ports: listening and accepting.
 
-Sources: docs/spec/routing.md §1.7; docs/architecture.md, three journeys.
+Source: docs/spec/routing.md §1.7.
 """
 
 import asyncio
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
-from router.amqp.engine import READ_BUFFER
-from router.connection import Connection
+from router.io.sockets import Socket
 
 if TYPE_CHECKING:
     from router.io.router import Router
     from router.listener import Listener
 
-_READ_VIEW: Final = memoryview(READ_BUFFER)
 BACKLOG: Final = 1024
 
-# Above this many unsent bytes a connection's links get no more; they wait in their queues or with their senders.
-WRITE_HIGH_BYTES: Final = 512 * 1024
 
-
-class Link(asyncio.BufferedProtocol):
+class Accepted(Socket):
     """asyncio's end of one accepted socket."""
 
-    __slots__ = ("_router", "_transport", "_wake", "connection", "listener")
-
     def __init__(self, router: "Router", listener: "Listener") -> None:
-        self._router = router
+        super().__init__(router)
         self.listener = listener
-        self._transport: asyncio.Transport | None = None
-        self.connection: Connection | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by class
-        self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
-        raw = transport.get_extra_info("socket")
-        if raw is not None:
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def begin(self, transport: asyncio.Transport) -> None:
         peer = transport.get_extra_info("peername")
-        if peer is None:  # already gone
-            transport.abort()
-            return
-        self.connection = self._router.accept(self.listener, peer, transport.write, self._close)
+        if peer is not None:  # None: already gone
+            self.connection = self.router.accept(self.listener, peer, transport.write, self.close)
         if self.connection is None:
             transport.abort()
-
-    def _close(self) -> None:
-        if self._transport is not None:
-            self._router.close_soon(self._transport)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return _READ_VIEW
-
-    def buffer_updated(self, nbytes: int) -> None:
-        connection = self.connection
-        if connection is not None:
-            connection.receive_read(nbytes)
-            self._router.work.finish()
-
-    def eof_received(self) -> bool:
-        return False
-
-    def pause_writing(self) -> None:
-        if self.connection is not None:
-            self.connection.set_blocked(True)
-
-    def resume_writing(self) -> None:
-        if self.connection is not None:
-            self.connection.set_blocked(False)
-            self._router.work.finish()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        connection, self.connection = self.connection, None
-        if connection is not None:
-            self._router.lost(connection)
 
 
 class Port:
@@ -101,9 +53,8 @@ async def listen(
 ) -> Port:
     """Open the listener's port. Errors: OSError when it cannot be bound or the service name is unknown."""
     loop = asyncio.get_running_loop()
-    make: Callable[[], Any] = lambda: Link(router, listener)  # noqa: E731
     server = await loop.create_server(
-        make,
+        lambda: Accepted(router, listener),
         listener.host or None,
         service_port(listener.port),
         family=family,

@@ -219,7 +219,8 @@ class _ConfFile(_Text):
             attributes: dict[str, object] = {}
             lines: dict[str, int] = {}
             if not header[2] and not self._attributes(attributes, lines, bad):
-                self._refuse([*bad, (start, line)], is_nesting_wrong=True)
+                # Some line in it is the likelier mistake.
+                self._refuse(bad or [(start, line)], is_nesting_wrong=not bad)
             name = camel_case(header[1])
             found.append(Section(type=name, attributes=attributes, line=self.line_of(start), attribute_lines=lines))
         if bad:
@@ -299,7 +300,7 @@ class _ConfFile(_Text):
         raise ConfigError(
             reason,
             path=self.path,
-            line=self.line_of(bad[-1 if is_nesting_wrong else 0][0]),
+            line=self.line_of(bad[0][0]),
             logs=(
                 *(Log(module="AGENT", level="warning", text=text) for text in logs),
                 *(
