@@ -14,6 +14,7 @@ from router.amqp.terminus import Condition
 from router.core.links import Attachment
 from router.core.router import Core
 from router.effects import Emit, log
+from router.faults import fault_text
 from router.gate import ConnectionGate
 from router.listener import ConnectionTerms
 from router.peer import Peer
@@ -207,12 +208,7 @@ class Stack:
             condition, reason = error.condition, "malformed_frame"
         else:
             condition, reason = _INTERNAL, "internal_error"
-            place = error.__traceback__
-            while place is not None and place.tb_next is not None:
-                place = place.tb_next
-            where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "unknown"
-            # The error's text may hold what the peer sent, secrets included: only its class and place are logged.
-            log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {type(error).__name__} at {where}")
+            log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {fault_text(error)}")
         if self.peer is not None and not self.peer.engine.is_freed:
             self.peer.engine.close(condition)
         self.fail(condition, reason)

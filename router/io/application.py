@@ -23,6 +23,7 @@ from router.core.router import Core
 from router.core.treatments import AddressBook
 from router.core.views import address_rows, link_rows, router_totals
 from router.effects import Audit, CloseConnection, Effect, Log
+from router.faults import fault_text
 from router.gate import Gate
 from router.io.logs import LogFileError, Logs
 from router.io.management_service import ManagementService
@@ -102,6 +103,14 @@ class Application:
 
     def _log(self, module: str, level: Any, text: str) -> None:
         self.logs.write(module, level, text)
+
+    def on_loop_error(self, context: Mapping[str, Any]) -> None:
+        """Something raised outside any connection: said, without what the peer may have sent."""
+        error = context.get("exception")
+        if isinstance(error, OSError):
+            self._log("SERVER", "error", f"{context['message']}: {error.strerror}")
+            return
+        self._log("ERROR", "error", f"{context['message']}: {fault_text(error) if error is not None else 'no exception'}")
 
     # Start
 

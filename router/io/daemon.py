@@ -4,7 +4,9 @@ Sources: docs/spec/management.md §2.
 """
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -88,8 +90,17 @@ def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> i
     return 1
 
 
+def _raise_file_limit() -> None:
+    """As many sockets as the system allows this process: the usual soft limit of 1024 is a router's small fleet."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 async def _serve(application: Application, report: Report | None) -> int:
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: application.on_loop_error(context))
+    _raise_file_limit()
     caught: list[int] = []
 
     def on_stop(number: int) -> None:
