@@ -87,10 +87,11 @@ def split_items(value: object) -> list[str]:
     if isinstance(value, str):
         return [item.strip(" ") for item in value.split(",")]
     if not isinstance(value, list | tuple):
-        raise InvalidValue(f"has illegal value '{value}'. Type must be 'str' or 'list' but is '{type(value)}';")
+        # The missing quote is the C router's, whose texts operators search their logs for.
+        raise InvalidValue(f"has illegal value '{value}'. Type must be 'str' or 'list' but is '{type(value)};")
     for item in value:
         if not isinstance(item, str):
-            raise InvalidValue(f"has illegal value '{item}'. Type must be 'str' but is '{type(item)}';")
+            raise InvalidValue(f"has illegal value '{item}'. Type must be 'str' but is '{type(item)};")
     return list(value)
 
 

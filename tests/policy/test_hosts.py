@@ -1,0 +1,91 @@
+"""remoteHosts: policy 15."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rulesets import resolve
+
+from policy.hosts import HostError, HostRanges, parse_hosts
+
+
+@pytest.mark.parametrize(
+    ("items", "inside", "outside"),
+    [
+        (["10.0.0.1"], ["10.0.0.1", "::ffff:10.0.0.1"], ["10.0.0.2", "::1"]),
+        (["10.0.0.5-10.0.1.3"], ["10.0.0.5", "10.0.0.255", "10.0.1.3"], ["10.0.0.4", "10.0.1.4", "2001:db8::1"]),
+        (["10.0.0.5 - 10.0.1.3"], ["10.0.0.9"], ["10.0.0.4"]),
+        (["10.0.0.1-10.0.0.1"], ["10.0.0.1"], ["10.0.0.0"]),
+        (["::1"], ["::1"], ["127.0.0.1", "::2"]),
+        (["2001:db8::-2001:db8::ffff"], ["2001:db8::1"], ["2001:db8::1:0", "10.0.0.1"]),
+        (["*"], ["10.0.0.1", "::1", "fe80::1%eth0"], []),
+        (["::ffff:10.0.0.1"], ["10.0.0.1"], ["10.0.0.2"]),
+        (["10.0.0.1", "10.0.0.3"], ["10.0.0.1", "10.0.0.3"], ["10.0.0.2"]),
+        (["10.0.0.1-10.0.0.9", "10.0.0.3-10.0.0.4"], ["10.0.0.8"], ["10.0.0.10"]),
+        (["one.example"], ["192.0.2.1"], ["192.0.2.2"]),
+        (["twice.example"], ["192.0.2.1"], ["192.0.2.2"]),
+        (["six.example"], ["2001:db8::1"], ["192.0.2.1"]),
+        ([], [], ["10.0.0.1", "::1"]),
+    ],
+)
+def test_hosts_inside_and_outside(items: list[str], inside: list[str], outside: list[str]) -> None:
+    ranges = parse_hosts(items, resolve)
+    assert [host for host in inside if not ranges.contains(host)] == []
+    assert [host for host in outside if ranges.contains(host)] == []
+
+
+UNKNOWN = "[Errno -2] Name or service not known"
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        ("9.9.9.9-8.8.8.8", "host specs in range must have lower numeric address first"),
+        ("1.1.1.1-::1", "mixed IPv4 and IPv6 host specs in range not allowed"),
+        ("1.1.1.1-2.2.2.2-3.3.3.3", "hostspec must contain 1 or 2 host names"),
+        ("no.example", f"HostStruct: 'no.example' failed to resolve: '{UNKNOWN}'"),
+        ("10.0.0.0/8", f"HostStruct: '10.0.0.0/8' failed to resolve: '{UNKNOWN}'"),
+        ("1.1.1.1-", f"HostStruct: '' failed to resolve: '{UNKNOWN}'"),
+        ("*-1.1.1.1", f"HostStruct: '*' failed to resolve: '{UNKNOWN}'"),
+        (
+            "two.example",
+            "HostStruct: 'two.example' failed to resolve: "
+            "'HostStruct: 'two.example' resolves to multiple IP addresses'",
+        ),
+        (
+            "none.example",
+            "HostStruct: 'none.example' failed to resolve: "
+            "'HostStruct: 'none.example' did not resolve to one of the supported address family'",
+        ),
+    ],
+)
+def test_refused_items(item: str, problem: str) -> None:
+    with pytest.raises(HostError) as refused:
+        parse_hosts([item], resolve)
+    assert str(refused.value) == f"connectionOption '{item}' failed to translate: '{problem}'."
+
+
+def test_what_no_host_name_can_be_is_not_handed_to_the_resolver() -> None:
+    def reckless(_: str) -> list[str]:
+        return ["10.0.0.1"]
+
+    for item in ("10.0.0.0/8", "10.0.0.*", "a b", "*-10.0.0.9"):
+        with pytest.raises(HostError):
+            parse_hosts([item], reckless)
+
+
+def test_a_peer_that_has_no_numeric_address_is_an_error_even_where_anybody_may_come() -> None:
+    with pytest.raises(ValueError, match="somewhere"):
+        HostRanges(is_any=True).contains("somewhere")
+
+
+addresses = st.integers(0, 40).map(lambda number: ipaddress.IPv4Address(number * 7))
+
+
+@given(st.lists(st.tuples(addresses, addresses).map(sorted)), addresses)
+def test_merged_ranges_hold_exactly_what_they_hold_one_by_one(
+    bounds: list[list[ipaddress.IPv4Address]], host: ipaddress.IPv4Address
+) -> None:
+    ranges = parse_hosts([f"{low}-{high}" for low, high in bounds], resolve)
+    assert ranges.contains(str(host)) == any(low <= host <= high for low, high in bounds)

@@ -1,0 +1,198 @@
+"""Reading policy files: places of everything, all problems at once. policy 4, 5"""
+
+import json
+from importlib import resources
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rulesets import connect, resolve
+
+import policies
+from policy.decide import decide_link
+from policy.decision import Reason
+from policy.facts import LinkFacts
+from policy.loader import PolicyFileError, load_entities
+from policy.positioned_json import MAX_DEPTH, NotJson, parse
+from policy.ruleset import Ruleset, compile_ruleset
+from policy.validation import load_valid_entities
+
+POLICY = """\
+# who may what
+[
+  # the only one
+  ["vhost", {
+    "hostname": "h",
+    "groups": {
+      "g": {
+        "users": ["a",
+                  "b"], "remoteHosts": "*"
+      }
+    }
+  }],
+  ["listener", {"port": 1}]
+]
+"""
+
+
+def test_every_attribute_knows_its_line() -> None:
+    """policy 4: comment lines are blanks, other entities stay apart."""
+    vhost, other = load_entities(POLICY, "p.json")
+    assert (vhost.type, other.type) == ("vhost", "listener")
+    assert (vhost.source.file, vhost.source.line) == ("p.json", 4)
+    paths = {("hostname",): 5, ("groups",): 6, ("groups", "g"): 7, ("groups", "g", "users", 1): 9}
+    assert {path: vhost.source.line_of(path) for path in paths} == paths
+    assert vhost.source.line_of(("groups", "g", "sources")) == 7
+    assert vhost.source.line_of(("maxConnections",)) == 4
+    assert other.source.line == 13
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(PolicyFileError) as refused:
+        load_valid_entities(text, "p")
+    return str(refused.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "p:1:1: a value is missing before the end of the file"),
+        ("[\n 1,]", "p:2:4: there is a ',' too many before this ']'"),
+        ("[1 2]", "p:1:4: expected ',' or the ']' that ends the array, found '2'"),
+        ("[[]", "p:1:4: expected ',' or the ']' that ends the array, found the end of the file"),
+        ("[] []", "p:1:4: the text goes on after its end with '[': remove that"),
+        ("{a: 1}", "p:1:2: expected a key in double quotes, found 'a'"),
+        ('{"a" 1}', "p:1:6: expected ':' after the key 'a', found '1'"),
+        ("[yes]", "p:1:2: 'yes' is no value: texts are written in double quotes, \"yes\""),
+        ("[NaN]", "p:1:2: 'NaN' is no value: texts are written in double quotes, \"NaN\""),
+        ('["a\n"]', "p:1:2: the text that begins here does not end on this line, or has a wrong \\ sequence in it"),
+        ("[" + "9" * 5000 + "]", "p:1:2: this number has too many digits"),
+        ("[" * 100, f"p:1:{MAX_DEPTH + 2}: nested more than {MAX_DEPTH} levels deep"),
+        ('{"a": 1}', "p:1:1: A list of pairs"),
+    ],
+)
+def test_what_is_no_policy_is_refused_with_its_place(text: str, problem: str) -> None:
+    assert problems(text)[0].startswith(problem)
+
+
+WRONG = """\
+[["vhost", {"hostname": 5, "maxConection": 3,
+  "allowUnknownUser": "yes",
+  "groups": {"g": {"maxSenders": -1,
+    "sources": [1],
+    "users": "a", "users": "b"}}}],
+ ["vhost", {}], ["vhost"]]
+"""
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    found = problems(WRONG)
+    places = [":".join(line.split(":")[1:3]) for line in found]
+    assert places == ["1:13", "1:28", "2:3", "3:20", "4:16", "5:19", "6:12", "6:17"]
+    assert found[1] == "p:1:28: unknown attribute 'maxConection': did you mean 'maxConnections'?"
+    assert "'allowUnknownUser' is \"yes\". Expected: true or false" in found[2]
+    assert found[5].endswith("key 'users' stands here a second time, the first is in line 5: keep one of them")
+
+
+def test_both_names_of_a_vhost_are_refused() -> None:
+    assert "'id' is the old name of 'hostname'" in problems('[["vhost", {"hostname": "a", "id": "a"}]]')[0]
+
+
+@pytest.mark.parametrize("text", ['{"a": []}', "[5]", '[["vhost", []]]', '[["vhost", {}, {}]]'])
+def test_the_router_s_reading_refuses_other_forms(text: str) -> None:
+    with pytest.raises(PolicyFileError):
+        load_entities(text, "p")
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(values, st.sampled_from([None, 1]), st.booleans())
+def test_json_is_read_as_by_the_standard_library(value: object, indent: int | None, is_ascii: bool) -> None:
+    text = json.dumps(value, indent=indent, ensure_ascii=is_ascii)
+    assert parse(text).value == json.loads(text)
+
+
+@given(st.text(st.sampled_from('[]{}",:\\ \n#a1-.eutrl'), max_size=30))
+def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
+    place = None
+    try:
+        parse(text)
+    except NotJson as error:
+        place = (error.problem.line, error.problem.column)
+    assert place is None or min(place) >= 1
+
+
+def example(name: str, **policy: object) -> Ruleset:
+    text = policies.path(f"{name}/policy.json").read_text("utf-8")
+    entities = load_valid_entities(text, name)
+    assert all(entity.type == "vhost" for entity in entities)
+    rules = compile_ruleset(
+        {"enableVhostPolicy": True, **policy},
+        [(entity.attributes, entity.source) for entity in entities],
+        resolve=resolve,
+    )
+    assert rules.warnings == ()
+    return rules
+
+
+def may(rules: Ruleset, user: str, direction: str, address: str, *, vhost: str, host: str) -> bool:
+    granted = connect(rules, user, vhost=vhost, host=host).settings
+    assert granted is not None, f"{user} is not admitted"
+    link = LinkFacts(direction="send" if direction == "send" else "receive", address=address)
+    return decide_link(granted, link).is_allowed
+
+
+@pytest.mark.parametrize(
+    ("user", "address", "is_allowed"),
+    [
+        ("alice", "orders.new", True),
+        ("alice", "alice.inbox", True),
+        ("alice", "client.inbox", False),
+        ("alice", "secret", False),
+        ("alice", "$management", False),
+        ("client", "orders.new", True),
+        ("operator", "$management", True),
+        ("operator", "secret", True),
+    ],
+)
+def test_the_quick_start_s_policy(user: str, address: str, is_allowed: bool) -> None:
+    rules = example("quickstart")
+    for direction in ("send", "receive"):
+        assert may(rules, user, direction, address, vhost="localhost", host="127.0.0.1") == is_allowed
+
+
+def test_the_quick_start_s_policy_admits_nobody_else() -> None:
+    rules = example("quickstart")
+    assert connect(rules, "mallory", vhost="", host="127.0.0.1").decision.reason is Reason.UNKNOWN_USER
+    assert connect(rules, "alice", vhost="", host="10.0.0.1").decision.reason is Reason.HOST_NOT_ALLOWED
+
+
+def test_the_tenants_policy() -> None:
+    rules = example("tenants", enableVhostNamePatterns=True, defaultVhost="")
+    shop, clerk, till = "berlin.shop.example.com", "10.20.1.1", "10.21.0.9"
+    assert may(rules, "anna", "send", "services/tax/request", vhost=shop, host=clerk)
+    assert may(rules, "anna", "receive", "anna/inbox", vhost="paris.shop.example.net", host=clerk)
+    assert not may(rules, "anna", "receive", "ben/inbox", vhost=shop, host=clerk)
+    assert may(rules, "till-1", "send", "sales/till-1", vhost=shop, host=till)
+    assert not may(rules, "till-1", "send", "sales/till-2", vhost=shop, host=till)
+    sensors = "sensors.example.com"
+    assert may(rules, "s7", "send", "readings.s7", vhost=sensors, host="10.31.0.1")
+    assert not may(rules, "s7", "receive", "readings.s7", vhost=sensors, host="10.31.0.1")
+    assert connect(rules, "anna", vhost="shop.example.com", host=clerk).decision.reason is Reason.NO_VHOST
+
+
+def test_examples_are_found_by_name_and_only_they_are() -> None:
+    assert policies.path("quickstart").is_dir()
+    assert policies.path("quickstart/policy.json") == resources.files("policies") / "quickstart" / "policy.json"
+    for name in ("", "unknown", "../pyproject.toml", "quickstart/../__init__.py", "/etc/passwd"):
+        with pytest.raises(FileNotFoundError):
+            policies.path(name)
