@@ -219,9 +219,8 @@ class EntityStore:
         if entity.agent is not None:
             self._names.release(entity.agent)
             del self._by_name[str(entity.agent["name"])], self._by_identity[str(entity.agent["identity"])]
-        self._log(
-            "AGENT", "debug", f"Remove {entity.type.short_name} entity: {shown(entity.attributes['identity'], 200)}"
-        )
+        identity = str(entity.attributes["identity"])[:MAX_QUOTED_CHARACTERS]
+        self._log("AGENT", "debug", f"Remove {entity.type.short_name} entity: {identity}")
 
     # Inside
 

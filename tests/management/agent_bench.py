@@ -1,0 +1,89 @@
+"""A management agent with nothing behind it: handlers that only remember, live rows that are literal."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from router.effects import Effect, Log
+from router.management.agent import Agent, Request, Response
+from router.management.config import Configuration, load_config
+from router.management.entities import EntityStore
+from router.management.schema import load_schema
+
+SCHEMA = load_schema()
+HANDLED = ("listener", "sslProfile", "connector", "vhost", "address", "linkRoute", "autoLink", "exchange", "binding")
+
+Rows = Callable[[], Iterable[Mapping[str, object]]]
+
+
+@dataclass
+class LiveRows:
+    make: Rows
+    made: int = 0
+
+    def rows(self) -> Iterator[Mapping[str, object]]:
+        for row in self.make():
+            self.made += 1
+            yield row
+
+
+@dataclass
+class Bench:
+    """An agent, its store, what the handlers were called with and what was logged."""
+
+    store: EntityStore
+    agent: Agent
+    logs: list[Log] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def ask(
+        self, operation: str | None = None, body: object = None, /, *, allowed: bool = True, **properties: object
+    ) -> Response:
+        if operation is not None:
+            properties["operation"] = operation
+        return self.agent.handle(
+            Request(properties=properties, body=body, connection_id=7, is_admin_update_allowed=allowed)
+        )
+
+    def body(self, operation: str, body: object = None, /, **properties: object) -> Any:
+        """The body of a reply that must be a success."""
+        response = self.ask(operation, body, **properties)
+        assert 200 <= response.status < 300, response.description
+        return response.body
+
+    def refusal(self, operation: str | None, body: object = None, /, **properties: object) -> tuple[int, str]:
+        response = self.ask(operation, body, **properties)
+        assert response.status >= 400
+        return response.status, response.description
+
+    def logged(self, level: str, module: str = "AGENT") -> list[str]:
+        return [each.text for each in self.logs if each.level == level and each.module == module]
+
+
+def configured(text: str, path: str = "X.conf", files: Mapping[str, str] | None = None) -> Configuration:
+    """The configuration in `text`; `files` are those of policyDir, by path."""
+    found = {path: text, **(files or {})}
+
+    def list_dir(folder: str) -> list[str]:
+        return [name.rpartition("/")[2] for name in found if name.startswith(f"{folder}/")]
+
+    return load_config(path, SCHEMA, read_text=found.__getitem__, list_dir=list_dir)
+
+
+def bench(text: str = "# nothing\n", live: Mapping[str, Rows] | None = None, **options: Any) -> Bench:
+    effects: list[Log] = []
+
+    def emit(effect: Effect) -> None:
+        assert isinstance(effect, Log)
+        effects.append(effect)
+
+    store = EntityStore(SCHEMA, emit)
+    providers = {name: LiveRows(make) for name, make in (live or {}).items()}
+    made = Bench(store=store, agent=Agent(SCHEMA, store, providers, emit, **options), logs=effects)
+    for name in HANDLED:
+        store.on_create(name, lambda attributes, name=name: made.calls.append(("create", name, attributes)))
+        store.on_delete(name, lambda attributes, name=name: made.calls.append(("delete", name, attributes)))
+    for name in ("log", "vhost"):
+        store.on_update(name, lambda before, after, name=name: made.calls.append(("update", name, before, after)))
+    store.load(configured(text).entities)
+    return made

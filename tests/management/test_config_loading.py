@@ -1,0 +1,263 @@
+"""Checklist items management 1, 2, 5 to 13 and 16, as far as they need no running router."""
+
+import contextlib
+import re
+
+import pytest
+from agent_bench import configured
+from config_texts import OLD_BOOK_GROUPS, TEXTS
+from hypothesis import given
+
+from router.management.config import ConfigError, load_config
+from router.management.logrules import MODULES
+from router.management.schema import load_schema
+
+PREFIX = "org.apache.qpid.dispatch"
+CANNOT_LOAD = "Python: Exception: Cannot load configuration file X.conf: "
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        configured(text)
+    return str(caught.value)
+
+
+def listener(line: str) -> str:
+    return f"listener {{\n    {line}\n}}\n"
+
+
+def test_comments_alone_make_a_standalone_router_with_a_random_id() -> None:
+    """management 1"""
+    first, second = configured("# a\n"), configured("# a\n")
+    assert re.fullmatch(r"Standalone_[A-Za-z0-9+_]{15}", str(first.router["id"]))
+    assert first.router["id"] != second.router["id"]
+    assert [each.type for each in first.entities] == ["log"] * len(MODULES) + ["router", "policy"]
+
+
+def test_an_empty_file_and_a_missing_one_have_their_own_texts() -> None:
+    """management 2"""
+    assert refused("") == "Configuration: Configuration file was empty"
+    with pytest.raises(ConfigError, match=r"^Not found: Configuration file could not be opened$"):
+        load_config("/nonexistent/q.conf", load_schema())
+
+
+def test_a_file_that_is_not_text_is_refused() -> None:
+    def read_text(_: str) -> str:
+        return b"\xff\xfe".decode()
+
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load_config("X.conf", load_schema(), read_text=read_text)
+
+
+@pytest.mark.parametrize("value", ["abc\\bdef", "abc def", "a\\u200bb", "a\\u2028b"])
+def test_router_ids_hold_no_blanks_and_controls(value: str) -> None:
+    """management 5"""
+    assert "AttributeError: Router id attribute containing character" in refused(f"router {{\n id: {value}\n}}\n")
+
+
+def test_router_ids_have_at_most_127_characters() -> None:
+    """management 6"""
+    assert configured(f"router {{\n id: {'x' * 127}\n}}\n").router["id"] == "x" * 127
+    assert "exceeds the maximum allowed length (127 characters)" in refused(f"router {{\n id: {'x' * 128}\n}}\n")
+
+
+def test_an_alias_works_with_a_warning_but_not_beside_its_successor() -> None:
+    """management 7"""
+    text = "autoLink {\n addr: a\n dir: in\n externalAddr: b\n}\n"
+    made = configured(text)
+    assert made.of_type("autoLink")[0].attributes["externalAddress"] == "b"
+    assert "Attribute 'externalAddr' of entity 'autoLink' has been deprecated. Use 'externalAddress' instead" in [
+        log.text for log in made.early_logs
+    ]
+    reason = f"{PREFIX}.router.config.linkRoute: Both 'dir' and 'direction' cannot be specified for entity 'linkRoute'"
+    assert refused("linkRoute {\n prefix: a\n dir: in\n direction: in\n}\n").startswith(CANNOT_LOAD + reason)
+
+
+@pytest.mark.parametrize(
+    ("mode", "section", "text"),
+    [
+        (
+            "standalone",
+            "listener",
+            "role='standalone' not allowed to connect to or accept connections from other routers.",
+        ),
+        (
+            "standalone",
+            "connector",
+            "role='standalone' not allowed to connect to or accept connections from other routers.",
+        ),
+        ("edge", "listener", "role='inter-router' only allowed with router mode='interior' for ListenerEntity("),
+        ("edge", "connector", "role='inter-router' only allowed with router mode='interior' for ConnectorEntity("),
+    ],
+)
+def test_inter_router_connections_need_an_interior_router(mode: str, section: str, text: str) -> None:
+    """management 9; the router section may come last."""
+    refusal = refused(f"{section} {{\n role: inter-router\n}}\nrouter {{\n mode: {mode}\n}}\n")
+    assert refusal.startswith(f"{CANNOT_LOAD}{text}")
+    assert refusal.endswith("(X.conf:2)")
+
+
+def test_an_edge_listener_needs_an_interior_router_and_an_edge_connector_does_not() -> None:
+    """management 9"""
+    router = "router {\n mode: edge\n}\n"
+    assert "role='edge' only allowed with router mode='interior' for ListenerEntity(" in refused(
+        router + listener("role: edge")
+    )
+    assert configured(router + "connector {\n role: edge\n}\n").of_type("connector")
+    assert configured("router {\n mode: interior\n}\n" + listener("role: edge")).of_type("listener")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("[1, 2]", "Properties must be a map"),
+        ("text", "Properties must be a map"),
+        ('{\n "é": 1\n}', "Property keys must be ASCII encoded"),
+        ('{\n "product": 1\n}', "ValidationError: Reserved key 'product' not allowed in openProperties"),
+        ('{\n "hostname": 1\n}', "ValidationError: Reserved key 'hostname' not allowed in openProperties"),
+        ('{\n "qd.x": 1\n}', "ValidationError: Reserved key 'qd.x' not allowed in openProperties"),
+        ('{\n "x-opt-qd.y": 1\n}', "ValidationError: Reserved key 'x-opt-qd.y' not allowed in openProperties"),
+    ],
+)
+def test_open_properties_are_a_map_of_free_names(value: str, text: str) -> None:
+    """management 10"""
+    assert text in refused(listener(f"openProperties: {value}"))
+
+
+@pytest.mark.parametrize("role", ["inter-router", "edge"])
+def test_open_properties_are_not_for_routers(role: str) -> None:
+    """management 10"""
+    text = f'router {{\n mode: interior\n}}\nlistener {{\n role: {role}\n openProperties: {{\n "a": 1\n }}\n}}\n'
+    assert f"ValidationError: openProperties not allowed for role {role}" in refused(text)
+
+
+def test_the_older_books_vhost_loads_with_the_line_of_every_rule() -> None:
+    """management 11"""
+    (vhost,) = configured(OLD_BOOK_GROUPS).of_type("vhost")
+    assert (vhost.attributes["hostname"], vhost.attributes["name"]) == ("example.com", "vhost/example.com")
+    assert vhost.attribute_lines["groups.admin.users"] == 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "listener {\n name: n\n}\nsslProfile {\n name: n\n}\n",
+        "address {\n prefix: a\n name: n\n}\nconnector {\n name: n\n}\n",
+        "log {\n module: AGENT\n}\nlog {\n module: AGENT\n}\n",
+        "listener {\n}\nlistener {\n}\n",
+        "listener {\n name: self\n}\n",
+    ],
+)
+def test_names_are_unique_across_types(text: str) -> None:
+    """management 12"""
+    assert "duplicates unique attribute 'name' from existing" in refused(text)
+
+
+def test_there_is_one_router_and_one_policy() -> None:
+    for name in ("router", "policy"):
+        text = refused(f"{name} {{\n}}\n{name} {{\n}}\n")
+        assert re.search(rf"Adding {name} singleton .* when .* already exists \(X\.conf:3\)", text)
+
+
+def test_json_files_load_and_policy_dir_gives_vhosts_only() -> None:
+    """management 13"""
+    files = {
+        "pol/b.json": '# two\n[["vhost", {"hostname": "b"}], ["listener", {"port": 1}]]',
+        "pol/a.json": '[["vhost",\n {"hostname": "a"}]]',
+        "pol/c.txt": "not looked at",
+    }
+    made = configured('[["router", {"id": "J"}],\n["policy", {"policyDir": "pol"}]]', "x.json", files)
+    assert made.router["id"] == "J"
+    assert [(each.attributes["hostname"], each.file, each.line) for each in made.of_type("vhost")] == [
+        ("a", "pol/a.json", 1),
+        ("b", "pol/b.json", 2),
+    ]
+    assert made.of_type("listener") == ()
+
+
+def test_a_bad_or_unreadable_policy_dir_stops_the_start() -> None:
+    """management 13"""
+    policy = "policy {\n policyDir: pol\n}\n"
+    with pytest.raises(ConfigError, match=r"Unknown attribute 'hostnme'.*did you mean 'hostname'\? \(pol/a\.json:1\)"):
+        configured(policy, files={"pol/a.json": '[["vhost", {"hostname": "h", "hostnme": 1}]]'})
+    with pytest.raises(ConfigError, match="'/nonexistent/pol' cannot be read: No such file"):
+        load_config("X.conf", load_schema(), read_text=lambda _: "policy {\n policyDir: /nonexistent/pol\n}\n")
+
+
+def test_listeners_come_last() -> None:
+    """management 16"""
+    sections = ("listener", "connector", "vhost", "policy", "address", "log", "sslProfile", "dummy", "router")
+    values = {"vhost": " id: h\n", "address": " prefix: a\n", "log": " module: AGENT\n", "sslProfile": " name: s\n"}
+    text = "".join(f"{name} {{\n{values.get(name, '')}}}\n" for name in sections)
+    order = list(dict.fromkeys(each.type for each in configured(text).entities))
+    assert order == ["log", "router", "policy", "sslProfile", "address", "vhost", "dummy", "connector", "listener"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            listener("prot: 1"),
+            f"{PREFIX}.listener: Unknown attribute 'prot' for '{PREFIX}.listener'; did you mean 'port'?",
+        ),
+        (listener("host-name: x"), f"{PREFIX}.listener: Unknown attribute 'hostName' for '{PREFIX}.listener'"),
+        ("vhost {\n}\n", f"{PREFIX}.vhost: Missing required attribute 'hostname'"),
+        ("sslProfile {\n}\n", f"{PREFIX}.sslProfile: Missing required attribute 'name'"),
+        ("ghost {\n}\n", f"No such entity type '{PREFIX}.ghost'"),
+        ("connection {\n}\n", f"Can't find implementation 'ConnectionEntity' for '{PREFIX}.connection'"),
+        ("vhostUserGroupSettings {\n}\n", "Can't find implementation 'VhostUserGroupSettingsEntity'"),
+        (listener("cost: much"), f"{PREFIX}.listener: invalid literal for int() with base 10: 'much'"),
+        (listener("requireSsl: perhaps"), f"{PREFIX}.listener: Invalid Boolean value ''perhaps''"),
+        (listener("role: Normal"), f"{PREFIX}.listener: Invalid value for enum['normal', 'inter-router', "),
+    ],
+)
+def test_what_the_schema_does_not_know_is_refused_with_file_and_line(text: str, reason: str) -> None:
+    refusal = refused(text)
+    assert refusal.startswith(CANNOT_LOAD + reason)
+    assert re.search(r"\(X\.conf:[12]\)$", refusal)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("policy {\n maxConnections: -1\n}\n", "Configuration: maxConnections must be >= 0"),
+        ("log {\n module: AGENT\n enable: foo\n}\n", "Configuration: 'foo' is not a valid log level."),
+        (listener("failoverUrls: a, amqp://:5"), "Value: No network host in failover item"),
+        (listener("identity: x"), "Python: ValidationError: 'identity' attribute cannot be specified"),
+    ],
+)
+def test_values_that_cannot_be_applied_are_refused(text: str, reason: str) -> None:
+    assert refused(text).startswith(reason)
+
+
+def test_an_address_without_prefix_or_pattern_costs_only_itself() -> None:
+    made = configured("address {\n}\naddress {\n prefix: a\n pattern: b\n}\nlinkRoute {\n dir: in\n}\n")
+    assert made.of_type("address") == made.of_type("linkRoute") == ()
+    assert [log.text for log in made.late_logs] == [
+        "Must set either 'prefix' or 'pattern' attribute: ignoring configured address",
+        "Cannot set both 'prefix' and 'pattern': ignoring configured address a, b",
+        "Must set either 'prefix' or 'pattern' attribute: ignoring link route address",
+    ]
+
+
+def test_a_vhost_may_be_named_by_its_name() -> None:
+    (vhost,) = configured("vhost {\n name: h\n maxConnectionsPerRemoteHost: 5\n}\n").of_type("vhost")
+    assert (vhost.attributes["hostname"], vhost.attributes["maxConnectionsPerHost"]) == ("h", 5)
+    assert vhost.attribute_lines["maxConnectionsPerHost"] == 3
+
+
+def test_passwords_show_in_no_text() -> None:
+    """management 72"""
+    text = "connector {\n saslPassword: hunter2\n password: hunter2\n}\n"
+    assert "hunter2" not in refused(text)
+    made = configured("connector {\n name: c\n saslPassword: hunter2\n}\n")
+    assert made.of_type("connector")[0].attributes["saslPassword"] == "hunter2"
+    assert "hunter2" not in repr(made)
+    twice = "connector {\n saslPassword: hunter2\n}\nconnector {\n saslPassword: hunter2\n}\n"
+    assert "hunter2" not in refused(twice)
+
+
+@given(text=TEXTS)
+def test_any_text_is_a_configuration_or_a_config_error(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        assert configured(text).router["id"]
