@@ -88,7 +88,7 @@ WRONG = """\
 def test_all_problems_are_reported_at_once() -> None:
     found = problems(WRONG)
     places = [":".join(line.split(":")[1:3]) for line in found]
-    assert places == ["1:13", "1:28", "2:3", "3:20", "4:16", "5:19", "6:12", "6:17"]
+    assert places == ["1:13", "1:28", "2:3", "3:20", "4:17", "5:19", "6:12", "6:17"]
     assert found[1] == "p:1:28: unknown attribute 'maxConection': did you mean 'maxConnections'?"
     assert "'allowUnknownUser' is \"yes\". Expected: true or false" in found[2]
     assert found[5].endswith("key 'users' stands here a second time, the first is in line 5: keep one of them")
