@@ -32,8 +32,8 @@ _OUTPUT = bytearray(_OUTPUT_BYTES)
 _OUTPUT_C = ffi.from_buffer(_OUTPUT)
 _OUTPUT_VIEW = memoryview(_OUTPUT)
 
-# What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants endless
-# credit but no session window from filling our memory.
+# What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
+# endless credit but no session window from filling our memory.
 CONGESTED_BYTES: Final = 512 * 1024
 RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
 # Sessions looked at per flush: one connection's many sessions must not cost every pass.
@@ -180,13 +180,15 @@ def _terminus(pointer: Pointer) -> Terminus | None:
 class Session:
     """One session the peer began."""
 
-    __slots__ = ("engine", "is_congested", "is_counted", "pointer")
+    __slots__ = ("engine", "is_congested", "is_counted", "is_ended", "is_watched", "pointer")
 
     def __init__(self, engine: "Engine", pointer: Pointer) -> None:
         self.engine = engine
         self.pointer = pointer
         self.is_counted = False  # admitted by the owner
+        self.is_watched = False  # among the engine's watched sessions
         self.is_congested = False
+        self.is_ended = False
 
     @property
     def backlog_bytes(self) -> int:
@@ -404,14 +406,14 @@ class IncomingWire(_Wire):
         seen = ffi.NULL
         while self.forward is not None:
             delivery = lib.pn_link_current(self.link)
-            if delivery == seen:
+            if not delivery or delivery == seen:
                 return
             seen = delivery
             self.on_delivery(delivery)
 
     def read_out(self) -> None:
         """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
-        while self.stream is not None:
+        while self.stream is not None and not self.engine.is_deaf:
             self.stream.hurry()
             if self.stream is not None:
                 return
@@ -619,11 +621,13 @@ class Engine:
     def _watch_backlog(self) -> None:
         watched = self.watched
         for _ in range(min(len(watched), _WATCHED_PER_FLUSH)):
-            session = watched[0]
+            session = watched.popleft()
+            if session.is_ended:
+                continue
+            watched.append(session)
             if _backlog(session.pointer) > CONGESTED_BYTES and not session.is_congested:
                 session.is_congested = True
                 self._tell_senders(session)
-            watched.rotate(-1)
 
     def _tell_senders(self, session: Session) -> None:
         """The session's congestion has begun or ended."""
@@ -722,8 +726,7 @@ class Engine:
             self.owner.on_detach(link, is_closed=False)
             self.forget(link.link)
         self.owner.on_end(session)
-        if session in self.watched:
-            self.watched.remove(session)
+        session.is_ended = True
         session.end()
 
     def links_of(self, session: Session) -> "list[IncomingWire | OutgoingWire]":
@@ -733,16 +736,13 @@ class Engine:
         pointer = lib.pn_event_link(event)
         if pointer in self.links:
             return
-        wire: IncomingWire | OutgoingWire
-        if lib.pn_link_is_receiver(pointer):
-            wire = IncomingWire(self, pointer)
-        else:
-            wire = OutgoingWire(self, pointer)
+        wire = IncomingWire(self, pointer) if lib.pn_link_is_receiver(pointer) else OutgoingWire(self, pointer)
         self.links[pointer] = wire
         self.sinks[pointer] = wire.on_delivery
         self.owner.on_attach(wire)
         self.sinks[pointer] = wire.on_delivery  # the core may have put its own in place
-        if isinstance(wire, OutgoingWire) and wire.core is not None and wire.session not in self.watched:
+        if isinstance(wire, OutgoingWire) and wire.core is not None and not wire.session.is_watched:
+            wire.session.is_watched = True
             self.watched.append(wire.session)
 
     def _on_detach(self, event: Pointer) -> None:

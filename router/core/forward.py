@@ -174,6 +174,8 @@ def give_copy(
     origin: Any, out: OutLink, source: Handle, since_s: int, payload: bytes, *, is_settled: bool
 ) -> None:
     """Send now if the link has room, else queue."""
+    if out.room <= 0:
+        out.make_room()
     if out.room > 0:
         out.room -= 1
         out.work.touched.add(out.engine)
@@ -214,15 +216,7 @@ class Fanout:
         self.copies -= 1
         if self.copies:
             return
-        link, source = self.link, self.source
-        if not link.is_open:
-            return
-        if self.outcome == ACCEPTED:
-            link.on_accepted(source, self.since_s)
-        elif self.outcome in (MODIFIED, RELEASED):
-            link.on_lost(source, self.since_s, was_sent=self.outcome == MODIFIED)
-        else:
-            link.rejected += 1
-            link.update(source, self.outcome)
-            link.settle(source)
-            link.owe()
+        self.link.on_merged(self.source, self.since_s, self.outcome)
+
+    def source_of(self, key: Handle) -> Handle:
+        return key

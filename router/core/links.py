@@ -8,8 +8,8 @@ Sources: docs/spec/routing.md §6, §8, §9.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 
@@ -28,6 +28,10 @@ class Origin(Protocol):
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None: ...
     def on_progress(self, source: Handle, state: int, out: "OutLink", outgoing: Handle) -> None: ...
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None: ...
+
+    def source_of(self, key: Handle) -> Handle:
+        """The sender's delivery; `key` is what the other functions get as `source`."""
+        ...
 
 
 class Attachment:
@@ -121,9 +125,10 @@ class InLink(_Link):
         "on_over_credit",
         "on_oversize",
         "owed",
+        "receivers",
         "route",
-        "three_way",
         "update",
+        "updated",
     )
 
     def __init__(self, identity: int, wire: Any, attachment: Attachment, work: "Work") -> None:
@@ -142,7 +147,8 @@ class InLink(_Link):
         self.credit_withheld = 0  # credit not issued because nobody can receive
         self.is_draining = False
         self.dropped_presettled = 0
-        self.three_way: dict[Handle, tuple[OutLink, Handle]] = {}  # receivers that await our settlement
+        self.receivers: Callable[[], Iterable[OutLink]] = tuple  # where its messages may be
+        self.updated: set[Handle] = set()  # whose sender settled or gave a state in this pass
 
     @property
     def is_anonymous(self) -> bool:
@@ -163,13 +169,15 @@ class InLink(_Link):
         owed, self.owed = self.owed, 0
         if not self.is_open:
             return
+        if self.wire.credit + owed < 0:
+            if self.on_over_credit is not None:
+                self.on_over_credit()
+            return
         if not self.may_have_credit:
             self.credit_withheld += owed
             return
         self.wire.grant(owed)
         self.work.touched.add(self.engine)
-        if self.wire.credit < 0 and self.on_over_credit is not None:
-            self.on_over_credit()
 
     def grant_initial(self) -> None:
         """The whole window at attach, if somebody can receive."""
@@ -187,7 +195,11 @@ class InLink(_Link):
             self.work.touched.add(self.engine)
 
     def on_drained(self, credit: int) -> None:
-        self.owe(credit)
+        """The sender gave up `credit`. More than it had is an attack on our arithmetic: over its credit."""
+        if self.wire.credit >= 0:
+            self.owe(credit)
+        elif self.on_over_credit is not None:
+            self.on_over_credit()
 
     def on_aborted(self) -> None:
         self.owe()
@@ -211,57 +223,60 @@ class InLink(_Link):
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
         if not self.is_open:
             return
-        self.three_way.pop(source, None)
         if state:
-            self.wire.relay_outcome(source, outgoing, state)
-        self.settle(source)
+            self.wire.relay_state(source, outgoing, state)
         self.count_outcome(state)
         if (delay := self.work.now_s - since_s) > 1:
             self.count_delay(delay)
-        self.owe()
+        self.conclude(source)
 
     def on_progress(self, source: Handle, state: int, out: "OutLink", outgoing: Handle) -> None:
         """The receiver gave a state and waits for our settlement (three-way), or reports progress."""
-        if not self.is_open:
-            return
-        self.three_way[source] = (out, outgoing)
-        self.wire.relay_outcome(source, outgoing, state)
-        self.work.touched.add(self.engine)
+        if self.is_open:
+            self.wire.relay_state(source, outgoing, state)
+            self.work.touched.add(self.engine)
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
         """The receiver is gone: modified if it may have seen the message, else released (routing §9.3)."""
         if not self.is_open:
             return
-        self.three_way.pop(source, None)
         if was_sent:
             self.wire.modify(source)
             self.modified += 1
         else:
             self.wire.release(source)
             self.released += 1
-        self.owe()
+        self.conclude(source)
 
-    def on_sender_settled(self, source: Handle) -> None:
-        """The sender settled before, or in answer to, the receiver's outcome (routing §9.1)."""
-        waiting = self.three_way.pop(source, None)
-        for out, outgoing in (waiting,) if waiting is not None else self._copies_of(source):
-            out.settle_early(outgoing)
-        self.settle(source)
-        self.owe()
+    def on_merged(self, source: Handle, since_s: int, outcome: int) -> None:
+        """The one outcome of several copies: without their data (routing §7.3)."""
+        if outcome in (MODIFIED, RELEASED):
+            self.on_lost(source, since_s, was_sent=outcome == MODIFIED)
+        elif self.is_open:
+            self.update(source, outcome)
+            self.count_outcome(outcome)
+            if (delay := self.work.now_s - since_s) > 1:
+                self.count_delay(delay)
+            self.conclude(source)
 
-    def _copies_of(self, source: Handle) -> "list[tuple[OutLink, Handle]]":
-        """Where a message of this link still waits for its outcome. A search: senders that settle first are rare."""
-        out_links = self.address.out_links if self.address is not None else ()
-        return [(out, outgoing) for out in out_links for outgoing, record in out.unsettled.items() if record[1] == source]
+    def conclude(self, source: Handle) -> None:
+        """Its state has been given: settle, at once or when the rest of the message has come. One credit returns."""
+        if self.wire.is_partial(source):
+            self.wire.discard(source, lambda: self._settle(source))
+            self.work.touched.add(self.engine)
+        else:
+            self._settle(source)
+
+    def _settle(self, source: Handle) -> None:
+        if self.is_open:
+            self.settle(source)
+            self.owe()
 
     def refuse(self, delivery: Handle, condition: Any) -> None:
         """Reject a message before routing; presettled ones vanish. One credit returns (routing §9.5)."""
-        if self.is_settled(delivery):
-            self.settle(delivery)
-        else:
+        if not self.is_settled(delivery):
             self.wire.reject(delivery, condition)
-        self.work.touched.add(self.engine)
-        self.owe()
+        self.conclude(delivery)
 
     def release_undeliverable(self, delivery: Handle) -> None:
         """No destination: released, or dropped and counted when presettled (routing §6.1, §8.2)."""
@@ -269,33 +284,95 @@ class InLink(_Link):
         if self.is_settled(delivery):
             self.presettled += 1
             self.dropped_presettled += 1
-            self.settle(delivery)
         else:
             self.released += 1
             self.wire.release(delivery)
-        self.work.touched.add(self.engine)
-        self.owe()
+        self.conclude(delivery)
         if self.address is not None and not self.address.has_path and not self.is_draining:
             self.is_draining = True
             self.wire.start_drain()
+
+    # The sender's own dispositions
+
+    def on_updated(self, source: Handle) -> None:
+        """The sender settled first, answered a three-way receiver, or gave a state of its own (routing §9.1)."""
+        if not self.updated:
+            self.engine.afterwards.append(self._take_updates)
+        self.updated.add(source)
+
+    def _take_updates(self) -> None:
+        """Carry the sender's dispositions to the copies of its messages.
+
+        A search through what is in flight to this link's receivers, once per read and only for senders that do this:
+        keeping the way from message to copies would cost every message.
+        """
+        updated, self.updated = self.updated, set()
+        if not self.is_open:
+            return
+        settled = {source for source in updated if self.is_settled(source)}
+        found: set[Handle] = set()  # settled ones whose copies are settled now
+        queued: set[Handle] = set()  # those of them whose credit returns when the copy is written
+        for out in self.receivers():
+            for outgoing, (origin, key, _) in list(out.unsettled.items()):
+                source = origin.source_of(key)
+                if source in settled:
+                    if origin is self:
+                        self.count_outcome(out.wire.remote_state(outgoing))
+                    out.settle_early(outgoing)
+                    found.add(source)
+                elif source in updated and (state := self.wire.remote_state(source)):
+                    out.wire.relay_state(outgoing, source, state)
+                    self.work.touched.add(out.engine)
+            if settled and out.queue:
+                out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
+        for source in found:
+            self.settle(source)
+            if source not in queued:
+                self.owe()
+        self.work.touched.add(self.engine)
+
+    def _as_settled(self, item: Queued, settled: set[Handle], found: set[Handle], queued: set[Handle]) -> Queued:
+        """A queued copy, made presettled when its sender has settled."""
+        if item.is_settled or item.origin is None:
+            return item
+        source = item.origin.source_of(item.source)
+        if source not in settled:
+            return item
+        found.add(source)
+        if item.leg is not None:
+            item.leg.stream.forgo_outcome()
+            return item._replace(is_settled=True)
+        origin = None if source in queued else self
+        queued.add(source)
+        return Queued(origin, None, item.since_s, item.payload, True)
+
+    def source_of(self, key: Handle) -> Handle:
+        return key
+
+
+# Every so many messages to a receiver one takes the slow way, on which its sender's own credit is looked at. Stops a
+# sender that ignores its credit from filling our memory with deliveries that a patient receiver never settles.
+_ROOM_STEP: Final = 1024
 
 
 class OutLink(_Link):
     """A link on which a client receives.
 
-    INVARIANT: room > 0 means that nothing is queued, no streamed message occupies the link and the socket takes
-    more, so a delivery may be written at once.
+    INVARIANT: room > 0 means that nothing is queued, no streamed message occupies the link, the session and the socket
+    take more and there is credit, so a delivery may be written at once.
     """
 
     __slots__ = (
         "compose",
         "dropped_presettled",
-        "is_busy",
+        "leg",
         "load",
         "queue",
         "room",
+        "room_given",
         "send",
         "sends_settled",
+        "unchecked",
         "unsettled",
     )
 
@@ -306,8 +383,10 @@ class OutLink(_Link):
         self.compose: Callable[[InLink | None, int], bytes] | None = None
         self.sends_settled: bool = wire.wants_settled
         self.room = 0
+        self.room_given = 0  # what room was when it was last worked out
+        self.unchecked = 0  # sent since a sender's credit was last looked at
         self.load = 0  # queued and unsettled deliveries: what balanced compares
-        self.is_busy = False
+        self.leg: Leg | None = None  # the streamed message that occupies the link
         self.queue: deque[Queued] = deque()
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.dropped_presettled = 0
@@ -357,27 +436,44 @@ class OutLink(_Link):
             if isinstance(item.origin, InLink):
                 item.origin.owe()
 
+    def withdraw(self, leg: "Leg") -> None:
+        """The message will not come: take its place out of the queue."""
+        self.queue = deque(item for item in self.queue if item.leg is not leg)
+        self.load -= 1
+
     def on_credit(self) -> None:
-        """The receiver granted credit, or asks to drain."""
+        """The receiver granted credit or asks to drain, or some of what was sent has left."""
         self.refresh_room()
-        if self.wire.is_draining and not self.queue and not self.is_busy:
-            self.wire.drained()
-            self.room = 0
-            self.work.touched.add(self.engine)
+        if self.leg is not None:
+            self.work.resumable.add(self.leg.stream)
 
     def refresh_room(self) -> None:
-        """Take the credit as it stands and send what is queued."""
-        if self.attachment.is_blocked or self.is_busy or not self.is_open:
-            self.room = 0
+        """Take the credit as it stands, send what is queued, and answer a drain when all is sent."""
+        self.unchecked += self.room_given - self.room
+        self.room = self.room_given = 0
+        wire, queue = self.wire, self.queue
+        if self.attachment.is_blocked or self.leg is not None or not self.is_open or wire.is_congested:
             return
-        room = self.wire.credit
-        queue = self.queue
-        while room > 0 and queue and not self.is_busy:
+        room = wire.credit
+        while room > 0 and queue and self.leg is None:
             item = queue.popleft()
             self.load -= 1
             room -= 1
             self._send_queued(item)
-        self.room = 0 if queue or self.is_busy else max(room, 0)
+        if queue or self.leg is not None or room <= 0:
+            return
+        if wire.is_draining:
+            wire.drained()
+            self.work.touched.add(self.engine)
+        else:
+            self.room = self.room_given = max(min(room, _ROOM_STEP - self.unchecked), 0)
+
+    def make_room(self) -> None:
+        """There is none: is there more? The caller looks at its sender's credit."""
+        self.refresh_room()
+        if self.unchecked >= _ROOM_STEP:
+            self.unchecked = 0
+            self.refresh_room()
 
     def _send_queued(self, item: Queued) -> None:
         self.work.touched.add(self.engine)
@@ -411,12 +507,15 @@ class OutLink(_Link):
         self.room = 0
         unsettled, self.unsettled = self.unsettled, {}
         queue, self.queue = self.queue, deque()
+        leg, self.leg = self.leg, None
         self.load = 0
         for origin, source, since_s in unsettled.values():
             origin.on_lost(source, since_s, was_sent=True)
+        if leg is not None:
+            leg.lose(was_sent=True)
         for item in queue:
             if item.leg is not None:
-                item.leg.lose()
+                item.leg.lose(was_sent=False)
             elif item.is_settled:
                 if isinstance(item.origin, InLink):
                     item.origin.owe()

@@ -6,6 +6,7 @@ something is permitted. Sources: docs/spec/routing.md §3-§9.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from router.core.addresses import Address, AddressTable, Subscriber, Treatment, key_of, normalise
@@ -140,14 +141,16 @@ class Core:
         link = InLink(self.next_identity(), wire, attachment, self.work)
         wire.core = link
         wire.begin_stream = begin_stream
-        wire.on_settled = link.on_sender_settled
+        wire.on_updated = link.on_updated
         if address is None:
             wire.forward = forward_anonymous
+            link.receivers = self._all_receivers
         else:
             link.address = wire.address = self._obtain(
                 address, is_ingress=True, treatment=Treatment() if is_dynamic else None
             )
             link.address.in_links.append(link)
+            link.receivers = partial(list, link.address.out_links)
             wire.forward = link.address.forward
         attachment.in_links.add(link)
         self.links[link.identity] = link
@@ -175,6 +178,9 @@ class Core:
             address.forward = _FORWARD[address.distribution]
         return address
 
+    def _all_receivers(self) -> list[OutLink]:
+        return [link for link in self.links.values() if isinstance(link, OutLink)]
+
     def _grant_all(self, address: Address) -> None:
         for link in address.in_links:
             link.grant_withheld()
@@ -183,13 +189,15 @@ class Core:
         """The link is gone, with or without Detach. Every delivery on it is disposed of (routing §9.3, §9.4)."""
         if not link.is_open:
             return
+        if isinstance(link, InLink):
+            link.wire.read_out()
         link.is_open = False
         del self.links[link.identity]
         self._retire(link)
         address = link.address
         if isinstance(link, InLink):
             link.attachment.in_links.discard(link)
-            if link.wire.stream is not None:
+            if link.wire.stream is not None:  # incomplete, and now for ever
                 link.wire.stream.abort()
             if address is not None:
                 address.retired_ingress += link.delivery_count

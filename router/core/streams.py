@@ -1,12 +1,12 @@
 """Messages of many frames, forwarded while they arrive.
 
-A stream reads from its incoming link only while every receiver it feeds keeps up, so at most STREAM_AT_BYTES of it
-wait per receiver; beyond that the sender's session window closes.
+A stream reads from its incoming link only while every receiver it feeds keeps up, so at most HIGH_BYTES and one read of
+it wait per receiver; beyond that the sender's session window closes.
 
 Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from router.core.forward import least_loaded, next_in_turn
 from router.core.links import Handle, InLink, OutLink, Queued
@@ -22,36 +22,39 @@ LOW_BYTES: Final = HIGH_BYTES // 2
 
 
 class Leg:
-    """One receiver's copy of a streamed message."""
+    """One receiver's copy of a streamed message: waiting in the link's queue, then occupying the link, then over.
 
-    __slots__ = ("handle", "is_lost", "out", "stream", "waiting", "waiting_bytes")
+    INVARIANT: `handle` is looked at only while the leg occupies its link (out.leg is self) or its link has a record
+    of it; afterwards the engine may have made another delivery of it.
+    """
+
+    __slots__ = ("handle", "is_over", "out", "stream", "waiting", "waiting_bytes")
 
     def __init__(self, stream: "Stream", out: OutLink) -> None:
         self.stream = stream
         self.out = out
         self.handle: Handle = None
-        self.is_lost = False
+        self.is_over = False  # sent, aborted or lost: takes no more
         self.waiting: list[bytes] = []  # chunks held until the link has room to start
         self.waiting_bytes = 0
 
     def start(self) -> None:
         """The link has credit for this delivery: it is occupied until the message ends."""
-        out = self.out
-        out.is_busy = True
+        out, stream = self.out, self.stream
+        out.leg = self
         out.room = 0
         out.delivery_count += 1
         self.handle = out.wire.begin()
-        if not self.stream.is_settled and not out.sends_settled:
-            out.unsettled[self.handle] = (self.stream, self, self.stream.since_s)
+        if not stream.is_settled and not out.sends_settled:
+            out.unsettled[self.handle] = (stream, self, stream.since_s)
             out.load += 1
         for chunk in self.waiting:
             out.wire.append(chunk)
         self.waiting.clear()
         self.waiting_bytes = 0
-        if self.stream.is_complete:
-            self.finish()
         out.work.touched.add(out.engine)
-        out.work.stalled.add(self.stream)
+        if stream.is_complete:
+            self._end()
 
     def append(self, chunk: bytes) -> None:
         if self.handle is None:
@@ -63,60 +66,80 @@ class Leg:
 
     @property
     def buffered(self) -> int:
-        if self.handle is None:
+        """Bytes that the receiver has yet to take."""
+        if self.handle is None or self.is_over:
             return self.waiting_bytes
         return int(self.out.wire.buffered(self.handle))
 
     def finish(self) -> None:
         """The message is complete: the link is free for the next."""
-        if self.handle is None or self.is_lost:
-            return
-        out = self.out
+        if self.out.leg is self:
+            self._end()
+            self.out.refresh_room()
+
+    def _end(self) -> None:
+        out, stream = self.out, self.stream
         out.wire.finish()
-        if self.stream.is_settled or out.sends_settled:
-            out.presettled += self.stream.is_settled
-            out.settle(self.handle)
-            self.stream.leg_written(self)
-        out.is_busy = False
-        out.refresh_room()
+        out.leg = None
+        self.is_over = True
         out.work.touched.add(out.engine)
+        if self.handle in out.unsettled:
+            stream.on_ended(self, out)
+        else:
+            out.presettled += stream.is_settled
+            out.settle(self.handle)
+            stream.on_written()
 
     def abort(self) -> None:
         """The message will never be complete: the receiver must not take what it got for one."""
-        if self.is_lost:
+        if self.is_over:
             return
+        self.is_over = True
         out = self.out
-        if self.handle is None:
-            out.queue = type(out.queue)(item for item in out.queue if item.leg is not self)
-            out.load -= 1
+        if out.leg is not self:
+            out.withdraw(self)
             return
         if out.unsettled.pop(self.handle, None) is not None:
             out.load -= 1
         out.wire.abort(self.handle)
-        out.settle(self.handle)
-        out.is_busy = False
-        out.refresh_room()
-        out.work.touched.add(out.engine)
+        self._leave()
 
-    def lose(self) -> None:
-        """The link went away before this copy started."""
-        self.is_lost = True
-        self.stream.leg_lost(was_sent=False)
+    def cut(self) -> None:
+        """The receiver settled before the end: it gets no more, and its link is free."""
+        if not self.is_over:
+            self.is_over = True
+            self.out.wire.abort(self.handle)
+            self._leave()
+
+    def _leave(self) -> None:
+        out = self.out
+        out.leg = None
+        out.work.touched.add(out.engine)
+        out.refresh_room()
+
+    def lose(self, *, was_sent: bool) -> None:
+        """The link went away."""
+        if not self.is_over:
+            self.is_over = True
+            self.waiting.clear()
+            self.waiting_bytes = 0
+            self.stream.on_leg_lost(was_sent=was_sent)
 
 
 class Stream:
     """One message on its way from one incoming link to one or more receivers. The Origin of its copies."""
 
-    __slots__ = ("is_complete", "is_dead", "is_settled", "legs", "link", "open_legs", "outcome", "received",
-                 "since_s", "source")  # fmt: skip
+    __slots__ = ("is_complete", "is_over", "is_settled", "legs", "link", "open_legs", "outcome", "received",
+                 "since_s", "source", "wants_outcome")  # fmt: skip
 
     def __init__(self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int) -> None:
         self.link = link
         self.source = source
         self.since_s = link.work.now_s
         self.is_settled = bool(link.is_settled(source))
+        self.wants_outcome = True  # the sender has not been told, and has not settled first
         self.is_complete = False
-        self.is_dead = False  # aborted, refused or lost: what still arrives is discarded by the engine
+        self.is_over = False  # aborted or nobody left: what still arrives is discarded
         self.outcome = RELEASED
         self.received = size
         self.legs = [Leg(self, out) for out in out_links]
@@ -126,55 +149,61 @@ class Stream:
         for leg, chunk in zip(self.legs, first, strict=True):
             leg.append(chunk)
         for leg in self.legs:
+            if leg.out.room <= 0:
+                leg.out.make_room()
             if leg.out.room > 0:
                 leg.start()
             else:
-                leg.out.enqueue(Queued(self, source, self.since_s, b"", self.is_settled, leg))
+                leg.out.enqueue(Queued(self, leg, self.since_s, b"", self.is_settled, leg))
 
     def more(self) -> None:
         """Frames came, or a receiver took some: move what may be moved."""
-        if self.is_dead:
+        self._move(HIGH_BYTES)
+
+    def resume(self) -> None:
+        """A receiver took some, or went away."""
+        if self.link.is_open and not self.is_complete and self._is_below(LOW_BYTES):
+            self.link.work.touched.add(self.link.engine)
+            self._move(HIGH_BYTES)
+
+    def hurry(self) -> None:
+        """The link is going: take all that came. The session's window has bounded it."""
+        self._move(None)
+
+    def _is_below(self, limit: int) -> bool:
+        return all(leg.is_over or leg.buffered < limit for leg in self.legs)
+
+    def _move(self, limit: int | None) -> None:
+        if self.is_over or self.is_complete:
             return
-        wire, work = self.link.wire, self.link.work
+        link = self.link
+        wire = link.wire
         if wire.is_aborted(self.source):
             self.abort()
             wire.settle(self.source)
-            self.link.owe()
+            wire.end_stream()
+            link.owe()
             return
-        while all(leg.is_lost or leg.buffered < HIGH_BYTES for leg in self.legs):
+        while limit is None or self._is_below(limit):
             size = wire.read()
             if not size:
-                break
-            self.received += size
-            if self.link.max_message_bytes and self.received > self.link.max_message_bytes:
-                self.abort()
-                if self.link.on_oversize is not None:
-                    self.link.on_oversize(self.source)
+                if not wire.is_partial(self.source):
+                    self._complete()
                 return
-            chunk = work.copy(size)
+            self.received += size
+            if link.max_message_bytes and self.received > link.max_message_bytes:
+                self.abort()
+                if link.on_oversize is not None:
+                    link.on_oversize(self.source)
+                return
+            chunk = link.work.copy(size)
             for leg in self.legs:
-                if not leg.is_lost:
+                if not leg.is_over:
                     leg.append(chunk)
-        else:
-            work.stalled.add(self)
-            return
-        if not wire.is_partial(self.source):
-            self._complete()
-
-    def resume(self) -> None:
-        """Look again after a flush: have the receivers taken enough?"""
-        if self.is_dead or self.is_complete or not self.link.is_open:
-            self.link.work.stalled.discard(self)
-        elif all(leg.is_lost or leg.buffered <= LOW_BYTES for leg in self.legs):
-            self.link.work.stalled.discard(self)
-            self.link.work.touched.add(self.link.engine)
-            self.more()
 
     def _complete(self) -> None:
         self.is_complete = True
-        self.link.wire.stream = None
         self.link.wire.end_message()
-        self.link.work.touched.add(self.link.engine)
         if self.is_settled:
             self.link.settle(self.source)
         for leg in self.legs:
@@ -182,67 +211,80 @@ class Stream:
 
     def abort(self) -> None:
         """The sender aborted, vanished or broke a limit."""
-        self.is_dead = True
+        self.is_over = True
+        self.wants_outcome = False
         self.link.wire.stream = None
         for leg in self.legs:
             leg.abort()
 
-    def leg_written(self, leg: Leg) -> None:
+    def on_written(self) -> None:
         """A copy that needs no outcome has been written."""
         self._count(ACCEPTED)
 
-    def leg_lost(self, *, was_sent: bool) -> None:
+    def on_ended(self, leg: Leg, out: OutLink) -> None:
+        """A copy is complete. One of several whose receiver decided before that can be settled only now."""
+        if len(self.legs) > 1 and (state := out.wire.remote_state(leg.handle)):
+            self.on_progress(leg, state, out, leg.handle)
+
+    def on_leg_lost(self, *, was_sent: bool) -> None:
         self._count(MODIFIED if was_sent else RELEASED)
+        self.link.work.resumable.add(self)
+
+    def forgo_outcome(self) -> None:
+        """The sender has settled: its copies need no outcome any more."""
+        self.is_settled = True
+        self.wants_outcome = False
 
     # Origin
 
-    def on_accepted(self, source: Handle, since_s: int) -> None:
+    def on_accepted(self, source: Leg, since_s: int) -> None:
+        source.cut()
         self._count(ACCEPTED)
 
-    def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
-        if len(self.legs) == 1 and self.is_complete and self.link.is_open:
+    def on_outcome(self, source: Leg, since_s: int, state: int, outgoing: Handle) -> None:
+        if len(self.legs) == 1 and self.wants_outcome and not self.is_over:
             self.open_legs = 0
+            self._tell_first()
             self.link.on_outcome(self.source, self.since_s, state, outgoing)
+            source.cut()
             return
-        source.is_lost = not self.is_complete
+        source.cut()
         self._count(effective(state))
 
-    def on_progress(self, source: Handle, state: int, out: OutLink, outgoing: Handle) -> None:
-        if state >= ACCEPTED:
+    def on_progress(self, source: Leg, state: int, out: OutLink, outgoing: Handle) -> None:
+        if len(self.legs) == 1:
+            if self.wants_outcome and not self.is_over:
+                self.link.on_progress(self.source, state, out, outgoing)
+        elif state >= ACCEPTED and source.is_over:
             out.settle_early(outgoing)
             self._count(effective(state))
 
-    def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
-        leg: Any = source
-        if isinstance(leg, Leg):
-            leg.is_lost = True
-        self._count(MODIFIED if was_sent else RELEASED)
+    def on_lost(self, source: Leg, since_s: int, *, was_sent: bool) -> None:
+        source.is_over = True
+        self.on_leg_lost(was_sent=was_sent)
+
+    def source_of(self, key: Leg) -> Handle:
+        return self.source
 
     def _count(self, state: int) -> None:
         self.outcome = merge(self.outcome, state)
         self.open_legs -= 1
-        if self.open_legs or self.is_dead:
+        if self.open_legs or not self.wants_outcome or not self.link.is_open:
             return
-        link = self.link
-        if not self.is_complete:
-            # Nobody is left to take the rest: settling now makes the engine discard it (routing §10.1).
-            self.is_dead = True
-            link.wire.stream = None
-        if not link.is_open:
-            return
-        if self.is_settled:
-            if not self.is_complete:
-                link.settle(self.source)
-            link.owe()
-        elif self.outcome == ACCEPTED:
-            link.on_accepted(self.source, self.since_s)
-        elif self.outcome in (MODIFIED, RELEASED):
-            link.on_lost(self.source, self.since_s, was_sent=self.outcome == MODIFIED)
+        self._tell_first()
+        if not self.is_settled:
+            self.link.on_merged(self.source, self.since_s, self.outcome)
+        elif self.is_complete:
+            self.link.owe()
         else:
-            link.rejected += 1
-            link.update(self.source, self.outcome)
-            link.settle(self.source)
-            link.owe()
+            self.link.conclude(self.source)
+
+    def _tell_first(self) -> None:
+        """The sender is about to learn the outcome: whatever of the message is still to come goes nowhere."""
+        self.wants_outcome = False
+        self.is_over = not self.is_complete
+        if self.is_over:
+            self.link.wire.end_stream()
 
 
 def begin_stream(link: InLink, address: "Address", delivery: Handle, size: int) -> "Stream | None":
@@ -266,5 +308,6 @@ def begin_stream(link: InLink, address: "Address", delivery: Handle, size: int) 
         out_links = [least_loaded(address)]
     first = [out.compose(link, size) if out.compose is not None else link.work.copy(size) for out in out_links]
     stream = Stream(link, delivery, out_links, first, size)
-    link.wire.stream = stream
+    if not stream.is_over:
+        link.wire.stream = stream
     return stream

@@ -1,4 +1,4 @@
-"""What one pass over the wire leaves to do: whom to flush, whom to give credit, what is stalled.
+"""What one pass over the wire leaves to do: whom to flush, whom to give credit, what may go on.
 
 A pass is: read a socket, drain its engine, forward, then finish. Everything here is emptied at its end.
 """
@@ -15,41 +15,50 @@ class Work:
     """now_s    monotonic seconds, whole; the daemon moves it on
     touched     engines with something to write
     refill      incoming links that are owed credit
-    stalled     streams that wait for a receiver to take more
+    resumable   streams of whose receivers one has taken some, or gone
     busy        engines flushed since the daemon last looked (it does every second)
     closing     called after the last flush: connections that end
     copy        the first N bytes of the message being routed
     """
 
-    __slots__ = ("busy", "closing", "copy", "now_s", "refill", "stalled", "touched")
+    __slots__ = ("busy", "closing", "copy", "now_s", "refill", "resumable", "touched")
 
     def __init__(self, copy: Callable[[int], bytes]) -> None:
         self.now_s = 0
         self.touched: set[Any] = set()
         self.refill: list[InLink] = []
-        self.stalled: set[Stream] = set()
+        self.resumable: set[Stream] = set()
         self.busy: set[Any] = set()
         self.closing: list[Callable[[], None]] = []
         self.copy = copy
 
     def finish(self) -> None:
-        """Grant the owed credit and flush every touched engine, until nothing is left. Then close who must close."""
-        touched = self.touched
+        """Grant the owed credit and flush every touched engine, until nothing is left. Then close who must close.
+
+        What one connection's part raises ends that connection and reaches nobody else.
+        """
+        touched, resumable = self.touched, self.resumable
         while True:
             if self.refill:
                 refill, self.refill = self.refill, []
                 for link in refill:
-                    link.grant_owed()
+                    try:
+                        link.grant_owed()
+                    except Exception as error:
+                        link.engine.owner.crash(error)
             self.busy |= touched
             while touched:
                 engine = touched.pop()
                 try:
                     engine.flush()
-                except Exception as error:  # one peer's fault must not reach another's connection
+                except Exception as error:
                     engine.owner.crash(error)
-            if self.stalled:
-                for stream in list(self.stalled):
+            while resumable:
+                stream = resumable.pop()
+                try:
                     stream.resume()
+                except Exception as error:
+                    stream.link.engine.owner.crash(error)
             if self.refill or touched:
                 continue
             if not self.closing:

@@ -690,7 +690,7 @@ class Net:
         assert not core.table.addresses
         assert not work.refill
         assert not work.touched
-        assert not work.stalled
+        assert not work.resumable
         assert not work.closing
         assert self.ledger.open_connections == 0
         for client in self.clients:

@@ -1,0 +1,268 @@
+"""What the sender learns: the receiver's outcome with its data, exactly once; or what became of a lost one."""
+
+import proton
+import pytest
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Net, Received, Sender
+from proton import symbol
+
+
+def pair(net: Net, address: str = "a", credit: int = 100) -> tuple[Sender, object]:
+    receiver = net.client("receives").receiver(address, credit=credit)
+    sender = net.client("sends").sender(address)
+    net.pump()
+    return sender, receiver
+
+
+def one(net: Net) -> tuple[Sender, object, Received]:
+    sender, receiver = pair(net)
+    sending = sender.send()
+    net.pump()
+    return sender, sending, receiver.complete[0]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("state", [ACCEPTED, REJECTED, RELEASED, MODIFIED])
+def test_outcomes_propagate_in_one_disposition(state: int) -> None:
+    """routing 83, 91"""
+    net = Net()
+    sender, sending, received = one(net)
+    received.give(state)
+    net.pump()
+    assert [(update.state, update.is_settled) for update in sending.updates] == [(state, True)]
+    assert len(sender.client.frames("disposition")) == 1
+    (link,) = [link for link in net.core.links.values() if link.name == sender.link.name]
+    assert [link.accepted, link.rejected, link.released, link.modified] == [
+        int(state == each) for each in (ACCEPTED, REJECTED, RELEASED, MODIFIED)
+    ]
+    net.nothing_left()
+
+
+def test_rejection_carries_its_error() -> None:
+    """routing 84"""
+    net = Net()
+    _, sending, received = one(net)
+    info = {symbol("why"): "because", symbol("code"): 7}
+    received.give(REJECTED, condition=proton.Condition("app:refused", "will not have it", info))
+    net.pump()
+    condition = sending.updates[0].condition
+    assert (condition.name, condition.description, condition.info) == ("app:refused", "will not have it", info)
+
+
+def test_modification_carries_its_fields() -> None:
+    """routing 85"""
+    net = Net()
+    _, sending, received = one(net)
+    received.give(MODIFIED, undeliverable=True, annotations={symbol("x-opt-note"): "v"})
+    net.pump()
+    (update,) = sending.updates
+    assert (update.failed, update.undeliverable) == (True, True)
+    assert update.annotations == {symbol("x-opt-note"): "v"}
+
+
+@pytest.mark.parametrize(("code", "data"), [(0x34, [b"txn-1"]), (0x999, [1, "two", symbol("three")])])
+def test_transactional_and_custom_states_carry_their_data(code: int, data: list[object]) -> None:
+    """routing 86"""
+    net = Net()
+    _, sending, received = one(net)
+    received.give(code, is_settled=False, data=data)
+    net.pump()
+    assert [(update.state, update.is_settled, update.data) for update in sending.updates] == [(code, False, data)]
+    received.give(code)
+    net.pump()
+    assert sending.outcome == code
+    net.nothing_left()
+
+
+def test_senders_state_reaches_the_receiver() -> None:
+    """routing 86: both ways, on a disposition"""
+    net = Net()
+    _, sending, received = one(net)
+    sending.update(0x34, [b"txn-1"])
+    net.pump()
+    assert received.states == [0x34]
+    assert received.delivery.remote.data == [b"txn-1"]
+    received.accept()
+    net.pump()
+    assert sending.outcome == ACCEPTED
+    net.nothing_left()
+
+
+def test_three_way_acknowledgement() -> None:
+    """routing 87"""
+    net = Net()
+    sender, receiver = pair(net)
+    sender.settles_back = False
+    sending = sender.send()
+    net.pump()
+    received = receiver.complete[0]
+    received.give(ACCEPTED, is_settled=False)
+    net.pump()
+    assert [(update.state, update.is_settled) for update in sending.updates] == [(ACCEPTED, False)]
+    assert sender.credit == 249
+    sending.settle()
+    net.pump()
+    assert received.came_settled
+    received.settle()
+    net.pump()
+    assert sender.credit == 250
+    (link,) = [link for link in net.core.links.values() if link.name == sender.link.name]
+    assert link.accepted == 1
+    net.nothing_left()
+
+
+def test_three_way_with_a_receiver_that_settles_by_itself() -> None:
+    """routing 87: disposition, then settlement, both from the receiver"""
+    net = Net()
+    sender, receiver = pair(net)
+    for _ in range(3):
+        sending = sender.send()
+        net.pump()
+        received = receiver.complete[-1]
+        received.give(ACCEPTED, is_settled=False)
+        net.pump()
+        received.settle()
+        net.pump()
+        assert [update.state for update in sending.updates] == [ACCEPTED, ACCEPTED]
+        assert [update.is_settled for update in sending.updates] == [False, True]
+    assert sender.credit == 250
+    net.nothing_left()
+
+
+def test_a_sender_settling_first_settles_the_receiver() -> None:
+    """routing 87 (§9.1: a later receiver outcome is ignored), for targeted and anonymous links"""
+    for address in ("a", None):
+        net = Net()
+        receiver = net.client().receiver("a", credit=2)
+        sender = net.client().sender(address)
+        net.pump()
+        sendings = [sender.send(address="a") for _ in range(4)]
+        net.pump()
+        for sending in sendings:
+            sending.settle()
+        net.pump()
+        assert [item.came_settled for item in receiver.complete] == [True, True]
+        receiver.accept_all()
+        net.pump()
+        receiver.flow(10)
+        net.pump()
+        assert [item.came_settled for item in receiver.complete] == [True] * 4
+        assert not any(sending.updates for sending in sendings)
+        assert sender.credit == 250
+        assert all(link.load == 0 for link in net.core.links.values() if hasattr(link, "load"))
+        net.nothing_left()
+
+
+def test_settling_without_a_state() -> None:
+    """routing 83 (§9.1: settled without state gives settled; §19.4: no counter)"""
+    net = Net()
+    sender, sending, received = one(net)
+    received.settle()
+    net.pump()
+    assert [(update.state, update.is_settled) for update in sending.updates] == [(0, True)]
+    assert sender.credit == 250
+
+
+def test_receiver_loss_tells_sent_from_unsent() -> None:
+    """routing 88, 91"""
+    net = Net()
+    sender, receiver = pair(net, credit=3)
+    sendings = [sender.send() for _ in range(8)]
+    net.pump()
+    receiver.client.kill()
+    net.pump()
+    assert [sending.outcome for sending in sendings] == [MODIFIED] * 3 + [RELEASED] * 5
+    assert all(len(sending.updates) == 1 for sending in sendings)
+    assert all(sending.updates[0].failed for sending in sendings[:3])
+    net.nothing_left()
+
+
+def test_receiver_detach_is_a_loss() -> None:
+    """routing 88"""
+    net = Net()
+    sender, receiver = pair(net, credit=1)
+    sendings = [sender.send() for _ in range(3)]
+    net.pump()
+    receiver.close()
+    net.pump()
+    assert [sending.outcome for sending in sendings] == [MODIFIED, RELEASED, RELEASED]
+    net.nothing_left()
+
+
+def test_messages_of_a_sender_that_left_are_delivered() -> None:
+    """routing 89, 90"""
+    net = Net()
+    sender, receiver = pair(net, credit=2)
+    for number in range(5):
+        sender.send(b"%d" % number)
+    sender.client.push_to_router()
+    sender.client.kill()
+    net.pump()
+    assert receiver.bodies == [b"0", b"1"]
+    receiver.accept_all()
+    net.pump()
+    receiver.flow(10)
+    net.pump()
+    assert receiver.bodies == [b"%d" % number for number in range(5)]
+    receiver.accept_all()
+    net.pump()
+    net.nothing_left()
+
+
+def test_receiver_that_wants_settled_messages() -> None:
+    """routing 81"""
+    net = Net()
+    receiver = net.client().receiver("a", credit=2, snd_settle_mode=proton.Link.SND_SETTLED)
+    sender = net.client().sender("a")
+    net.pump()
+    sendings = [sender.send() for _ in range(3)]
+    net.pump()
+    assert [item.came_settled for item in receiver.complete] == [True, True]
+    assert [sending.outcome for sending in sendings] == [ACCEPTED, ACCEPTED, None]
+    receiver.flow(1)
+    net.pump()
+    assert sendings[2].outcome == ACCEPTED
+    net.nothing_left()
+
+
+def test_progress_reports_reach_the_sender() -> None:
+    """routing 83 (§9.1: received with section-number and section-offset)"""
+    net = Net()
+    sender, sending, received = one(net)
+    received.give(proton.Delivery.RECEIVED, is_settled=False, section_number=2, section_offset=77)
+    net.pump()
+    assert [(update.state, update.is_settled) for update in sending.updates] == [(proton.Delivery.RECEIVED, False)]
+    received.accept()
+    net.pump()
+    assert sending.outcome == ACCEPTED
+    assert sender.credit == 250
+
+
+def test_a_second_disposition_changes_nothing() -> None:
+    """routing 91: a receiver that repeats itself after settling"""
+    net = Net()
+    sender, sending, received = one(net)
+    received.accept()
+    net.pump()
+    receiver_client = net.clients[0]
+    number = b"\x43"
+    fields = b"\x41" + number + number + b"\x41\x00\x53\x26\x45"
+    body = b"\x00\x53\x15\xc0" + bytes([len(fields) + 1, 5]) + fields
+    for _ in range(3):
+        receiver_client.say((len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body)
+    net.pump()
+    assert [update.state for update in sending.updates] == [ACCEPTED]
+    assert sender.credit == 250
+    net.nothing_left()
+
+
+def test_delays_are_counted() -> None:
+    """routing 83 (§19.1: settled after more than 1 and at most 10 s, and after more than 10 s)"""
+    net = Net()
+    sender, receiver = pair(net)
+    for wait in (1, 3, 11):
+        sender.send()
+        net.pump()
+        net.advance(wait)
+        receiver.accept_all()
+        net.pump()
+    (link,) = [link for link in net.core.links.values() if link.name == sender.link.name]
+    assert (link.delayed_1s, link.delayed_10s) == (1, 1)
