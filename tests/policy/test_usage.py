@@ -142,6 +142,19 @@ def test_endless_users_and_hosts_do_not_grow_the_router() -> None:
     assert users[f"u{MAX_IDLE_ENTRIES + 49}"] == []
 
 
+def test_who_is_back_is_not_forgotten_with_the_idle() -> None:
+    """Attack: push oneself out of the list with other names, and connect past the limits."""
+    ledger = UsageLedger()
+    for connection in ("first", "second"):
+        ledger.admit("v", "back", "10.0.0.1", connection)
+        if connection == "first":
+            ledger.release("v", "back", "10.0.0.1", connection)
+    for number in range(MAX_IDLE_ENTRIES + 1):
+        ledger.admit("v", f"u{number}", f"2001:db8::{number:x}", "n")
+        ledger.release("v", f"u{number}", f"2001:db8::{number:x}", "n")
+    assert ledger.usage("v", "back", "10.0.0.1") == Usage(total=1, of_user=1, of_host=1)
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from("vw"), st.sampled_from(["a", "b", ""]), st.sampled_from(["10.0.0.1", "::1"]), st.booleans()
