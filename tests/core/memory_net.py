@@ -299,9 +299,9 @@ class Receiver(_End):
             self._open = Received(delivery)
             self.received.append(self._open)
         item = self._open
-        while data := self.link.recv(1 << 20):
-            item.payload += data
         item.came_settled = delivery.settled
+        while not delivery.aborted and (data := self.link.recv(1 << 20)):
+            item.payload += data
         if delivery.aborted:
             item.is_aborted = item.is_complete = True
             item.settle()
