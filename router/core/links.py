@@ -70,15 +70,20 @@ class _Link:
         "delivery_count",
         "engine",
         "identity",
+        "is_blocked",
         "is_open",
         "modified",
         "name",
         "presettled",
+        "rate_samples",
         "rejected",
         "released",
         "settle",
+        "settle_rate",
+        "stuck",
         "wire",
         "work",
+        "zero_credit_since_s",
     )
 
     def __init__(self, identity: int, wire: Any, attachment: Attachment, work: "Work") -> None:
@@ -93,6 +98,12 @@ class _Link:
         self.settle = wire.settle
         self.delivery_count = self.accepted = self.rejected = self.released = self.modified = 0
         self.presettled = self.delayed_1s = self.delayed_10s = 0
+        # Kept by core.watch:
+        self.stuck = 0  # deliveries now counted as stuck
+        self.settle_rate = 0  # settled per second, mean of the last seconds
+        self.rate_samples: tuple[int, ...] = ()
+        self.zero_credit_since_s: int | None = work.now_s
+        self.is_blocked = False
 
     def count_outcome(self, state: int) -> None:
         if state == ACCEPTED:
@@ -105,10 +116,17 @@ class _Link:
             self.modified += 1
 
     def count_delay(self, seconds: int) -> None:
+        """A delivery was settled after more than a second; it may have been counted as stuck."""
         if seconds > 10:
             self.delayed_10s += 1
         else:
             self.delayed_1s += 1
+        self.count_unstuck(self.work.now_s - seconds)
+
+    def count_unstuck(self, since_s: int) -> None:
+        """A delivery of that time is settled or gone."""
+        if self.stuck and since_s < self.work.stuck_before_s:
+            self.stuck -= 1
 
 
 class InLink(_Link):
@@ -240,6 +258,7 @@ class InLink(_Link):
         """The receiver is gone: modified if it may have seen the message, else released (routing §9.3)."""
         if not self.is_open:
             return
+        self.count_unstuck(since_s)
         if was_sent:
             self.wire.modify(source)
             self.modified += 1
@@ -400,6 +419,8 @@ class OutLink(_Link):
             if record is not None:
                 origin, source, since_s = record
                 self.load -= 1
+                if self.stuck:
+                    self.count_unstuck(since_s)
                 if state == ACCEPTED:
                     self.accepted += 1
                     origin.on_accepted(source, since_s)

@@ -40,13 +40,19 @@ def link_row(link: InLink | OutLink) -> Mapping[str, Any]:
         "modifiedCount": link.modified,
         "deliveriesDelayed1Sec": link.delayed_1s,
         "deliveriesDelayed10Sec": link.delayed_10s,
-        "deliveriesStuck": 0,
-        "ingressHistogram": None,
+        "deliveriesStuck": link.stuck,
+        # By the router that a delivery entered the network at; slot 0 is this one.
+        "ingressHistogram": [link.delivery_count, *[0] * 127] if is_out else None,
         "priority": 4,
-        "settleRate": 0,
+        "settleRate": link.settle_rate,
         "creditAvailable": max(link.wire.credit, 0),
-        "zeroCreditSeconds": 0,
+        "zeroCreditSeconds": _zero_credit_seconds(link),
     }
+
+
+def _zero_credit_seconds(link: InLink | OutLink) -> int:
+    since_s = link.zero_credit_since_s
+    return link.work.now_s - since_s if since_s is not None and link.wire.credit <= 0 else 0
 
 
 def link_rows(core: Core) -> Iterator[Mapping[str, Any]]:
@@ -104,12 +110,12 @@ def router_totals(core: Core) -> Mapping[str, int]:
         "modifiedDeliveries": gone.modified + sum(link.modified for link in senders),
         "deliveriesDelayed1Sec": gone.delayed_1s + sum(link.delayed_1s for link in senders),
         "deliveriesDelayed10Sec": gone.delayed_10s + sum(link.delayed_10s for link in senders),
-        "deliveriesStuck": 0,
+        "deliveriesStuck": sum(link.stuck for link in core.links.values()),
         "deliveriesIngress": gone.ingress + sum(link.delivery_count for link in senders),
         "deliveriesEgress": gone.egress + sum(link.delivery_count for link in receivers),
         "deliveriesTransit": 0,
         "deliveriesIngressRouteContainer": 0,
         "deliveriesEgressRouteContainer": 0,
         "deliveriesRedirectedToFallback": 0,
-        "linksBlocked": 0,
+        "linksBlocked": sum(link.is_blocked for link in core.links.values()),
     }

@@ -17,14 +17,16 @@ class Work:
     refill      incoming links that are owed credit
     resumable   streams of whose receivers one has taken some, or gone
     busy        engines flushed since the daemon last looked (it does every second)
+    stuck_before_s  deliveries older than this were looked at when stuck ones were last counted
     closing     called after the last flush: connections that end
     copy        the first N bytes of the message being routed
     """
 
-    __slots__ = ("busy", "closing", "copy", "now_s", "refill", "resumable", "touched")
+    __slots__ = ("busy", "closing", "copy", "now_s", "refill", "resumable", "stuck_before_s", "touched")
 
     def __init__(self, copy: Callable[[int], bytes]) -> None:
         self.now_s = 0
+        self.stuck_before_s = -1
         self.touched: set[Any] = set()
         self.refill: list[InLink] = []
         self.resumable: set[Stream] = set()

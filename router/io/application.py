@@ -22,6 +22,7 @@ from router.audit_log import AuditLog
 from router.core.router import Core
 from router.core.treatments import AddressBook
 from router.core.views import address_rows, link_rows, router_totals
+from router.core.watch import NORMAL, Thresholds
 from router.effects import Audit, CloseConnection, Effect, Log
 from router.faults import fault_text
 from router.gate import Gate
@@ -74,7 +75,16 @@ def resolve_host(name: str) -> Sequence[str]:
 class Application:
     """One router process: its configuration applied, its logs and audit log open."""
 
-    def __init__(self, configuration: Configuration, schema: Schema, logs: Logs, *, version: str) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        schema: Schema,
+        logs: Logs,
+        *,
+        version: str,
+        thresholds: Thresholds = NORMAL,
+    ) -> None:
+        self._thresholds = thresholds
         self.schema = schema
         self.configuration = configuration
         self.logs = logs
@@ -110,7 +120,8 @@ class Application:
         if isinstance(error, OSError):
             self._log("SERVER", "error", f"{context['message']}: {error.strerror}")
             return
-        self._log("ERROR", "error", f"{context['message']}: {fault_text(error) if error is not None else 'no exception'}")
+        what = fault_text(error) if error is not None else "no exception"
+        self._log("ERROR", "error", f"{context['message']}: {what}")
 
     # Start
 
@@ -140,6 +151,7 @@ class Application:
             workers=workers,
             emit=self.emit,
             treatment_of=self.addresses.treatment_of,
+            thresholds=self._thresholds,
         )
         for name in gate.ruleset.vhosts:
             gate.ledger.ensure_vhost(name)

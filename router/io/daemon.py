@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
 
+from router.core.watch import NORMAL, TEST_HOOKS
 from router.io.application import Application, StartError
 from router.io.logs import Logs
 from router.io.options import Options, UsageError, parse, usage
@@ -65,7 +66,14 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
         return _failed(str(error), logs, options, report)
     try:
         with _runner() as runner:
-            return runner.run(_serve(Application(configuration, schema, logs, version=product_version()), report))
+            application = Application(
+                configuration,
+                schema,
+                logs,
+                version=product_version(),
+                thresholds=TEST_HOOKS if options.has_test_hooks else NORMAL,
+            )
+            return runner.run(_serve(application, report))
     except StartError as error:
         return _failed(str(error), logs, options, report)
 

@@ -12,6 +12,7 @@ from router.amqp.engine import message_bytes
 from router.connection import Connection
 from router.core.addresses import Treatment
 from router.core.router import Core
+from router.core.watch import NORMAL, Thresholds, Watch
 from router.core.work import Work
 from router.effects import Emit, log
 from router.gate import ConnectionGate, Gate
@@ -45,6 +46,7 @@ class Router:
         workers: Workers,
         emit: Emit,
         treatment_of: Callable[[str], Treatment],
+        thresholds: Thresholds = NORMAL,
     ) -> None:
         self.router_id = router_id
         self.version = version
@@ -61,6 +63,7 @@ class Router:
         self._workers = workers
         self._timers = Timers(self.clock, self.work.finish)
         self._last_connection_id = 0
+        self.watch = Watch(self.core, emit, thresholds)
         self._tick()
 
     # Connections
@@ -210,6 +213,7 @@ class Router:
             if not engine.is_freed:
                 engine.owner.note_deliveries()
         self.work.busy.clear()
+        self.watch.on_second()
         self._ticker = asyncio.get_running_loop().call_later(1.0, self._tick)
 
     # Views

@@ -1,0 +1,114 @@
+"""What time tells of links: how fast they settle, which deliveries are stuck, which links wait for credit.
+
+Called by the daemon once a second; nothing here is on a message's path. Sources: docs/spec/routing.md §19.1, §20.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from router.core.links import InLink, OutLink
+from router.effects import Emit, log
+
+if TYPE_CHECKING:
+    from router.core.router import Core
+
+RATE_SECONDS: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """How often to look for stuck deliveries, and from what age on they are; seconds."""
+
+    scan_interval_s: int = 30
+    age_s: int = 10
+
+
+NORMAL: Final = Thresholds()
+TEST_HOOKS: Final = Thresholds(scan_interval_s=5, age_s=3)  # qdrouterd --test-hooks
+
+
+class Watch:
+    """Watches the links of one core."""
+
+    def __init__(self, core: "Core", emit: Emit, thresholds: Thresholds = NORMAL) -> None:
+        self._core = core
+        self._emit = emit
+        self._thresholds = thresholds
+        self._next_scan_s = core.work.now_s + thresholds.scan_interval_s
+        log(
+            emit,
+            "ROUTER_CORE",
+            "info",
+            f"Stuck delivery detection: Scan interval: {thresholds.scan_interval_s} seconds, "
+            f"Delivery age threshold: {thresholds.age_s} seconds",
+        )
+
+    def on_second(self) -> None:
+        """Sample rates and credit; scan when it is time."""
+        now_s = self._core.work.now_s
+        links = list(self._core.links.values())
+        for link in links:
+            _sample_rate(link)
+            _sample_credit(link, now_s)
+        if now_s >= self._next_scan_s:
+            self._next_scan_s = now_s + self._thresholds.scan_interval_s
+            self._scan(links, now_s)
+
+    def _scan(self, links: "list[InLink | OutLink]", now_s: int) -> None:
+        before_s = now_s - self._thresholds.age_s
+        stuck: dict[InLink | OutLink, int] = {}
+        for link in links:
+            if isinstance(link, OutLink):
+                _count_stuck(link, before_s, stuck)
+            self._check_credit(link, now_s)
+        self._core.work.stuck_before_s = before_s
+        for link in links:
+            was, link.stuck = link.stuck, stuck.get(link, 0)
+            if not was and link.stuck:
+                self._say(
+                    link,
+                    "Stuck delivery: At least one delivery on this link has been undelivered/unsettled for more than "
+                    f"{self._thresholds.age_s} seconds",
+                )
+
+    def _check_credit(self, link: InLink | OutLink, now_s: int) -> None:
+        since_s = link.zero_credit_since_s
+        if since_s is None or now_s - since_s <= self._thresholds.age_s:
+            return
+        if not link.is_blocked:
+            link.is_blocked = True
+            self._say(link, f"Link blocked with zero credit for {now_s - since_s} seconds")
+
+    def _say(self, link: InLink | OutLink, text: str) -> None:
+        log(self._emit, "ROUTER_CORE", "info", f"[C{link.attachment.connection_id}][L{link.identity}] {text}")
+
+
+def _count_stuck(link: OutLink, before_s: int, stuck: "dict[InLink | OutLink, int]") -> None:
+    """Deliveries queued or unsettled since before `before_s`, here and at their senders; streams do not count."""
+    waiting = [(origin, since_s) for origin, _key, since_s in link.unsettled.values()]
+    waiting += [(item.origin, item.since_s) for item in link.queue if item.origin is not None]
+    for origin, since_s in waiting:
+        if since_s < before_s and isinstance(origin, InLink):
+            stuck[link] = stuck.get(link, 0) + 1
+            stuck[origin] = stuck.get(origin, 0) + 1
+
+
+def _sample_rate(link: InLink | OutLink) -> None:
+    """Settled per second over the last RATE_SECONDS: presettled, accepted and rejected."""
+    settled = link.presettled + link.accepted + link.rejected
+    samples = link.rate_samples
+    if not samples:
+        if settled:  # an idle link costs nothing
+            link.rate_samples = (0, settled)
+            link.settle_rate = settled // RATE_SECONDS
+        return
+    link.rate_samples = (*samples[-RATE_SECONDS:], settled)
+    link.settle_rate = (settled - link.rate_samples[0]) // RATE_SECONDS
+
+
+def _sample_credit(link: InLink | OutLink, now_s: int) -> None:
+    if link.wire.credit > 0:
+        link.zero_credit_since_s = None
+        link.is_blocked = False
+    elif link.zero_credit_since_s is None:
+        link.zero_credit_since_s = now_s
