@@ -193,7 +193,8 @@ def failure_text(fault: Exception) -> str:
     """OpenSSL's reason in words, such as `peer did not return a certificate`; with what made a verification fail."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {fault.verify_message}"
-    if isinstance(fault, ssl.SSLEOFError):
+    # Which of the two an end of the stream is differs between releases of Python 3.11.
+    if isinstance(fault, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "unexpected eof while reading"
     reason = getattr(fault, "reason", None)
     if isinstance(reason, str):

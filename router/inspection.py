@@ -58,7 +58,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
 
 
 def router_for(
-    link: InLink, gate: ConnectionGate, core: Core, *, strips: bool
+    link: InLink, gate: ConnectionGate, core: Core, *, strips: bool, tenant: str | None
 ) -> Callable[[Handle, int], tuple[Address, int] | None]:
     """The `route` of an anonymous link: inspects the message, asks policy about its address and finds it."""
     inspect = inspector(link, gate, strips=strips)
@@ -76,6 +76,7 @@ def router_for(
         if not to:
             link.refuse(delivery, _NO_ADDRESS)
             return None
+        to = core.in_tenant(to, tenant)  # policy compares the tenant's form here (policy §3.9)
         refusal = gate.refuse_target(to, link.identity)
         if refusal is not None:
             link.refuse(delivery, condition_of(refusal))
@@ -108,8 +109,7 @@ def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
     def compose(link: InLink | None, size: int) -> bytes:
         envelope = sections.find(MESSAGE, size)
         taken: Any = link.annotations if link is not None else None
-        target = link.wire.target if link is not None else None
-        to = target.address if target is not None else None
+        to = link.wire.routed_address if link is not None else None
         if to is None and taken is not None:
             to = taken.to
         ingress = taken.ingress if taken is not None and taken.ingress is not None else own_id

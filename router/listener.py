@@ -55,6 +55,7 @@ class ConnectionTerms:
     capacity: int = DEFAULT_CAPACITY
     cost: int = 1
     policy_vhost: str | None = None
+    is_multi_tenant: bool = False
     open_properties: Mapping[str, Any] = field(default_factory=dict)
     failover: tuple[Mapping[str, str], ...] = ()  # advertised in the Open: network-host, port, scheme
 
@@ -134,6 +135,7 @@ def listener_of(
         requires_encryption=bool(attributes["requireSsl"] or attributes["requireEncryption"]),
         authenticates_peer=bool(attributes["authenticatePeer"]),
         mechanisms=mechanisms,
+        is_multi_tenant=bool(attributes["multiTenant"]),
         failover=failover_servers(attributes["failoverUrls"]) if attributes.get("failoverUrls") else (),
         handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,
     )

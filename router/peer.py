@@ -73,6 +73,7 @@ class Peer:
         self.remote: RemoteOpen | None = None
         self.is_open = False
         self.is_outgoing = False
+        self.tenant: str | None = None  # whose address space the connection's mobile addresses are in
         self.summary = ""  # what the log and connectionMsg say of the Open
         self.opened_at_s = 0
         self.last_delivery_s: int | None = None
@@ -109,10 +110,14 @@ class Peer:
             self.engine.close(condition_of(refusal))
             self.shut()
             return
+        if self.terms.is_multi_tenant:
+            settings = self.gate.settings
+            self.tenant = (settings.vhost if settings is not None else remote.hostname) or None
         self.is_open = True
         self.opened_at_s = self.core.work.now_s
         self.summary = (
-            f"Connection Opened: dir={'out' if self.is_outgoing else 'in'} host={self.connection_name} vhost= "
+            f"Connection Opened: dir={'out' if self.is_outgoing else 'in'} host={self.connection_name} "
+            f"vhost={self.tenant or ''} "
             f"encrypted={self.security['sslProto'] or 'no'} auth={self.identity.mechanism or 'no'} "
             f"user={self.identity.user if self.identity.user is not None else '(null)'} "
             f"container_id={remote.container_id}"
@@ -210,7 +215,7 @@ class Peer:
                                       f"source={describe(source)} target={describe(target)}")  # fmt: skip
 
     def _attach_sender(self, wire: IncomingWire, target: Terminus | None) -> None:
-        address = target.address if target is not None else None
+        address = self._in_tenant(target)
         dynamic = None
         if target is not None and target.is_dynamic:
             address = dynamic = self.core.dynamic_address(is_source=False)
@@ -221,6 +226,7 @@ class Peer:
         if unroutable is not None:
             self._refuse(wire, unroutable)
             return
+        wire.routed_address = address
         settings = self.gate.settings
         limit = settings.max_message_size if settings is not None else 0
         wire.accept(dynamic_address=dynamic, max_message_bytes=limit)
@@ -229,12 +235,14 @@ class Peer:
         link.on_oversize = lambda delivery: self._on_oversize(link, delivery)
         link.on_over_credit = lambda: self._on_over_credit(link)
         if link.is_anonymous:
-            link.route = router_for(link, self.gate, self.core, strips=self.terms.strips_in)
+            link.route = router_for(
+                link, self.gate, self.core, strips=self.terms.strips_in, tenant=self.tenant
+            )
         else:
             link.inspect = inspector(link, self.gate, strips=self.terms.strips_in)
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
-        address = source.address if source is not None else None
+        address = self._in_tenant(source)
         dynamic = None
         if source is not None and source.is_dynamic:
             address = dynamic = self.core.dynamic_address(is_source=True)
@@ -246,6 +254,12 @@ class Peer:
         link = self.core.add_out_link(wire, self.attachment, address)
         if not self.terms.strips_out:
             link.compose = composer(self.core.router_id)
+
+    def _in_tenant(self, terminus: Terminus | None) -> str | None:
+        """The terminus's address as the core knows it. Policy has judged it as the client wrote it."""
+        if terminus is None or terminus.address is None:
+            return None
+        return self.core.in_tenant(terminus.address, self.tenant)
 
     def _refuse(self, wire: Wire, unroutable: Unroutable | None) -> None:
         assert unroutable is not None

@@ -215,7 +215,7 @@ class Session:
 class _Wire:
     """What both directions of a link share. `core` is the core's link object once the link is admitted."""
 
-    __slots__ = ("core", "engine", "is_counted", "link", "name", "session")
+    __slots__ = ("core", "engine", "is_counted", "link", "name", "routed_address", "session")
     settle = staticmethod(_settle)
     is_settled = staticmethod(lib.pn_delivery_settled)
     is_partial = staticmethod(_partial)
@@ -228,6 +228,7 @@ class _Wire:
         self.name = _text(lib.pn_link_name(link)) or ""
         self.core: Any = None
         self.is_counted = False  # admitted by the owner
+        self.routed_address: str | None = None  # of the target or source, as the core knows it
 
     @property
     def source(self) -> Terminus | None:

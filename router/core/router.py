@@ -103,6 +103,14 @@ class Core:
 
     # Links
 
+    def in_tenant(self, address: str, tenant: str | None) -> str:
+        """A mobile address inside the tenant's space; other classes are nobody's (routing §3.4)."""
+        if tenant is None:
+            return address
+        plain = normalise(address)
+        is_mobile = key_of(plain, router_id=self.router_id)[0] == "M"
+        return f"{tenant}/{plain}" if is_mobile else address
+
     def check_target(self, address: str | None, *, is_coordinator: bool = False) -> Unroutable | None:
         """May a sender attach to this target? (routing §5.2)"""
         if is_coordinator:

@@ -134,6 +134,12 @@ class Application:
         for late in configuration.late_logs:
             self.emit(late)
         self._start_audit()
+        if self.attributes["mode"] != "standalone":
+            # A router that is half part of a network would drop messages without a word.
+            raise StartError(
+                f"Configuration: router mode '{self.attributes['mode']}' is not supported by this version: "
+                "expected standalone"
+            )
         router_id = str(self.attributes["id"])
         self._log("SERVER", "info", f"Container Name: {router_id}")
         self._log("ROUTER", "info", "Router started in Standalone mode")

@@ -30,7 +30,7 @@ def connection_row(connection: Stack, now_s: int) -> Mapping[str, Any] | None:
         "sslCipher": peer.security["sslCipher"],
         "properties": {str(key): value for key, value in peer.remote.properties.items()},
         "sslSsf": peer.security["sslSsf"],
-        "tenant": None,
+        "tenant": f"{peer.tenant}/" if peer.tenant is not None else None,
         "type": _TYPE,
         "ssl": peer.security["ssl"],
         "opened": True,
