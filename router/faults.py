@@ -1,4 +1,4 @@
-"""How an unexpected exception is named in a log: its class and place, never its text, which may hold what a peer sent."""
+"""How an unexpected exception is named in a log: class and place, never its text, which may hold what a peer sent."""
 
 from types import TracebackType
 

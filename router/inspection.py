@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from router.amqp import sections
-from router.amqp.engine import MESSAGE, load_message
+from router.amqp.engine import MESSAGE, load_message, message_bytes
 from router.amqp.sections import MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
 from router.core.addresses import Address
@@ -57,11 +57,50 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
     return inspect
 
 
+See = Callable[[bytes], None]  # is shown a message up to its body
+
+
+def observed(inspect: Callable[[Handle, int], int], see: See) -> Callable[[Handle, int], int]:
+    """`inspect`, and every message it lets pass is shown (messageLoggingComponents)."""
+
+    def look(delivery: Handle, size: int) -> int:
+        size = inspect(delivery, size)
+        if size >= 0:
+            see(_head(MESSAGE, size))
+        return size
+
+    return look
+
+
+def observed_sending(
+    compose: Callable[[InLink | None, int], bytes] | None, see: See
+) -> Callable[[InLink | None, int], bytes]:
+    """`compose`, and every message that is sent is shown."""
+
+    def look(link: InLink | None, size: int) -> bytes:
+        payload = compose(link, size) if compose is not None else message_bytes(size)
+        see(_head(payload, len(payload)))
+        return payload
+
+    return look
+
+
+def _head(buffer: bytes | bytearray, size: int) -> bytes:
+    try:
+        return bytes(buffer[: sections.find(buffer, size).body_at])
+    except MessageFault:
+        return bytes(buffer[:size])
+
+
 def router_for(
-    link: InLink, gate: ConnectionGate, core: Core, *, strips: bool, tenant: str | None
+    link: InLink,
+    inspect: Callable[[Handle, int], int],
+    gate: ConnectionGate,
+    core: Core,
+    *,
+    tenant: str | None,
 ) -> Callable[[Handle, int], tuple[Address, int] | None]:
     """The `route` of an anonymous link: inspects the message, asks policy about its address and finds it."""
-    inspect = inspector(link, gate, strips=strips)
 
     def route(delivery: Handle, size: int) -> tuple[Address, int] | None:
         size = inspect(delivery, size)

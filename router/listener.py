@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from auth.tls import TlsTunnel
+from router.amqp.message_text import chosen_components
 
 MIN_FRAME_BYTES: Final = 512
 MAX_SESSIONS: Final = 32768
@@ -56,6 +57,7 @@ class ConnectionTerms:
     cost: int = 1
     policy_vhost: str | None = None
     is_multi_tenant: bool = False
+    message_components: tuple[str, ...] = ()  # logged of every message, none: not looked at
     open_properties: Mapping[str, Any] = field(default_factory=dict)
     failover: tuple[Mapping[str, str], ...] = ()  # advertised in the Open: network-host, port, scheme
 
@@ -106,6 +108,7 @@ def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "capacity": int(attributes.get("linkCapacity") or DEFAULT_CAPACITY),
         "cost": int(attributes["cost"]),
         "policy_vhost": attributes.get("policyVhost") or None,
+        "message_components": chosen_components(attributes["messageLoggingComponents"]),
         "open_properties": attributes.get("openProperties") or {},
     }
 

@@ -9,12 +9,13 @@ from typing import Any, Final, Literal
 
 from auth.identity import Identity
 from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
+from router.amqp.message_text import message_text
 from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
 from router.core.links import Attachment, Handle, InLink, OutLink
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log
 from router.gate import TOO_LARGE, ConnectionGate, Refusal
-from router.inspection import composer, condition_of, inspector, router_for
+from router.inspection import composer, condition_of, inspector, observed, observed_sending, router_for
 from router.listener import ConnectionTerms
 from router.values import Array, int_, symbol
 
@@ -234,12 +235,13 @@ class Peer:
         link.max_message_bytes = limit
         link.on_oversize = lambda delivery: self._on_oversize(link, delivery)
         link.on_over_credit = lambda: self._on_over_credit(link)
+        inspect = inspector(link, self.gate, strips=self.terms.strips_in)
+        if self.terms.message_components:
+            inspect = observed(inspect, self._message_log("Received", wire))
         if link.is_anonymous:
-            link.route = router_for(
-                link, self.gate, self.core, strips=self.terms.strips_in, tenant=self.tenant
-            )
+            link.route = router_for(link, inspect, self.gate, self.core, tenant=self.tenant)
         else:
-            link.inspect = inspector(link, self.gate, strips=self.terms.strips_in)
+            link.inspect = inspect
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
         address = self._in_tenant(source)
@@ -254,6 +256,19 @@ class Peer:
         link = self.core.add_out_link(wire, self.attachment, address)
         if not self.terms.strips_out:
             link.compose = composer(self.core.router_id)
+        if self.terms.message_components:
+            link.compose = observed_sending(link.compose, self._message_log("Sent", wire))
+
+    def _message_log(self, verb: str, wire: Wire) -> Callable[[bytes], None]:
+        """What logs the messages of a link as messageLoggingComponents asks (routing §21)."""
+        source, target = (terminus.address if terminus is not None else None for terminus in (wire.source, wire.target))
+        where = f"on link '{wire.name}' ({source or ''} -> {target or ''})"
+
+        def see(head: bytes) -> None:
+            what = message_text(head, self.terms.message_components)
+            log(self.emit, "MESSAGE", "trace", f"[C{self.connection_id}]: {verb} {what} {where}")
+
+        return see
 
     def _in_tenant(self, terminus: Terminus | None) -> str | None:
         """The terminus's address as the core knows it. Policy has judged it as the client wrote it."""

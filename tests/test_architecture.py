@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.linkstate": ROUTER_VOCABULARY,
     "router.amqp": ROUTER_VOCABULARY,
     "router.gate": ("policy", "auth.identity", *ROUTER_VOCABULARY),
-    "router.listener": ("auth", *ROUTER_VOCABULARY),
+    "router.listener": ("auth", "router.amqp.message_text", *ROUTER_VOCABULARY),
     "router.inspection": ("router.amqp", "router.core", "router.gate", *ROUTER_VOCABULARY),
     "router.peer": ("auth.identity", *CONNECTION_PARTS, *ROUTER_VOCABULARY),
     "router.stack": ("auth", "router.peer", *CONNECTION_PARTS, *ROUTER_VOCABULARY),

@@ -75,6 +75,8 @@ class Totals:
     dropped_presettled: int = 0
     delayed_1s: int = 0
     delayed_10s: int = 0
+    ingress_route_container: int = 0
+    egress_route_container: int = 0
 
 
 class Core:
@@ -223,9 +225,12 @@ class Core:
     def _retire(self, link: InLink | OutLink) -> None:
         totals = self.retired
         totals.dropped_presettled += link.dropped_presettled
+        is_container = link.attachment.is_route_container
         if isinstance(link, OutLink):
             totals.egress += link.delivery_count
+            totals.egress_route_container += link.delivery_count if is_container else 0
             return
+        totals.ingress_route_container += link.delivery_count if is_container else 0
         totals.ingress += link.delivery_count
         totals.accepted += link.accepted
         totals.rejected += link.rejected

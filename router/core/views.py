@@ -3,7 +3,7 @@
 Sources: docs/spec/management.md §6.5, docs/spec/routing.md §19. Wire types come from schemas/management.json.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from router.core.addresses import Address
@@ -50,6 +50,10 @@ def link_row(link: InLink | OutLink) -> Mapping[str, Any]:
     }
 
 
+def _of_containers(links: Iterable[InLink | OutLink]) -> int:
+    return sum(link.delivery_count for link in links if link.attachment.is_route_container)
+
+
 def _zero_credit_seconds(link: InLink | OutLink) -> int:
     since_s = link.zero_credit_since_s
     return link.work.now_s - since_s if since_s is not None and link.wire.credit <= 0 else 0
@@ -76,8 +80,8 @@ def address_row(address: Address) -> Mapping[str, Any]:
         "deliveriesTransit": 0,
         "deliveriesToContainer": address.delivered_in_process,
         "deliveriesFromContainer": address.sent_from_process,
-        "deliveriesEgressRouteContainer": 0,
-        "deliveriesIngressRouteContainer": 0,
+        "deliveriesEgressRouteContainer": _of_containers(address.out_links),
+        "deliveriesIngressRouteContainer": _of_containers(address.in_links),
         "transitOutstanding": None,
         "trackedDeliveries": 0,
         "priority": address.priority,
@@ -114,8 +118,8 @@ def router_totals(core: Core) -> Mapping[str, int]:
         "deliveriesIngress": gone.ingress + sum(link.delivery_count for link in senders),
         "deliveriesEgress": gone.egress + sum(link.delivery_count for link in receivers),
         "deliveriesTransit": 0,
-        "deliveriesIngressRouteContainer": 0,
-        "deliveriesEgressRouteContainer": 0,
+        "deliveriesIngressRouteContainer": gone.ingress_route_container + _of_containers(senders),
+        "deliveriesEgressRouteContainer": gone.egress_route_container + _of_containers(receivers),
         "deliveriesRedirectedToFallback": 0,
         "linksBlocked": sum(link.is_blocked for link in core.links.values()),
     }
