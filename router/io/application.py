@@ -501,10 +501,11 @@ def _place(entity: ConfiguredEntity) -> str:
 
 
 def _source(entity: ConfiguredEntity) -> VhostSource:
-    lines: dict[tuple[str | int, ...], int] = {
-        tuple(path.split(".")): line for path, line in entity.attribute_lines.items()
-    }
-    return VhostSource(file=entity.file, line=entity.line, lines=lines)
+    return VhostSource(
+        file=entity.file,
+        line=entity.line,
+        lines={(*path,): line for path, line in entity.attribute_lines.items()},
+    )
 
 
 def _family_of(attributes: Mapping[str, Any]) -> dict[str, socket.AddressFamily]:

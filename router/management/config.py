@@ -5,14 +5,14 @@ Source: docs/spec/management.md §1.3, §1.4.
 """
 
 import os
+import pathlib
 import secrets
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from router.effects import Log, LogLevel
-from router.management.grammar import ConfigError, Section, parse_config
+from router.management.grammar import ConfigError, Path, Section, parse_config
 from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES
 from router.management.rules import (
     RuleError,
@@ -43,14 +43,14 @@ class ConfiguredEntity:
     type             short name
     attributes       by canonical name, converted, with defaults, `type`, `name` and `identity`. Secrets are as written
     file, line       where its section opens; None for what the router adds by itself
-    attribute_lines  by canonical name; inside maps joined by ".": "groups.admin.users"
+    attribute_lines  by path, its first name canonical: ("port",), ("groups", "admin", "users")
     """
 
     type: str
     attributes: Mapping[str, object] = field(repr=False)
     file: str | None = None
     line: int | None = None
-    attribute_lines: Mapping[str, int] = field(default_factory=dict, repr=False)
+    attribute_lines: Mapping[Path, int] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Configuration:
 
 def read_file(path: str) -> str:
     """Errors: OSError, UnicodeDecodeError."""
-    return Path(path).read_text("utf-8")
+    return pathlib.Path(path).read_text("utf-8")
 
 
 def load_config(
@@ -232,7 +232,7 @@ class _Loading:
         for each in self.entities:
             problem = role_problem(mode, self.schema.types[each.type], each.attributes)
             if problem is not None:
-                line = each.attribute_lines.get("role", each.line)
+                line = each.attribute_lines.get(("role",), each.line)
                 raise ConfigError(problem, path=self.path, file=each.file, line=line)
 
     def check_values(self) -> None:
@@ -240,7 +240,7 @@ class _Loading:
             try:
                 check_values(self.schema.types[each.type], each.attributes)
             except ValidationError as error:
-                line = each.attribute_lines.get(error.attribute or "", each.line)
+                line = each.attribute_lines.get((error.attribute or "",), each.line)
                 raise self.error(error, line, each.file or self.path) from None
 
     def add_policy_dir(self, read_text: Callable[[str], str], list_dir: Callable[[str], Sequence[str]]) -> None:
@@ -267,12 +267,8 @@ def _random_id(mode: str) -> str:
     return f"{mode.capitalize()}_{random}"
 
 
-def _canonical_lines(entity_type: EntityType, lines: Mapping[str, int]) -> dict[str, int]:
-    result = {}
-    for path, line in lines.items():
-        name, dot, inside = path.partition(".")
-        result[f"{entity_type.canonical_names.get(name, name)}{dot}{inside}"] = line
-    return result
+def _canonical_lines(entity_type: EntityType, lines: Mapping[Path, int]) -> dict[Path, int]:
+    return {(entity_type.canonical_names.get(name, name), *inside): line for (name, *inside), line in lines.items()}
 
 
 def _line_of(schema: Schema, section: Section, attribute: str | None) -> int:
@@ -280,6 +276,6 @@ def _line_of(schema: Schema, section: Section, attribute: str | None) -> int:
     entity_type = schema.find(section.type)
     if attribute is None or entity_type is None:
         return section.line
-    if attribute in section.attribute_lines:
-        return section.attribute_lines[attribute]
-    return _canonical_lines(entity_type, section.attribute_lines).get(attribute, section.line)
+    if (attribute,) in section.attribute_lines:
+        return section.attribute_lines[attribute,]
+    return _canonical_lines(entity_type, section.attribute_lines).get((attribute,), section.line)

@@ -18,6 +18,9 @@ MAX_DEPTH = 32
 # Enough to mend a file by; a binary file given by mistake would fill the log.
 MAX_REPORTED_LINES = 20
 
+# Names from the section inwards. Not joined to one text: a group may be called "a.b".
+Path = tuple[str, ...]
+
 _JSON_SHAPE = 'the file is an array of [ "section", { attributes } ]'
 
 # In these `#` is a wildcard or part of a name, not a comment.
@@ -74,13 +77,13 @@ class Section:
     type             short type name, camel-cased; unknown names come through
     attributes       in the order of the file; values are str from `.conf`, JSON values from JSON and nested maps
     line             where the section opens, 1-based
-    attribute_lines  line of every attribute; inside maps the names are joined by ".": "groups.admin.users"
+    attribute_lines  line of every attribute by its path: ("port",), ("groups", "admin", "users")
     """
 
     type: str
     attributes: Mapping[str, object] = field(repr=False)
     line: int
-    attribute_lines: Mapping[str, int]
+    attribute_lines: Mapping[Path, int]
 
 
 def parse_config(text: str, *, path: str) -> list[Section]:
@@ -137,10 +140,10 @@ class _Text:
         assert found is not None
         self.at = found.end()
 
-    def map_members(self, lines: dict[str, int], prefix: str, depth: int, *, is_json: bool) -> dict[str, object]:
+    def map_members(self, lines: dict[Path, int], above: Path, depth: int, *, is_json: bool) -> dict[str, object]:
         """Members up to the closing brace, from just after the opening one.
 
-        lines    receives the line of every member, under `prefix`
+        lines    receives the line of every member, under the path `above`
         is_json  only JSON members; else those of `.conf` style as well, mixed as one likes
         """
         if depth > MAX_DEPTH:
@@ -158,11 +161,11 @@ class _Text:
                 self.skip(r"#.*")
                 continue
             name, is_bare = self._member_name()
-            lines[f"{prefix}{name}"] = self.line_of(self.at)
+            lines[(*above, name)] = self.line_of(self.at)
             self.skip(r"[ \t]*:[ \t]*" if is_bare else r"\s*:\s*")
             if self.json.startswith("{", self.at) and not (is_bare and self.json.startswith("{user}", self.at)):
                 self.at += 1
-                members[name] = self.map_members(lines, f"{prefix}{name}.", depth + 1, is_json=is_json)
+                members[name] = self.map_members(lines, (*above, name), depth + 1, is_json=is_json)
             else:
                 members[name] = self._bare_value(name) if is_bare else self.json_value()
 
@@ -217,7 +220,7 @@ class _ConfFile(_Text):
                 bad.append((start, line))
                 continue
             attributes: dict[str, object] = {}
-            lines: dict[str, int] = {}
+            lines: dict[Path, int] = {}
             if not header[2] and not self._attributes(attributes, lines, bad):
                 # Some line in it is the likelier mistake.
                 self._refuse(bad or [(start, line)], is_nesting_wrong=not bad)
@@ -240,7 +243,7 @@ class _ConfFile(_Text):
                 return start, line, line.partition("#")[0].rstrip()
         return None
 
-    def _attributes(self, attributes: dict[str, object], lines: dict[str, int], bad: list[tuple[int, str]]) -> bool:
+    def _attributes(self, attributes: dict[str, object], lines: dict[Path, int], bad: list[tuple[int, str]]) -> bool:
         """Read up to the closing brace; False when the text ends before it."""
         while (statement := self._statement()) is not None:
             start, line, code = statement
@@ -248,7 +251,7 @@ class _ConfFile(_Text):
                 return True
             if opening := _MAP.match(line):
                 name = camel_case(opening[1])
-                lines[name] = self.line_of(start)
+                lines[name,] = self.line_of(start)
                 attributes[name] = self._map(name, start + opening.end(), lines)
             elif attribute := _ATTRIBUTE.fullmatch(line):
                 name = camel_case(attribute[1])
@@ -256,7 +259,7 @@ class _ConfFile(_Text):
                 if not value:
                     bad.append((start, line))
                     continue
-                lines[name] = self.line_of(start)
+                lines[name,] = self.line_of(start)
                 attributes[name] = self.unescaped(value, name, start)
             else:
                 bad.append((start, line))
@@ -267,14 +270,14 @@ class _ConfFile(_Text):
             return rest.split(maxsplit=1)[0] if rest.strip() else ""
         return rest.partition("#")[0].strip()
 
-    def _map(self, name: str, inside: int, lines: dict[str, int]) -> object:
+    def _map(self, name: str, inside: int, lines: dict[Path, int]) -> object:
         """The map whose content begins at `inside`; moves past the line it ends on."""
         if name == "openProperties":
             self.at = inside - 1
             value = self.json_value()
         else:
             self.at = inside
-            value = self.map_members(lines, f"{name}.", 1, is_json=False)
+            value = self.map_members(lines, (name,), 1, is_json=False)
         self.skip(r"[ \t]*,?[ \t]*(?:#.*)?")
         if self.at < len(self.json) and self.json[self.at] != "\n":
             self.fail(f"nothing may follow the '}}' that closes '{name}'")
@@ -333,11 +336,11 @@ class _JsonFile(_Text):
             self.fail(_JSON_SHAPE, start)
         name = camel_case(str(self.json_value()))
         self._expect(r"\s*,\s*\{", start)
-        lines: dict[str, int] = {}
-        members = self.map_members(lines, "", 1, is_json=True)
+        lines: dict[Path, int] = {}
+        members = self.map_members(lines, (), 1, is_json=True)
         self._expect(r"\s*\]", start)
         attributes = {camel_case(key): value for key, value in members.items()}
-        named = {".".join((camel_case(key.partition(".")[0]), *key.split(".")[1:])): at for key, at in lines.items()}
+        named = {(camel_case(name), *inside): at for (name, *inside), at in lines.items()}
         return Section(type=name, attributes=attributes, line=self.line_of(start), attribute_lines=named)
 
     def _expect(self, pattern: str, start: int) -> None:

@@ -87,7 +87,7 @@ def test_the_last_of_two_equal_attributes_counts() -> None:
 def test_crlf_tabs_and_comments_are_harmless() -> None:
     text = "# head\r\n\r\n\tlistener {  # opens\r\n  # port: 1\r\n\tport: 2\r\n} # closes\r\n"
     section = one(text)
-    assert (section.attributes, section.line, section.attribute_lines) == ({"port": "2"}, 3, {"port": 5})
+    assert (section.attributes, section.line, section.attribute_lines) == ({"port": "2"}, 3, {("port",): 5})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_groups_in_the_style_of_the_older_books_load() -> None:
             },
         },
     }
-    assert section.attribute_lines["groups.$default.remoteHosts"] == 10
+    assert section.attribute_lines["groups", "$default", "remoteHosts"] == 10
 
 
 def test_groups_in_json_of_many_lines_load() -> None:
@@ -180,7 +180,7 @@ def test_groups_with_a_json_member_a_line_load() -> None:
         "groups": {"a": {"users": "*", "allowDynamicSource": True}, "$default": {"remoteHosts": ""}},
         "maxConnections": "10",
     }
-    assert section.attribute_lines["groups.a.users"] == 3
+    assert section.attribute_lines["groups", "a", "users"] == 3
 
 
 def test_open_properties_keep_json_types_and_hashes() -> None:
@@ -203,7 +203,7 @@ def test_json_files_hold_pairs_and_their_lines() -> None:
     profile, vhost = parse_config(text, path="x.json")
     assert (profile.type, profile.attributes, profile.line) == ("sslProfile", {"name": "n"}, 4)
     assert vhost.attributes == {"id": "h", "groups": {"a": {"users": "x"}}}
-    assert vhost.attribute_lines == {"id": 6, "groups": 6, "groups.a": 6, "groups.a.users": 7}
+    assert vhost.attribute_lines == {("id",): 6, ("groups",): 6, ("groups", "a"): 6, ("groups", "a", "users"): 7}
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '[["a"]]', '[["a", 1]]', '[["a", {}, 1]]', "[]]", '[["a", NaN]]', "[["])

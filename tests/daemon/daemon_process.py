@@ -1,0 +1,195 @@
+"""A qdrouterd as an operator starts it: any configuration, any options, its output and its exit status."""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from router.management.client import ManagementClient
+from router.tools.connection_options import ConnectionOptions
+from router.tools.transport import SocketTransport
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PATIENCE_S = 20.0
+COMMAND = (sys.executable, "-m", "router.io.daemon")
+
+LISTENER = """
+listener {
+    name: plain
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: no
+    saslMechanisms: ANONYMOUS
+}
+"""
+LISTENING = r"SERVER \(notice\) Listening on 127\.0\.0\.1:(\d+) \({name}\)"
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """A started router. `lines` is what came on stderr so far."""
+
+    process: "subprocess.Popen[str]"
+    folder: Path
+    lines: list[str] = field(default_factory=list)
+    grew: threading.Condition = field(default_factory=threading.Condition)
+    has_ended: bool = False
+
+    def read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self.grew:
+                self.lines.append(line.rstrip("\n"))
+                self.grew.notify_all()
+        with self.grew:
+            self.has_ended = True
+            self.grew.notify_all()
+
+    def mark(self) -> int:
+        with self.grew:
+            return len(self.lines)
+
+    def wait_for_log(self, pattern: str, since: int = 0) -> "re.Match[str]":
+        """The first line from number `since` on with the pattern. Fails, with the log, when none comes."""
+        deadline = time.monotonic() + PATIENCE_S
+        with self.grew:
+            while True:
+                found = next(filter(None, (re.search(pattern, line) for line in self.lines[since:])), None)
+                if found is not None:
+                    return found
+                left = deadline - time.monotonic()
+                is_over = self.has_ended or left <= 0
+                assert not is_over, f"no /{pattern}/ in:\n" + "\n".join(self.lines[-50:])
+                self.grew.wait(left)
+
+    def log(self, pattern: str = "", since: int = 0) -> list[str]:
+        """The lines from number `since` on with the pattern."""
+        with self.grew:
+            return [line for line in self.lines[since:] if re.search(pattern, line)]
+
+    def port(self, name: str = "plain") -> int:
+        return int(self.wait_for_log(LISTENING.replace("{name}", re.escape(name)))[1])
+
+    def client(self, name: str = "plain", **options: Any) -> ManagementClient:
+        """A management client through one of the listeners."""
+        given = {"host": "127.0.0.1", "port": self.port(name), "timeout_s": PATIENCE_S, **options}
+        return ManagementClient(SocketTransport(ConnectionOptions(**given)))
+
+    def tool(self, tool: str, *arguments: str, name: str = "plain", stdin: str | None = None) -> "Ran":
+        """Run qdstat or qdmanage against a listener."""
+        return run_tool(tool, "-b", f"127.0.0.1:{self.port(name)}", *arguments, stdin=stdin)
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def wait(self) -> int:
+        """The exit status, negative for a signal."""
+        return self.process.wait(PATIENCE_S)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A process that has ended."""
+
+    status: int
+    out: str
+    err: str
+
+
+def write_configuration(folder: Path, text: str, name: str = "qdrouterd.conf") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def start(
+    folder: Path,
+    configuration: str,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    preparation: Callable[[], None] | None = None,
+    stdout: Any = subprocess.DEVNULL,
+) -> Daemon:
+    """Start it in the foreground; does not wait."""
+    path = write_configuration(folder, configuration)
+
+    def before_exec() -> None:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # dies with the test run
+        if preparation is not None:
+            preparation()
+
+    process = subprocess.Popen(
+        [*COMMAND, "-c", str(path), *options],
+        cwd=ROOT,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        preexec_fn=before_exec,
+    )
+    made = Daemon(process=process, folder=folder)
+    threading.Thread(target=made.read, daemon=True).start()
+    return made
+
+
+def run(*arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> Ran:
+    """Run qdrouterd to its end, which it is expected to come to by itself."""
+    return _run([*COMMAND, *arguments], cwd=cwd, environment={"PYTHONPATH": str(ROOT), **(environment or {})})
+
+
+def run_configuration(folder: Path, configuration: str, *options: str, **settings: Any) -> Ran:
+    """Run qdrouterd with a configuration that it is expected to refuse."""
+    return run("-c", str(write_configuration(folder, configuration)), *options, **settings)
+
+
+def run_tool(tool: str, *arguments: str, stdin: str | None = None) -> Ran:
+    return _run([sys.executable, "-m", f"router.tools.{tool}", *arguments], stdin=stdin)
+
+
+def _run(
+    command: Sequence[str], *, cwd: Path = ROOT, environment: Mapping[str, str] | None = None, stdin: str | None = None
+) -> Ran:
+    found = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        input=stdin if stdin is not None else "",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S * 2,
+        check=False,
+    )
+    return Ran(found.returncode, found.stdout, found.stderr)
+
+
+def eventually(claim: Callable[[], Any]) -> Any:
+    """What `claim` returns once that is true; what it last returned when patience ends."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not (value := claim()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return value
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
