@@ -239,7 +239,7 @@ def test_what_the_receiver_says_of_a_refusal_reaches_the_sender(router: RunningR
 
 @pytest.mark.parametrize("user", [None, pytest.param("alice", marks=needs_tls)])
 def test_large_messages_arrive_whole(user: str | None, router: RunningRouter) -> None:
-    """routing 83: three of 5 MB, each many frames, in the clear and through TLS."""
+    """routing 93: three of 5 MB, each many frames, in the clear and through TLS."""
     address = "guests.large" if user is None else "orders.large"
     client = Exchange(router, user, address, decide=ACCEPT, count=3, size=5_000_000)
     client.run()

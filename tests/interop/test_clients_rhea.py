@@ -30,7 +30,9 @@ def rhea(require_tool: Callable[[str, str], Path], router: RunningRouter) -> Rhe
     if not (HERE / "node_modules" / "rhea").is_dir():
         pytest.fail(INSTALL)
 
-    def run(user: str | None, *, password: str | None = None, hostname: str = "localhost", **task: Any) -> dict[str, Any]:
+    def run(
+        user: str | None, *, password: str | None = None, hostname: str = "localhost", **task: Any
+    ) -> dict[str, Any]:
         certificates = router.certificates
         task["hostname"] = hostname
         if user is None:
@@ -93,7 +95,7 @@ def test_every_outcome_reaches_rhea(outcome: str, expected: str, rhea: Rhea) -> 
 
 
 def test_large_messages_of_rhea_arrive_whole(rhea: Rhea) -> None:
-    """routing 83: 5 MB, many frames, through TLS."""
+    """routing 93: 5 MB, many frames, through TLS."""
     send = {"address": "orders.large", "count": 3, "size": 5_000_000}
     result = rhea("alice", send=send, receive={"address": "orders.large"})
     assert (result["outcomes"], result["received"]) == ({"accepted": 3}, [5_000_000] * 3)
