@@ -528,6 +528,7 @@ class Engine:
         "afterwards",
         "collector",
         "connection",
+        "has_remote_open",
         "is_blocked",
         "is_deaf",
         "is_freed",
@@ -558,6 +559,7 @@ class Engine:
         self.write = write
         self.touched = touched
         self.is_freed = False
+        self.has_remote_open = False
         self.is_deaf = False  # the connection is over: what the peer still says is not listened to
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
         self.transport = lib.pn_transport()
@@ -701,6 +703,10 @@ class Engine:
             link.core.on_drained(drained)
 
     def _on_open(self, _event: Pointer) -> None:
+        if self.has_remote_open:
+            # It would be admitted, and counted, once more.
+            raise EngineError("a second Open on one connection")
+        self.has_remote_open = True
         connection = self.connection
         properties = _value(lib.pn_connection_remote_properties(connection))
         self.owner.on_open(

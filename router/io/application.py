@@ -8,17 +8,18 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from auth.tls import TlsProfile
+from auth.tls import TlsProfileError
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
-from policy.ruleset import PolicyError, Ruleset, VhostSource, compile_ruleset
+from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.audit_log import AuditLog
+from router.core.links import InLink
 from router.core.router import Core
 from router.core.treatments import AddressBook
 from router.core.views import address_rows, link_rows, router_totals
@@ -32,13 +33,14 @@ from router.io.memory import virtual_bytes, virtual_text
 from router.io.router import Router
 from router.io.security import (
     Authentication,
+    ProfileSource,
     SecurityError,
+    TlsFiles,
     client_tunnels,
     configured_password,
-    load_display_names,
-    profile_of,
     tls_settings,
 )
+from router.io.vhosts import ReloadError, Vhosts, compile_configured, place_of
 from router.io.workers import Workers
 from router.listener import ConnectionTerms, listener_of, terms_of
 from router.management.agent import Agent
@@ -66,12 +68,6 @@ class StartError(Exception):
     """The router cannot start; the text begins with its class as §2.3 wants: `Python: PolicyError: …`."""
 
 
-def resolve_host(name: str) -> Sequence[str]:
-    """The numeric addresses of a host name, each once. Errors: OSError."""
-    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
 class Application:
     """One router process: its configuration applied, its logs and audit log open."""
 
@@ -91,12 +87,15 @@ class Application:
         self.version = version
         self.attributes: Mapping[str, Any] = configuration.router
         self.audit: AuditLog | None = None
-        self.profiles: dict[str, tuple[TlsProfile, Mapping[str, str]]] = {}
+        self.profiles: dict[str, ProfileSource] = {}
+        self.tls_files: dict[str, TlsFiles] = {}  # by name of the listener or connector
         self.authentication: Authentication | None = None
         self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))
         self.stopping = asyncio.Event()
         self.exit_status = 0
         self._opening: set[asyncio.Task[None]] = set()
+        self._reloading: asyncio.Task[None] | None = None
+        self._wants_reload = False
 
     # Effects
 
@@ -159,8 +158,6 @@ class Application:
             treatment_of=self.addresses.treatment_of,
             thresholds=self._thresholds,
         )
-        for name in gate.ruleset.vhosts:
-            gate.ledger.ensure_vhost(name)
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")
         self._log_policy(gate.ruleset)
@@ -185,9 +182,10 @@ class Application:
                 store.load((entity,))
             except ManagementError as error:
                 raise StartError(f"{_start_text(error)}{_place(entity)}") from None
-        store.on_create("vhost", self.create_vhost)
-        store.on_update("vhost", self.update_vhost)
-        store.on_delete("vhost", self.delete_vhost)
+        self.vhosts = Vhosts(self.configuration, self.schema, store, self.router.gate, self.emit)
+        store.on_create("vhost", self.vhosts.create)
+        store.on_update("vhost", self.vhosts.update)
+        store.on_delete("vhost", self.vhosts.delete)
         store.on_create("listener", self.create_listener)
         store.on_delete("listener", self.delete_listener)
         store.on_update("log", self.update_log)
@@ -209,7 +207,7 @@ class Application:
             update_connection=self.update_connection,
             is_debug_enabled=lambda: self.logs.rules.is_enabled("AGENT", "debug"),
         )
-        ManagementService(self.core, agent, self.may_update_admin_status, self.emit)
+        ManagementService(self.core, agent, self.may_update_admin_status, self.may_reply, self.emit)
         # Edge routers beat here; there are none yet, but operators' scripts count the address.
         self.core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
 
@@ -252,12 +250,10 @@ class Application:
             raise StartError(f"Configuration: auditDir {folder}: {error.strerror}") from None
 
     def _compile_policy(self) -> Ruleset:
-        vhosts = [(entity.attributes, _source(entity)) for entity in self.configuration.of_type("vhost")]
         try:
-            ruleset = compile_ruleset(self.configuration.policy, vhosts, resolve=resolve_host)
+            ruleset = compile_configured(self.configuration)
         except PolicyError as error:
-            place = f" ({error.file}:{error.line})" if error.file is not None and error.line is not None else ""
-            raise StartError(f"Python: PolicyError: {error}{place}") from None
+            raise StartError(f"Python: PolicyError: {error}{place_of(error)}") from None
         for warning in ruleset.warnings:
             self._log("POLICY", "warning", warning)
         return ruleset
@@ -305,12 +301,10 @@ class Application:
     def create_ssl_profile(self, attributes: Mapping[str, Any]) -> None:
         """Errors: ManagementError."""
         try:
-            profile = profile_of(attributes, self.emit)
-            names = load_display_names(profile, self.emit)
+            self.profiles[attributes["name"]] = ProfileSource(attributes, self.emit)
         except SecurityError as error:
             raise ManagementError(500, f"CError: {error}") from None
-        self.profiles[profile.name] = (profile, names)
-        self._log("CONN_MGR", "info", f"Created SSL Profile with name {profile.name} ")
+        self._log("CONN_MGR", "info", f"Created SSL Profile with name {attributes['name']} ")
 
     def delete_ssl_profile(self, attributes: Mapping[str, Any]) -> None:
         """Listeners keep the copy they took (§8.3)."""
@@ -325,9 +319,11 @@ class Application:
         profile_name = attributes.get("sslProfile")
         tunnel, has_certificate = None, False
         if profile_name:
-            profile, _names = self._profile(profile_name, f"connector {place}")
-            tunnel = client_tunnels(profile, verify_hostname=bool(attributes["verifyHostname"]))
-            has_certificate = bool(profile.cert_file)
+            source = self._profile(profile_name, f"connector {place}")
+            files = TlsFiles.of_connector(source, verify_hostname=bool(attributes["verifyHostname"]))
+            self.tls_files[attributes["name"]] = files
+            tunnel = client_tunnels(files)
+            has_certificate = bool(source.profile.cert_file)
         try:
             password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self.emit)
         except SecurityError as error:
@@ -346,8 +342,9 @@ class Application:
 
     def delete_connector(self, attributes: Mapping[str, Any]) -> None:
         self.router.remove_connector(attributes["name"])
+        self.tls_files.pop(attributes["name"], None)
 
-    def _profile(self, name: str, whose: str) -> tuple[TlsProfile, Mapping[str, str]]:
+    def _profile(self, name: str, whose: str) -> ProfileSource:
         found = self.profiles.get(name)
         if found is None:
             known = ", ".join(sorted(self.profiles)) or "none is defined"
@@ -369,10 +366,10 @@ class Application:
         profile_name = attributes.get("sslProfile")
         tls = None
         if profile_name:
-            profile, names = self._profile(profile_name, f"listener {place}")
-            tls = tls_settings(
-                profile, names, sasl_mechanisms=attributes.get("saslMechanisms"), emit=self.emit
-            )
+            source = self._profile(profile_name, f"listener {place}")
+            files = TlsFiles.of_listener(source, sasl_mechanisms=attributes.get("saslMechanisms"))
+            self.tls_files[attributes["name"]] = files
+            tls = tls_settings(files, self.emit)
         if attributes.get("trustedCertsFile"):
             self._log("CONN_MGR", "warning", "Configuration listener attribute 'trustedCertsFile' is not used. "
                                              "Specify sslProfile caCertFile instead.")  # fmt: skip
@@ -400,36 +397,51 @@ class Application:
 
     def delete_listener(self, attributes: Mapping[str, Any]) -> None:
         self.router.close_port(attributes["name"])
-
-    def create_vhost(self, attributes: Mapping[str, Any]) -> None:
-        self._change_vhost(attributes, "Created")
-
-    def update_vhost(self, _before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        self._change_vhost(after, "Updated")
-
-    def _change_vhost(self, attributes: Mapping[str, Any], verb: str) -> None:
-        """Compile aside, swap at once; a failed compile changes nothing."""
-        gate = self.router.gate
-        try:
-            gate.ruleset = gate.ruleset.with_vhost(attributes, resolve=resolve_host)
-        except PolicyError as error:
-            raise ManagementError(500, f"PolicyError: {error}") from None
-        name = str(attributes["hostname"])
-        gate.ledger.ensure_vhost(name)
-        self._log("POLICY", "info", f"{verb} policy rules for vhost {name}")
-
-    def delete_vhost(self, attributes: Mapping[str, Any]) -> None:
-        gate = self.router.gate
-        try:
-            gate.ruleset = gate.ruleset.without_vhost(str(attributes["hostname"]))
-        except PolicyError as error:
-            raise ManagementError(500, f"PolicyError: {error}") from None
+        self.tls_files.pop(attributes["name"], None)
 
     def update_log(self, _before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         try:
             self.logs.configure(after["module"], settings_of(after))
         except (LogSettingError, LogFileError) as error:
             raise ManagementError(500, f"CError: Configuration: {error}") from None
+
+    # Reload
+
+    def reload(self) -> None:
+        """SIGHUP: log files, certificates and policyDir are read anew; what cannot be used changes nothing."""
+        self._wants_reload = True
+        if self._reloading is None:
+            self._reloading = asyncio.get_running_loop().create_task(self._reload())
+
+    async def _reload(self) -> None:
+        try:
+            while self._wants_reload:  # a signal that comes while we read means: once more
+                self._wants_reload = False
+                self.logs.reopen()
+                self._reload_certificates()
+                await self._reload_policy_dir()
+                self._log("SERVER", "notice", "Reload on SIGHUP finished")
+        finally:
+            self._reloading = None
+
+    def _reload_certificates(self) -> None:
+        for name, files in self.tls_files.items():
+            try:
+                files.reload()
+            except (TlsProfileError, SecurityError) as error:
+                text = f"Reload of sslProfile {files.profile.name} for {name} failed, what it had stays in use: {error}"
+                self._log("CONN_MGR", "error", text)
+
+    async def _reload_policy_dir(self) -> None:
+        if not self.vhosts.has_folder:
+            return
+        try:
+            done = await self.vhosts.reload()
+        except ReloadError as error:
+            self._log("POLICY", "error", f"Reload of policyDir failed, the rules in force stay: {error}")
+            return
+        text = f"Reload of policyDir: {done.created} vhosts created, {done.updated} updated, {done.deleted} deleted"
+        self._log("POLICY", "info", text)
 
     # Views
 
@@ -441,6 +453,30 @@ class Application:
         connection = self.router.connections.get(connection_id)
         settings = connection.gate.settings if connection is not None else None
         return settings is None or settings.allow_admin_status_update
+
+    def may_reply(self, link: InLink, reply_to: str) -> bool:
+        """A requester may have replies sent to where it receives itself, or may send anyway.
+
+        Otherwise whoever may use $management could make the router write to any address in its own name.
+        """
+        connection = self.router.connections.get(link.attachment.connection_id)
+        settings = connection.gate.settings if connection is not None else None
+        if connection is None or settings is None or settings.targets.match(reply_to) is not None:
+            return True
+        address = self.core.table.find(reply_to)
+        if address is not None and any(out.address is address for out in link.attachment.out_links):
+            return True
+        self._log("POLICY", "info", f"[C{connection.connection_id}] DENY management reply to '{reply_to}'")
+        event = {
+            **connection.gate.facts(),
+            "decision": "deny",
+            "stage": "management",
+            "reason": "forbidden_operation",
+            "address": reply_to,
+            "detail": "reply-to is neither received by the requester nor among its targets",
+        }
+        self.emit(Audit(event=event))
+        return False
 
     def router_rows(self) -> Iterator[Mapping[str, Any]]:
         yield {
@@ -498,14 +534,6 @@ def _start_text(error: ManagementError) -> str:
 
 def _place(entity: ConfiguredEntity) -> str:
     return f" ({entity.file}:{entity.line})" if entity.line is not None else ""
-
-
-def _source(entity: ConfiguredEntity) -> VhostSource:
-    return VhostSource(
-        file=entity.file,
-        line=entity.line,
-        lines={(*path,): line for path, line in entity.attribute_lines.items()},
-    )
 
 
 def _family_of(attributes: Mapping[str, Any]) -> dict[str, socket.AddressFamily]:

@@ -21,8 +21,18 @@ ADDRESSES: Final = ("$management", "_local/$management", "_local/$_management_in
 class ManagementService:
     """The in-process consumer behind the management addresses."""
 
-    def __init__(self, core: Core, agent: Agent, may_update: Callable[[int], bool], emit: Emit) -> None:
-        """may_update  connection id → may it change adminStatus (policy allowAdminStatusUpdate)."""
+    def __init__(
+        self,
+        core: Core,
+        agent: Agent,
+        may_update: Callable[[int], bool],
+        may_reply: Callable[[InLink, str], bool],
+        emit: Emit,
+    ) -> None:
+        """may_update  connection id → may it change adminStatus (policy allowAdminStatusUpdate)
+        may_reply    (link of the request, its reply-to) → may this requester have messages sent there
+        """
+        self._may_reply = may_reply
         self._core = core
         self._agent = agent
         self._may_update = may_update
@@ -38,6 +48,8 @@ class ManagementService:
             log(self._emit, "AGENT", "error", f"Error performing request: {error}")
             return
         if not message.reply_to:
+            return
+        if not self._may_reply(link, message.reply_to):
             return
         connection_id = link.attachment.connection_id
         response = self._agent.handle(

@@ -76,16 +76,62 @@ def configured_password(configured: str | None, *, is_literal_prefix: bool, emit
     return resolved.password
 
 
-def client_tunnels(profile: TlsProfile, *, verify_hostname: bool) -> Callable[[str], TlsTunnel]:
+class TlsFiles:
+    """What one listener or connector has read from the files of its sslProfile: a context, and display names.
+
+    The context is made when the first connection needs it. Connections keep the one they began with.
+    """
+
+    def __init__(self, source: "ProfileSource", make: Callable[[TlsProfile], ssl.SSLContext]) -> None:
+        self.profile = source.profile
+        self.display_names = source.display_names
+        self._source = source
+        self._make = make
+        self._context: ssl.SSLContext | None = None
+
+    @classmethod
+    def of_listener(cls, source: "ProfileSource", *, sasl_mechanisms: str | None) -> "TlsFiles":
+        demand = demands_certificate(sasl_mechanisms)
+        return cls(source, lambda profile: server_context(profile, demand_certificate=demand))
+
+    @classmethod
+    def of_connector(cls, source: "ProfileSource", *, verify_hostname: bool) -> "TlsFiles":
+        return cls(source, lambda profile: client_context(profile, verify_hostname=verify_hostname))
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Errors: TlsProfileError while the profile's files are unusable."""
+        if self._context is None:
+            self._context = self._make(self.profile)
+        return self._context
+
+    def reload(self) -> None:
+        """Read the files anew, also the password's; new connections use what they hold now.
+
+        Errors  TlsProfileError, SecurityError; what was read before stays in use.
+        """
+        source = self._source.read_again()
+        context = self._make(source.profile)
+        self.profile, self.display_names, self._context = source.profile, source.display_names, context
+
+
+class ProfileSource:
+    """An sslProfile entity, its password and its display names read."""
+
+    def __init__(self, attributes: Mapping[str, Any], emit: Emit) -> None:
+        """Errors: SecurityError."""
+        self._attributes = attributes
+        self._emit = emit
+        self.profile = profile_of(attributes, emit)
+        self.display_names = load_display_names(self.profile, emit)
+
+    def read_again(self) -> "ProfileSource":
+        return ProfileSource(self._attributes, self._emit)
+
+
+def client_tunnels(files: TlsFiles) -> Callable[[str], TlsTunnel]:
     """Makes tunnels to a server by its host name; raises TlsProfileError while the profile's files are unusable."""
-    made: list[ssl.SSLContext] = []
-
-    def tunnel(host: str) -> TlsTunnel:
-        if not made:
-            made.append(client_context(profile, verify_hostname=verify_hostname))
-        return TlsTunnel(made[0], server_side=False, server_hostname=host)
-
-    return tunnel
+    return lambda host: TlsTunnel(files.context, server_side=False, server_hostname=host)
 
 
 def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
@@ -104,21 +150,15 @@ def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
     return names
 
 
-def tls_settings(
-    profile: TlsProfile, names: Mapping[str, str], *, sasl_mechanisms: str | None, emit: Emit
-) -> TlsSettings:
-    """How connections of one listener start TLS. Its context is made at the first one and kept."""
-    demand = demands_certificate(sasl_mechanisms)
-    made: list[ssl.SSLContext] = []
+def tls_settings(files: TlsFiles, emit: Emit) -> TlsSettings:
+    """How connections of one listener start TLS."""
 
     def tunnel() -> TlsTunnel:
-        if not made:
-            made.append(server_context(profile, demand_certificate=demand))
-        return TlsTunnel(made[0], server_side=True)
+        return TlsTunnel(files.context, server_side=True)
 
     def user_of(der: bytes) -> str | None:
         try:
-            found = certificate_user(der, uid_format=profile.uid_format, display_names=names)
+            found = certificate_user(der, uid_format=files.profile.uid_format, display_names=files.display_names)
         except CertificateError as error:
             log(emit, "SERVER", "error", f"The client's certificate gives no user name: {error}")
             return None

@@ -108,7 +108,23 @@ def load_config(
     loading.add_missing()
     loading.check_roles()
     loading.check_values()
-    loading.add_policy_dir(read_text, list_dir)
+    loading.add_policy_dir(loading.policy_dir(), read_text, list_dir)
+    return loading.configuration()
+
+
+def load_policy_dir(
+    folder: str,
+    schema: Schema,
+    *,
+    read_text: Callable[[str], str] = read_file,
+    list_dir: Callable[[str], Sequence[str]] = os.listdir,
+) -> Configuration:
+    """The vhosts of a policyDir, and nothing else, for a reload.
+
+    Errors  ConfigError; `reason`, `file` and `line` say what is wrong and where.
+    """
+    loading = _Loading(folder, schema)
+    loading.add_policy_dir(folder, read_text, list_dir)
     return loading.configuration()
 
 
@@ -243,8 +259,12 @@ class _Loading:
                 line = each.attribute_lines.get((error.attribute or "",), each.line)
                 raise self.error(error, line, each.file or self.path) from None
 
-    def add_policy_dir(self, read_text: Callable[[str], str], list_dir: Callable[[str], Sequence[str]]) -> None:
-        folder = str(next(self.of_type("policy")).attributes["policyDir"])
+    def policy_dir(self) -> str:
+        return str(next(self.of_type("policy")).attributes["policyDir"])
+
+    def add_policy_dir(
+        self, folder: str, read_text: Callable[[str], str], list_dir: Callable[[str], Sequence[str]]
+    ) -> None:
         if not folder:
             return
         file = folder

@@ -211,18 +211,43 @@ class EntityStore:
             raise _not_implemented("DELETE", entity.type)
         if handler is not None:
             handler(dict(entity.core if entity.core is not None else entity.attributes))
-        self._entities[entity.type.short_name].remove(entity)
+        self._take_out(entity)
         if entity.type.short_name == "exchange":
             for binding in self.entities("binding"):
                 if binding.core is not None and binding.core["exchangeName"] == entity.attributes["name"]:
                     self.delete(binding)
+
+    def exchange(self, identities: Iterable[str], configured: Iterable[ConfiguredEntity]) -> None:
+        """Put entities of a file in the place of others, all at once, without calling handlers: the caller acts.
+
+        identities  agent-side, of entities that handlers serve; configured ones are of agent-handled types
+        Errors      ManagementError when names clash; nothing has changed then.
+        """
+        going = [entity for identity in identities if (entity := self._by_identity.get(identity)) is not None]
+        coming = [(self.schema.types[each.type], dict(each.attributes)) for each in configured]
+        names = self._names.copy()
+        for entity in going:
+            names.release(entity.attributes)
+        try:
+            for entity_type, attributes in coming:
+                names.claim(entity_type, attributes)
+        except ValidationError as error:
+            raise failure(error) from None
+        for entity in going:
+            self._take_out(entity)
+        self._names = names
+        for entity_type, attributes in coming:
+            self._insert(Entity(type=entity_type, agent=attributes))
+
+    # Inside
+
+    def _take_out(self, entity: Entity) -> None:
+        self._entities[entity.type.short_name].remove(entity)
         if entity.agent is not None:
             self._names.release(entity.agent)
             del self._by_name[str(entity.agent["name"])], self._by_identity[str(entity.agent["identity"])]
         identity = str(entity.attributes["identity"])[:MAX_QUOTED_CHARACTERS]
         self._log("AGENT", "debug", f"Remove {entity.type.short_name} entity: {identity}")
-
-    # Inside
 
     def _add(self, entity_type: EntityType, attributes: dict[str, object], *, is_from_file: bool) -> Entity:
         kind = entity_type.short_name

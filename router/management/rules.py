@@ -85,6 +85,11 @@ class UniqueNames:
         self._taken["identity", "self"] = "the management node"
         self._singletons: dict[str, str] = {}
 
+    def copy(self) -> "UniqueNames":
+        made = UniqueNames()
+        made._taken, made._singletons = dict(self._taken), dict(self._singletons)
+        return made
+
     def claim(self, entity_type: EntityType, attributes: Mapping[str, object]) -> None:
         """Take the name and identity in `attributes`. Errors: ValidationError; nothing is taken then."""
         text = entity_type.text(attributes)

@@ -1,0 +1,175 @@
+"""The vhosts in force: compiled from the configuration, changed by management, read anew from policyDir.
+
+Whatever changes is compiled aside and swapped in whole; what does not compile changes nothing.
+Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from policy.ruleset import PolicyError, Ruleset, VhostSource, compile_ruleset
+from router.effects import Emit, log
+from router.gate import Gate
+from router.management.config import ConfigError, Configuration, ConfiguredEntity, load_policy_dir
+from router.management.entities import EntityStore, ManagementError
+from router.management.schema import Schema
+
+
+def resolve_host(name: str) -> Sequence[str]:
+    """The numeric addresses of a host name, each once. Errors: OSError."""
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def compile_configured(configuration: Configuration) -> Ruleset:
+    """The ruleset of a configuration. Errors: PolicyError."""
+    vhosts = [(entity.attributes, _source(entity)) for entity in configuration.of_type("vhost")]
+    return compile_ruleset(configuration.policy, vhosts, resolve=resolve_host)
+
+
+def place_of(error: PolicyError) -> str:
+    """` (file:line)`, or nothing where that is not known."""
+    return f" ({error.file}:{error.line})" if error.file is not None and error.line is not None else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloaded:
+    """What a reload of policyDir came to, in vhosts."""
+
+    created: int
+    updated: int
+    deleted: int
+
+
+class ReloadError(Exception):
+    """policyDir as it is now cannot be used; the rules in force stay."""
+
+
+class Vhosts:
+    """The owner of the rules in force: the only one who swaps `gate.ruleset`."""
+
+    def __init__(self, configuration: Configuration, schema: Schema, store: EntityStore, gate: Gate, emit: Emit) -> None:
+        self._policy = configuration.policy
+        self._schema = schema
+        self._store = store
+        self._gate = gate
+        self._emit = emit
+        self._folder = str(configuration.policy["policyDir"] or "")
+        self._from_folder: dict[str, Mapping[str, Any]] = {}  # identity -> attributes as they were read
+        self._sources: dict[str, VhostSource] = {}  # identity -> place, while it is as the file has it
+        for entity in configuration.of_type("vhost"):
+            identity = str(entity.attributes["identity"])
+            self._sources[identity] = _source(entity)
+            if entity.file not in (None, configuration.path):
+                self._from_folder[identity] = entity.attributes
+        self._count(gate.ruleset)
+
+    def _count(self, ruleset: Ruleset) -> None:
+        for name in ruleset.vhosts:
+            self._gate.ledger.ensure_vhost(name)
+
+    def _log(self, text: str) -> None:
+        log(self._emit, "POLICY", "info", text)
+
+    # Management
+
+    def create(self, attributes: Mapping[str, Any]) -> None:
+        """Errors: ManagementError; nothing has changed then."""
+        self._change(attributes, "Created")
+
+    def update(self, _before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        self._change(after, "Updated")
+
+    def delete(self, attributes: Mapping[str, Any]) -> None:
+        try:
+            self._gate.ruleset = self._gate.ruleset.without_vhost(str(attributes["hostname"]))
+        except PolicyError as error:
+            raise ManagementError(500, f"PolicyError: {error}") from None
+        self._sources.pop(str(attributes["identity"]), None)
+
+    def _change(self, attributes: Mapping[str, Any], verb: str) -> None:
+        gate = self._gate
+        try:
+            gate.ruleset = gate.ruleset.with_vhost(attributes, resolve=resolve_host)
+        except PolicyError as error:
+            raise ManagementError(500, f"PolicyError: {error}") from None
+        self._sources.pop(str(attributes["identity"]), None)
+        name = str(attributes["hostname"])
+        gate.ledger.ensure_vhost(name)
+        self._log(f"{verb} policy rules for vhost {name}")
+
+    # policyDir
+
+    @property
+    def has_folder(self) -> bool:
+        return bool(self._folder)
+
+    async def reload(self) -> Reloaded:
+        """Read policyDir anew. Its files win over what management made of their vhosts since.
+
+        Reading and compiling happen in a thread, the swap on the loop. Errors: ReloadError; nothing has changed then.
+        """
+        while True:
+            before = self._gate.ruleset
+            others = [
+                (dict(attributes), self._sources.get(str(attributes["identity"])))
+                for attributes in self._store.attributes("vhost")
+                if str(attributes["identity"]) not in self._from_folder
+            ]
+            fresh, ruleset = await asyncio.to_thread(self._compile, others)
+            if self._gate.ruleset is before:
+                return self._take(fresh, ruleset)
+            # Management changed a vhost meanwhile: once more, with that.
+
+    def _compile(
+        self, others: Iterable[tuple[Mapping[str, Any], VhostSource | None]]
+    ) -> tuple[Configuration, Ruleset]:
+        try:
+            fresh = load_policy_dir(self._folder, self._schema)
+            vhosts = [*others, *((entity.attributes, _source(entity)) for entity in fresh.entities)]
+            return fresh, compile_ruleset(self._policy, vhosts, resolve=resolve_host)
+        except ConfigError as error:
+            place = f" ({error.file}:{error.line})" if error.line is not None else ""
+            raise ReloadError(f"{error.reason}{place}") from None
+        except PolicyError as error:
+            raise ReloadError(f"{error}{place_of(error)}") from None
+
+    def _take(self, fresh: Configuration, ruleset: Ruleset) -> Reloaded:
+        by_identity = {str(entity.attributes["identity"]): entity for entity in fresh.entities}
+        before = {
+            identity: dict(entity.attributes)
+            for identity in self._from_folder
+            if (entity := self._store.find(identity=identity)) is not None
+        }
+        try:
+            self._store.exchange(before, fresh.entities)
+        except ManagementError as error:
+            raise ReloadError(error.description) from None
+        self._gate.ruleset = ruleset
+        self._count(ruleset)
+        for each in fresh.early_logs:
+            self._emit(each)
+        for text in ruleset.warnings:
+            log(self._emit, "POLICY", "warning", text)
+        for identity in self._from_folder:
+            self._sources.pop(identity, None)
+        self._sources |= {identity: _source(entity) for identity, entity in by_identity.items()}
+        self._from_folder = {identity: entity.attributes for identity, entity in by_identity.items()}
+        return Reloaded(
+            created=sum(identity not in before for identity in by_identity),
+            updated=sum(
+                identity in before and before[identity] != entity.attributes for identity, entity in by_identity.items()
+            ),
+            deleted=sum(identity not in by_identity for identity in before),
+        )
+
+
+def _source(entity: ConfiguredEntity) -> VhostSource:
+    return VhostSource(
+        file=entity.file,
+        line=entity.line,
+        lines={(*path,): line for path, line in entity.attribute_lines.items()},
+    )
