@@ -21,12 +21,14 @@ Path = tuple[str | int, ...]  # keys and list indexes inside a vhost's attribute
 class VhostSource:
     """Where a vhost was written down.
 
-    lines  path inside the attribute map -> 1-based line, as far as the reader knows: ("groups", "apps", "targets", 0)
+    lines    path inside the attribute map -> 1-based line, as far as the reader knows: ("groups", "apps", "targets", 0)
+    columns  likewise, 1-based; of the key where there is one
     """
 
     file: str | None = None
     line: int | None = None
     lines: Mapping[Path, int] = field(default_factory=dict, hash=False)
+    columns: Mapping[Path, int] = field(default_factory=dict, hash=False)
 
     def line_of(self, path: Path) -> int | None:
         """The line of `path`, or of the nearest enclosing thing whose line is known."""
@@ -34,6 +36,13 @@ class VhostSource:
             if (line := self.lines.get(path[:length])) is not None:
                 return line
         return self.line
+
+    def column_of(self, path: Path) -> int:
+        """The column of what `line_of` finds; 1 where it is not known."""
+        for length in range(len(path), 0, -1):
+            if (column := self.columns.get(path[:length])) is not None:
+                return column
+        return self.columns.get((), 1)
 
 
 class PolicyError(Exception):

@@ -1,4 +1,4 @@
-"""Policy files: a JSON array of `["vhost", {attributes}]`, read so that every rule knows its file and line.
+"""Policy files: a JSON array of `["vhost", {attributes}]`, or a router's `.conf`; every rule knows its file and line.
 
 Pure: texts in, values out. What a file may hold is described by schemas/policy.json; see validation.py.
 Source: docs/spec/policy-and-auth.md §2.1.
@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from policy.attributes import Path, VhostSource
+from policy.conf import parse_conf
 from policy.positioned_json import Document, NotJson, Problem, parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """One element of a policy file. Only those of type "vhost" count; routers ignore the others."""
+    """One element of a policy file, of which only "vhost" counts, or one section of a configuration."""
 
     type: str
     attributes: Mapping[str, object]
@@ -34,7 +35,7 @@ def load_entities(text: str, file: str) -> tuple[Entity, ...]:
     document = parse_policy(text, file)
     entities: list[Entity] = []
     problems = list(document.problems)
-    lines = _lines_by_element(document)
+    places = _places_by_element(document)
     if not isinstance(document.value, list):
         raise PolicyFileError(
             file, (*problems, _problem(document, (), 'a policy is a list: [ ["vhost", {...}], ... ]'))
@@ -42,8 +43,14 @@ def load_entities(text: str, file: str) -> tuple[Entity, ...]:
     for index, element in enumerate(document.value):
         match element:
             case [str() as type_, dict() as attributes]:
-                line = document.position_of((index,))[0]
-                source = VhostSource(file=file, line=line, lines=lines.get(index, {}))
+                line, column = document.position_of((index,))
+                inside = places.get(index, {})
+                source = VhostSource(
+                    file=file,
+                    line=line,
+                    lines={path: place[0] for path, place in inside.items() if path},
+                    columns={path: place[1] for path, place in inside.items() if path} | {(): column},
+                )
                 entities.append(Entity(type=type_, attributes=attributes, source=source))
             case _:
                 text = 'each element of a policy is a pair like ["vhost", {...}]'
@@ -54,9 +61,9 @@ def load_entities(text: str, file: str) -> tuple[Entity, ...]:
 
 
 def parse_policy(text: str, file: str) -> Document:
-    """The JSON of one policy file, whatever it says. Raises PolicyFileError when it is no JSON."""
+    """One file, whatever it says: `.conf` by its name, else JSON. Raises PolicyFileError when it cannot be read."""
     try:
-        return parse(text)
+        return parse_conf(text) if file.endswith(".conf") else parse(text)
     except NotJson as error:
         raise PolicyFileError(file, (error.problem,)) from None
 
@@ -66,11 +73,11 @@ def _problem(document: Document, path: Path, text: str) -> Problem:
     return Problem(line=line, column=column, text=text)
 
 
-def _lines_by_element(document: Document) -> dict[int, dict[Path, int]]:
-    """Index of an element -> path inside its attributes -> line."""
-    found: dict[int, dict[Path, int]] = {}
-    for path, (line, _) in document.positions.items():
+def _places_by_element(document: Document) -> dict[int, dict[Path, tuple[int, int]]]:
+    """Index of an element -> path inside its attributes -> (line, column)."""
+    found: dict[int, dict[Path, tuple[int, int]]] = {}
+    for path, place in document.positions.items():
         match path:
             case (int() as index, 1, *inner):
-                found.setdefault(index, {})[tuple(inner)] = line
+                found.setdefault(index, {})[tuple(inner)] = place
     return found

@@ -2,19 +2,15 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, load, printable
 from policy.lint.findings import Finding, Level
 from policy.lint.rules import RULES, check_all
-from policy.loader import Entity, PolicyFileError
 from policy.positioned_json import Problem
-from policy.validation import load_valid_entities
-
-CLEAN, FINDINGS, UNREADABLE = 0, 1, 3
 
 DESCRIPTION = """\
 Look for mistakes in policy files: the JSON files of a router's policyDir.
@@ -64,43 +60,14 @@ def run(options: argparse.Namespace) -> int:
     findings: list[Finding] = []
     problems: list[tuple[str, Problem]] = []
     for path in options.paths:
-        entities, unreadable = _load(path)
-        problems += unreadable
-        findings += check_all(entities, options.ignore)
+        loaded = load(path)
+        problems += loaded.problems
+        findings += check_all(tuple(loaded.entities), options.ignore)
     _show(options.format, findings, problems)
     if problems:
         return UNREADABLE
     fail_level = Level[options.fail_level.upper()]
     return FINDINGS if any(finding.level >= fail_level for finding in findings) else CLEAN
-
-
-def _load(path: Path) -> tuple[tuple[Entity, ...], list[tuple[str, Problem]]]:
-    """What is in a file or a folder, and what is wrong with it."""
-    entities: list[Entity] = []
-    problems: list[tuple[str, Problem]] = []
-    try:
-        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-    except OSError as error:
-        return (), [(str(path), _cannot_be_read(error.strerror))]
-    if not files:
-        return (), [(str(path), _cannot_be_read("there is no *.json file in this folder"))]
-    for file in files:
-        if file.exists() and file.suffix != ".json":
-            problems.append((str(file), _cannot_be_read("policy files are JSON and end in .json")))
-            continue
-        try:
-            entities += load_valid_entities(file.read_text("utf-8"), str(file))
-        except PolicyFileError as error:
-            problems += [(str(file), problem) for problem in error.problems]
-        except OSError as error:
-            problems.append((str(file), _cannot_be_read(error.strerror)))
-        except UnicodeDecodeError as error:
-            problems.append((str(file), _cannot_be_read(f"not UTF-8, beginning with byte {error.start + 1}")))
-    return tuple(entities), problems
-
-
-def _cannot_be_read(why: str | None) -> Problem:
-    return Problem(line=1, column=1, text=f"cannot be read: {why or 'unknown error'}")
 
 
 def _show(form: str, findings: list[Finding], problems: list[tuple[str, Problem]]) -> None:
@@ -112,7 +79,7 @@ def _show(form: str, findings: list[Finding], problems: list[tuple[str, Problem]
         print(json.dumps(report, indent=2))
         return
     for line in _lines(findings, problems):
-        print(_printable(line), file=sys.stdout)
+        print(printable(line))
     if not findings and not problems:
         print("No findings")
 
@@ -122,8 +89,3 @@ def _lines(findings: list[Finding], problems: list[tuple[str, Problem]]) -> Iter
         yield f"{file}:{problem.line}:{problem.column}: invalid: {problem.text}"
     for finding in findings:
         yield f"{finding.file}:{finding.line}: {finding.level.name.lower()} {finding.rule}: {finding.text}"
-
-
-def _printable(text: str) -> str:
-    """Without control characters: a policy from somebody else must not be able to steer the terminal."""
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)

@@ -5,12 +5,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from policy.cli import lint, rules
+from policy.cli import explain, lint, rules
 
 EPILOG = """\
 exit status:
   0  nothing to complain about
-  1  lint: findings at or above --fail-level
+  1  lint: findings at or above --fail-level; explain: denied
   2  the command line is wrong
   3  something could not be read, or is no policy
 """
@@ -20,12 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status."""
     parser = argparse.ArgumentParser(
         prog="qdpolicy",
-        description="Check the policies of a message router.",
+        description="Check, explain and compare the policies of a message router.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for verb in (lint, rules):
+    for verb in (lint, rules, explain):
         verb.add_parser(verbs)
     options = parser.parse_args(arguments)
     try:

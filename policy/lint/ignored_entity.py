@@ -14,7 +14,7 @@ TITLE = "ignored in a policy file"
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for entity in policy.entities:
-        if entity.type != "vhost":
+        if entity.type != "vhost" and not (entity.source.file or "").endswith(".conf"):
             text = f"'{entity.type}' is ignored here: move it into the router's configuration file"
             yield Finding(
                 rule=ID, level=Level.WARNING, file=entity.source.file or "", line=entity.source.line or 1, text=text

@@ -120,7 +120,7 @@ def test_a_wrong_command_line_is_status_2(arguments: list[str]) -> None:
     [
         ("a.json", b"[[", "a.json:1:3: invalid: a value is missing before the end of the file"),
         ("a.json", b'["\xff"]', "not UTF-8, beginning with byte 3"),
-        ("a.conf", b"vhost {}", "policy files are JSON and end in .json"),
+        ("a.txt", b"vhost {}", "policy files are JSON and end in .json"),
     ],
 )
 def test_what_is_no_policy_is_status_3(

@@ -1,0 +1,130 @@
+"""`qdpolicy explain`: may this user do this, and which rules say so."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
+from policy.decision import Rule
+from policy.explain import Explanation, explain_connection, explain_link, is_numeric_host
+from policy.facts import ConnectionFacts, LinkFacts, Usage
+
+DESCRIPTION = """\
+Show what a policy decides, and every step to it with the place of the rule.
+
+Without an address only the connection is judged.
+"""
+EPILOG = """\
+examples:
+  qdpolicy explain policies/ --user alice --host 10.0.0.1 --send orders.new
+  qdpolicy explain qdrouterd.conf --user bob --host ::1 --vhost shop --receive-dynamic --json
+
+exit status:
+  0  allowed
+  1  denied
+  2  the command line is wrong
+  3  the policy could not be read, or a router would refuse it
+"""
+
+
+def add_parser(verbs: Any) -> None:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "explain",
+        help="show a decision and every step to it",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", metavar="PATH", type=Path, help="a policy file, a folder of them, or a router's .conf")
+    parser.add_argument("--user", metavar="NAME", help="as authenticated; without it, a peer without a name")
+    parser.add_argument("--host", metavar="IP", type=_host, required=True, help="numeric address of the peer")
+    parser.add_argument("--vhost", metavar="NAME", default="", help="hostname of the client's Open, or the policyVhost")
+    parser.add_argument("--mechanism", metavar="NAME", help="SASL mechanism, such as PLAIN")
+    parser.add_argument("--tls", action="store_true", help="the connection is encrypted")
+    link = parser.add_mutually_exclusive_group()
+    link.add_argument("--send", metavar="ADDRESS", help="judge a sender to this address; '' is an anonymous one")
+    link.add_argument("--receive", metavar="ADDRESS", help="judge a receiver from this address")
+    link.add_argument("--receive-dynamic", action="store_true", help="judge a receiver from a dynamic source")
+    parser.add_argument("--capability", metavar="SYMBOL", action="append", default=[], help="of the link's terminus")
+    for name in ("connections", "connections-of-user", "connections-of-host", "links"):
+        help_ = f"open {name.replace('-', ' ')} before this one (default: 0)"
+        parser.add_argument(f"--{name}", metavar="N", type=int, default=0, help=help_)
+    parser.add_argument("--resolve", action="store_true", help="look up host names in remoteHosts")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        ruleset = ruleset_of(options.path, resolves=options.resolve)
+    except UnusableError as error:
+        print(json.dumps({"version": 1, "problem": str(error)}) if options.json else printable(str(error)))
+        return UNREADABLE
+    facts = ConnectionFacts(
+        user=options.user,
+        remote_host=options.host,
+        requested_vhost=options.vhost,
+        connection_name=f"{options.host}:0",
+        mechanism=options.mechanism,
+        is_encrypted=options.tls,
+    )
+    usage = Usage(total=options.connections, of_user=options.connections_of_user, of_host=options.connections_of_host)
+    explained = [explain_connection(ruleset, facts, usage)]
+    link = _link(options)
+    if explained[0].decision.is_allowed and link is not None:
+        explained.append(explain_link(explained[0].settings, link))
+    if options.json:
+        print(json.dumps(_report(explained), indent=2))
+    else:
+        print("\n".join(_lines(explained)))
+    return CLEAN if explained[-1].decision.is_allowed else FINDINGS
+
+
+def _host(text: str) -> str:
+    if not is_numeric_host(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no numeric address, such as 10.0.0.1 or ::1")
+    return text
+
+
+def _link(options: argparse.Namespace) -> LinkFacts | None:
+    capabilities, open_links = tuple(options.capability), options.links
+    if options.receive_dynamic:
+        return LinkFacts(
+            direction="receive", address=None, is_dynamic=True, capabilities=capabilities, open_links=open_links
+        )
+    if options.send is not None:
+        return LinkFacts(direction="send", address=options.send, capabilities=capabilities, open_links=open_links)
+    if options.receive is not None:
+        return LinkFacts(direction="receive", address=options.receive, capabilities=capabilities, open_links=open_links)
+    return None
+
+
+def _report(explained: list[Explanation]) -> dict[str, object]:
+    last = explained[-1]
+    decision = {**asdict(last.decision), "reason": last.decision.reason.value}
+    return {
+        "version": 1,
+        "decision": decision,
+        "vhost": last.vhost,
+        "group": last.group,
+        "steps": [asdict(step) for explanation in explained for step in explanation.steps],
+    }
+
+
+def _lines(explained: list[Explanation]) -> Iterator[str]:
+    decision = explained[-1].decision
+    verdict = "ALLOWED" if decision.is_allowed else "DENIED"
+    yield f"{verdict}: {', '.join((decision.reason, *decision.also))}"
+    for explanation in explained:
+        for step in explanation.steps:
+            mark = {True: "+", False: "-", None: " "}[step.is_passed]
+            yield printable(f"  {mark} {step.about}: {step.text}{_place(step.rule)}")
+
+
+def _place(rule: Rule | None) -> str:
+    if rule is None or rule.line is None:
+        return ""
+    return f"  [{rule.file}:{rule.line}]"

@@ -1,0 +1,115 @@
+"""The files a verb is given: policy files, router configurations, folders of policy files."""
+
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from policy.loader import Entity, PolicyFileError
+from policy.positioned_json import Problem
+from policy.ruleset import PolicyError, Ruleset, compile_ruleset
+from policy.validation import load_valid_entities
+
+CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
+
+
+@dataclass(slots=True)
+class Loaded:
+    """entities  in the order of the files
+    texts     file -> its text
+    problems  (file, what is wrong with it)
+    """
+
+    entities: list[Entity] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    problems: list[tuple[str, Problem]] = field(default_factory=list)
+
+    @property
+    def policy(self) -> Mapping[str, object]:
+        """The `policy` section; where only policy files were given, vhost policy is taken to be on."""
+        for entity in self.entities:
+            if entity.type == "policy" and (entity.source.file or "").endswith(".conf"):
+                return entity.attributes
+        is_configuration = any(file.endswith(".conf") for file in self.texts)
+        return {} if is_configuration else {"enableVhostPolicy": True}
+
+
+def load(path: Path) -> Loaded:
+    """A file, or the *.json files of a folder. A configuration brings the files of its policyDir with it."""
+    loaded = Loaded()
+    try:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    except OSError as error:
+        loaded.problems.append((str(path), cannot_be_read(error.strerror)))
+        return loaded
+    if not files:
+        loaded.problems.append((str(path), cannot_be_read("there is no *.json file in this folder")))
+    for file in files:
+        _load_file(file, loaded)
+    folder = loaded.policy.get("policyDir")
+    if isinstance(folder, str) and folder:
+        # As the router takes it, and else beside the configuration.
+        place = Path(folder) if Path(folder).is_dir() else path.parent / folder
+        if not place.is_dir():
+            loaded.problems.append((str(path), cannot_be_read(f"its policyDir '{folder}' is no folder")))
+        for file in sorted(place.glob("*.json")):
+            _load_file(file, loaded)
+    return loaded
+
+
+def _load_file(file: Path, loaded: Loaded) -> None:
+    name = str(file)
+    if file.exists() and file.suffix not in (".json", ".conf"):
+        text = "policy files are JSON and end in .json, configurations end in .conf"
+        loaded.problems.append((name, cannot_be_read(text)))
+        return
+    try:
+        text = file.read_bytes().decode("utf-8")
+        loaded.entities += load_valid_entities(text, name)
+        loaded.texts[name] = text
+    except PolicyFileError as error:
+        loaded.problems += [(name, problem) for problem in error.problems]
+    except OSError as error:
+        loaded.problems.append((name, cannot_be_read(error.strerror)))
+    except UnicodeDecodeError as error:
+        loaded.problems.append((name, cannot_be_read(f"not UTF-8, beginning with byte {error.start + 1}")))
+
+
+def cannot_be_read(why: str | None) -> Problem:
+    return Problem(line=1, column=1, text=f"cannot be read: {why or 'unknown error'}")
+
+
+class UnusableError(Exception):
+    """The files are no policy a router would take. str() has one line for each reason."""
+
+
+def ruleset_of(path: Path, *, resolves: bool = False) -> Ruleset:
+    """The compiled rules in a file or folder. Raises UnusableError.
+
+    resolves  may host names be looked up? Without, a name in remoteHosts is an error
+    """
+    loaded = load(path)
+    if loaded.problems:
+        lines = (f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
+        raise UnusableError("\n".join(lines))
+    vhosts = [(entity.attributes, entity.source) for entity in loaded.entities if entity.type == "vhost"]
+    try:
+        return compile_ruleset(loaded.policy, vhosts, resolve=_resolve if resolves else _refuse)
+    except PolicyError as error:
+        raise UnusableError(f"{error.file or path}:{error.line or 1}: {error}") from None
+
+
+def _resolve(name: str) -> Sequence[str]:
+    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _refuse(name: str) -> Sequence[str]:
+    raise OSError("host names are not looked up here: give --resolve, or write the address")
+
+
+def printable(text: str) -> str:
+    """Without control characters: a policy from somebody else must not be able to steer the terminal."""
+    return "".join(
+        character if character.isprintable() or character == "\n" else ascii(character)[1:-1] for character in text
+    )
