@@ -5,7 +5,6 @@ eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-aut
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, load_message, message_bytes
@@ -38,16 +37,23 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
         link.annotations = None
         if sections.is_plain(MESSAGE, size):
             return size
+        properties_at = sections.find_properties(MESSAGE, size)
+        if own_user is None and properties_at != sections.LOOK_CLOSER:
+            return size
+        return look_closer(delivery, size, properties_at)
+
+    def look_closer(delivery: Handle, size: int, properties_at: int) -> int:
         try:
-            envelope = sections.find(MESSAGE, size)
-            if own_user is not None and envelope.properties_at >= 0:
-                claimed = sections.user_id(MESSAGE, envelope)
-                if claimed and claimed != own_user:
-                    refusal = gate.refuse_user_id(claimed, link.identity, target)
-                    if refusal is not None:
-                        link.refuse(delivery, condition_of(refusal))
-                        return -1
-            if envelope.annotations_at >= 0:
+            envelope = None
+            if properties_at == sections.LOOK_CLOSER:
+                envelope = sections.find(MESSAGE, size)
+                properties_at = envelope.properties_at
+            if own_user is not None and (claimed := sections.user_id(MESSAGE, size, properties_at)):
+                refusal = gate.refuse_user_id(claimed, link.identity, target) if claimed != own_user else None
+                if refusal is not None:
+                    link.refuse(delivery, condition_of(refusal))
+                    return -1
+            if envelope is not None and envelope.annotations_at >= 0:
                 return _take_annotations(link, envelope, strips=strips)
         except MessageFault as fault:
             link.refuse(delivery, fault.condition)
@@ -127,35 +133,42 @@ def router_for(
 
 
 def _to_of(size: int) -> str | None:
-    return sections.to(MESSAGE, sections.find(MESSAGE, size))
+    properties_at = sections.find_properties(MESSAGE, size)
+    if properties_at == sections.LOOK_CLOSER:
+        properties_at = sections.find(MESSAGE, size).properties_at
+    return sections.to(MESSAGE, size, properties_at)
 
 
 def _take_annotations(link: InLink, envelope: sections.Envelope, *, strips: bool) -> int:
     """Take the router's keys off the message in the buffer; remember them where they count. Returns the new size."""
-    mapping = sections.annotations(MESSAGE, envelope)
-    users_own = sections.without_router_keys(mapping)
-    if not strips:
-        link.annotations = sections.router_annotations(mapping)
-    if len(users_own) == len(mapping):
+    annotations = sections.take_apart(MESSAGE, envelope)
+    if not annotations.routers:
         return envelope.size
-    return load_message(sections.replace_annotations(MESSAGE, envelope, users_own))
+    if not strips:
+        link.annotations = sections.router_annotations(annotations.routers)
+    return load_message(sections.put_together(MESSAGE, envelope, annotations))
 
 
 def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
-    """The `compose` of a receiver that wants router annotations (stripAnnotations no or in; routing §11.3)."""
+    """The `compose` of a receiver that wants router annotations (stripAnnotations no or in; routing §11.3).
+
+    The message has been inspected: what of it would be a fault cannot be one here.
+    """
     own_id = f"0/{router_id}"
 
     def compose(link: InLink | None, size: int) -> bytes:
-        envelope = sections.find(MESSAGE, size)
-        taken: Any = link.annotations if link is not None else None
+        taken: RouterAnnotations | None = link.annotations if link is not None else None
         to = link.wire.routed_address if link is not None else None
-        if to is None and taken is not None:
-            to = taken.to
-        ingress = taken.ingress if taken is not None and taken.ingress is not None else own_id
-        trace = (*taken.trace, own_id) if taken is not None else (own_id,)
-        phase = taken.phase if taken is not None else 0
-        own = RouterAnnotations(to=to, phase=phase, ingress=ingress, trace=trace)
-        mapping = sections.with_router_annotations(sections.annotations(MESSAGE, envelope), own)
-        return sections.replace_annotations(MESSAGE, envelope, mapping)
+        if taken is None:
+            own = RouterAnnotations(to=to, ingress=own_id, trace=(own_id,))
+        else:
+            own = RouterAnnotations(
+                to=to if to is not None else taken.to,
+                phase=taken.phase,
+                ingress=taken.ingress if taken.ingress is not None else own_id,
+                trace=(*taken.trace, own_id),
+            )
+        envelope = sections.find(MESSAGE, size)
+        return sections.put_together(MESSAGE, envelope, sections.take_apart(MESSAGE, envelope), own)
 
     return compose

@@ -1,33 +1,30 @@
 """Where a message's sections begin and end, what the router must know of them, and its own annotations.
 
-Never looks at the body. Offsets are into the buffer that holds the encoded message. Malformed input raises
-`MessageFault` with the outcome the sender gets (routing §9.5, §10.5, §11.5).
+Never looks into the body. Offsets are into the buffer that holds the encoded message, which may be the beginning of one
+that is still arriving. Malformed input raises `MessageFault` with the outcome the sender gets (routing §9.5, §10.5,
+§11.5).
 
 Sources: AMQP 1.0 §3.2; docs/spec/routing.md §10.1, §11.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final
 
 from router.amqp.codec import CodecError, decode, encode, skip
 from router.amqp.terminus import Condition
-from router.values import Described, symbol
+from router.values import symbol
 
 Buffer = bytes | bytearray
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = range(0x70, 0x75)
 _BODY_AND_FOOTER: Final = frozenset((0x75, 0x76, 0x77, 0x78))
-ROUTER_PREFIX: Final = "x-opt-qd."
+_ROUTER_PREFIX: Final = b"x-opt-qd."
 
-# Eight leading bytes of messages that need no look inside: no annotations, no properties, or empty ones.
-# An empty header (`00 53 70 45`) is what proton writes for default values.
-_u64_at = Struct(">Q").unpack_from
-_EMPTY_HEADER = 0x00537045
-_PLAIN_8 = frozenset(((_EMPTY_HEADER << 32) | 0x00537345,))
-_PLAIN_7 = frozenset(((_EMPTY_HEADER << 24) | 0x005300 | code) for code in (0x74, 0x75, 0x76, 0x77))
-_PLAIN_3 = frozenset((0x005300 | code) for code in (0x74, 0x75, 0x76, 0x77))
+# How many annotations a message may have if some of them are the router's, and how long one of those may be. Stops
+# messages that are one big map from keeping the router busy taking it apart.
+MAX_ANNOTATIONS: Final = 1024
+MAX_ROUTER_VALUE_BYTES: Final = 16 * 1024
 
 INVALID: Final = Condition(name="amqp:decode-error", description="invalid message format")
 
@@ -49,7 +46,7 @@ class Envelope:
     annotations_end: int = -1
     insert_annotations_at: int = 0  # where a message-annotations section belongs
     properties_at: int = -1  # of the properties list itself, after its descriptor
-    body_at: int = 0
+    body_at: int = 0  # or the end of what has come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,34 +57,86 @@ class RouterAnnotations:
     phase: int = 0
     ingress: str | None = None
     trace: tuple[str, ...] = field(default=())
-    is_stream: bool = False
+
+
+# The quick look. Proton writes an empty header and empty properties where all values are defaults.
+
+_u64_at = Struct(">Q").unpack_from
+_u32_at = Struct(">I").unpack_from
+_EMPTY_HEADER: Final = 0x00537045
+_EMPTY_BOTH: Final = (_EMPTY_HEADER << 32) | 0x00537345
+_BODIES: Final = frozenset((0x005300 | code) for code in (0x75, 0x76, 0x77))
+_PLAIN_7: Final = frozenset((_EMPTY_HEADER << 24) | body for body in _BODIES)
+# The first four bytes of the sections that need no closer look, and how the size that follows is written: 0, 1 or 4.
+_QUICK: Final = {
+    (0x5300 | code) << 8 | constructor: (code, width)
+    for code, forms in (
+        (HEADER, ((0x45, 0), (0xC0, 1), (0xD0, 4))),
+        (PROPERTIES, ((0x45, 0), (0xC0, 1), (0xD0, 4))),
+        (APPLICATION_PROPERTIES, ((0xC1, 1), (0xD1, 4))),
+    )
+    for constructor, width in forms
+}
+ABSENT: Final = -1
+LOOK_CLOSER: Final = -2
 
 
 def is_plain(buffer: Buffer, size: int) -> bool:
-    """True when the message certainly has neither annotations nor properties. Hot: one unpack, set look-ups."""
-    if size < 8:
+    """True when nothing stands before the body but perhaps an empty header and empty properties. Hot."""
+    if size < 12:
         return False
     head = _u64_at(buffer, 0)[0]
-    return head in _PLAIN_8 or (head >> 8) in _PLAIN_7 or (head >> 40) in _PLAIN_3
+    if head == _EMPTY_BOTH:
+        return _u32_at(buffer, 8)[0] >> 8 in _BODIES
+    return (head >> 40) in _BODIES or (head >> 8) in _PLAIN_7
+
+
+def find_properties(buffer: Buffer, size: int) -> int:
+    """Where the properties list of a message of the usual form begins, ABSENT without one. Hot.
+
+    LOOK_CLOSER for everything else, in particular annotations, unusual encodings and malformed messages: see `find`.
+    """
+    at, last, found = 0, 0, ABSENT
+    while at + 4 <= size:
+        word = _u32_at(buffer, at)[0]
+        quick = _QUICK.get(word)
+        if quick is None:
+            return found if word >> 8 in _BODIES else LOOK_CLOSER
+        code, width = quick
+        if code <= last:
+            return LOOK_CLOSER
+        if code == PROPERTIES:
+            found = at + 3
+        if width == 1:
+            at += 5 + buffer[at + 4]
+        elif width:
+            at += 8 + _u32_at(buffer, at + 4)[0]
+        else:
+            at += 4
+        last = code
+    return LOOK_CLOSER
 
 
 def find(buffer: Buffer, size: int) -> Envelope:
-    """Locate the sections before the body.
+    """Locate the sections before the body. What stands behind the properties is looked at as far as it has come.
 
     Errors  MessageFault(INVALID) when a section is malformed, out of order or missing altogether.
     """
-    envelope = Envelope(size=size)
+    envelope = Envelope(size=size, body_at=size)
+    view = memoryview(buffer)[:size]
     at, last = 0, HEADER - 1
     try:
         while at < size:
-            code, value_at = _descriptor(buffer, at, size)
+            code, value_at = _descriptor(view, at)
             if code in _BODY_AND_FOOTER:
                 envelope.body_at = at
                 return envelope
             if code <= last or code > APPLICATION_PROPERTIES:
                 raise MessageFault(INVALID)
-            _expect_container(buffer[value_at], code)
-            end = skip(memoryview(buffer)[:size], value_at)
+            if code == APPLICATION_PROPERTIES:
+                return _after_properties(view, value_at, envelope)
+            _expect_container(view[value_at], code)
+            end = skip(view, value_at)
             if code == MESSAGE_ANNOTATIONS:
                 envelope.annotations_at, envelope.annotations_end = at, end
             elif code == PROPERTIES:
@@ -99,24 +148,36 @@ def find(buffer: Buffer, size: int) -> Envelope:
         raise MessageFault(INVALID) from None
     if size == 0:
         raise MessageFault(INVALID)
+    return envelope
+
+
+def _after_properties(view: memoryview, value_at: int, envelope: Envelope) -> Envelope:
+    """Application-properties may be large and still arriving. No section that was due before may follow them."""
+    try:
+        at = skip(view, value_at)
+    except CodecError:
+        return envelope
+    if at < len(view) and _descriptor(view, at)[0] not in _BODY_AND_FOOTER:
+        raise MessageFault(INVALID)
     envelope.body_at = at
     return envelope
 
 
-def _descriptor(buffer: Buffer, at: int, size: int) -> tuple[int, int]:
+def _descriptor(view: memoryview, at: int) -> tuple[int, int]:
     """The section code at `at` and the offset of its value."""
-    if buffer[at] != 0:
+    if view[at] != 0:
         raise MessageFault(INVALID)
-    form = buffer[at + 1]
+    form = view[at + 1]
     if form == 0x53:
-        code, value_at = buffer[at + 2], at + 3
+        code, value_at = view[at + 2], at + 3
     elif form == 0x80:
-        code, value_at = int.from_bytes(buffer[at + 2 : at + 10], "big"), at + 10
-    else:  # a symbolic descriptor is legal AMQP, and rare enough to go through the codec
-        described, _ = decode(bytes(buffer[at:size]))
-        code = _SYMBOLIC.get(described.descriptor, -1) if isinstance(described, Described) else -1
-        value_at = skip(memoryview(buffer)[:size], at + 1)
-    if value_at >= size:
+        code, value_at = int.from_bytes(view[at + 2 : at + 10], "big"), at + 10
+    elif form in (0xA3, 0xB3):  # a symbolic descriptor is legal AMQP, and rare
+        name, value_at = decode(view, at + 1)
+        code = _SYMBOLIC.get(name, -1)
+    else:
+        raise MessageFault(INVALID)
+    if value_at >= len(view):
         raise MessageFault(INVALID)
     return code, value_at
 
@@ -134,55 +195,65 @@ _SYMBOLIC = {
 }
 _LISTS: Final = frozenset((0x45, 0xC0, 0xD0))
 _MAPS: Final = frozenset((0xC1, 0xD1))
-_NOT_A_MAP = Condition(
-    name="amqp:invalid-field", description="Invalid message annotations section - missing map type"
-)
+
+
+def _field_fault(text: str) -> MessageFault:
+    return MessageFault(Condition(name="amqp:invalid-field", description=text))
 
 
 def _expect_container(constructor: int, code: int) -> None:
     if constructor in (_LISTS if code in (HEADER, PROPERTIES) else _MAPS):
         return
-    raise MessageFault(_NOT_A_MAP if code == MESSAGE_ANNOTATIONS else INVALID)
+    if code == MESSAGE_ANNOTATIONS:
+        raise _field_fault("Invalid message annotations section - missing map type")
+    raise MessageFault(INVALID)
 
 
-def _list_items_at(buffer: Buffer, at: int) -> tuple[int, int]:
-    """(count, offset of the first item) of the list whose constructor is at `at`."""
-    constructor = buffer[at]
-    if constructor == 0xC0:
-        return buffer[at + 2], at + 3
-    if constructor == 0xD0:
-        return int.from_bytes(buffer[at + 5 : at + 9], "big"), at + 9
-    return 0, at + 1
+def _contents(view: memoryview, at: int) -> tuple[int, int, int]:
+    """(element count, offset of the first, end) of the list or map whose constructor is at `at`.
+
+    Errors  IndexError or MessageFault when it has no room for its count or goes beyond the view.
+    """
+    constructor = view[at]
+    if constructor == 0x45:
+        return 0, at + 1, at + 1
+    if constructor in (0xC0, 0xC1):
+        count, first, end = view[at + 2], at + 3, at + 2 + view[at + 1]
+    else:
+        count, first = int.from_bytes(view[at + 5 : at + 9], "big"), at + 9
+        end = at + 5 + int.from_bytes(view[at + 1 : at + 5], "big")
+    if not first <= end <= len(view):
+        raise MessageFault(INVALID)
+    return count, first, end
 
 
-def _property(buffer: Buffer, envelope: Envelope, index: int) -> Any:
-    if envelope.properties_at < 0:
+def _property(buffer: Buffer, size: int, properties_at: int, index: int) -> Any:
+    if properties_at < 0:
         return None
     try:
-        count, at = _list_items_at(buffer, envelope.properties_at)
+        view = memoryview(buffer)[:size]
+        count, at, end = _contents(view, properties_at)
         if index >= count:
             return None
-        view = memoryview(buffer)[: envelope.size]
+        view = view[:end]  # a field beyond the list's end is not what a receiver would take for it
         for _ in range(index):
             at = skip(view, at)
-        if view[at] == 0x40:
-            return None
-        return decode(bytes(view[at : skip(view, at)]))[0]
+        return decode(view, at)[0]
     except (CodecError, IndexError):
         raise MessageFault(INVALID) from None
 
 
-def user_id(buffer: Buffer, envelope: Envelope) -> bytes | None:
+def user_id(buffer: Buffer, size: int, properties_at: int) -> bytes | None:
     """properties.user-id, None when absent; a value of another type counts as malformed."""
-    value = _property(buffer, envelope, 1)
+    value = _property(buffer, size, properties_at, 1)
     if value is not None and not isinstance(value, bytes):
         raise MessageFault(INVALID)
     return value
 
 
-def to(buffer: Buffer, envelope: Envelope) -> str | None:
+def to(buffer: Buffer, size: int, properties_at: int) -> str | None:
     """properties.to as text, None when absent."""
-    value = _property(buffer, envelope, 2)
+    value = _property(buffer, size, properties_at, 2)
     if value is None:
         return None
     if not isinstance(value, str):
@@ -190,60 +261,110 @@ def to(buffer: Buffer, envelope: Envelope) -> str | None:
     return str(value)
 
 
-def annotations(buffer: Buffer, envelope: Envelope) -> dict[Any, Any]:
-    """The message-annotations map, {} when absent."""
+# Annotations. The user's are moved as the bytes they are: decoding and encoding them again could change them.
+
+
+@dataclass(slots=True)
+class Annotations:
+    """A message-annotations map taken apart.
+
+    users        the user's keys and values, encoded, one after the other
+    users_count  how many keys and values that are
+    routers      the router's, decoded, by key
+    """
+
+    users: bytes = b""
+    users_count: int = 0
+    routers: dict[str, Any] = field(default_factory=dict)
+
+
+def take_apart(buffer: Buffer, envelope: Envelope) -> Annotations:
+    """The message-annotations, empty when absent. Without a router's key the map is not walked.
+
+    Errors  MessageFault: malformed, or more than MAX_ANNOTATIONS.
+    """
     if envelope.annotations_at < 0:
-        return {}
+        return Annotations()
     try:
-        described, _ = decode(bytes(buffer[envelope.annotations_at : envelope.annotations_end]))
-    except CodecError as error:
-        odd = "odd" in str(error)
-        raise MessageFault(
-            Condition(
-                name="amqp:invalid-field", description="Invalid MA map count (odd number of fields)"
-            )
-            if odd
-            else INVALID
-        ) from None
-    if not isinstance(described, Described) or not isinstance(described.value, dict):
-        raise MessageFault(_NOT_A_MAP)
-    return described.value
+        view = memoryview(buffer)[: envelope.annotations_end]
+        _, value_at = _descriptor(view, envelope.annotations_at)
+        count, at, end = _contents(view, value_at)
+        if count % 2:
+            raise _field_fault("Invalid MA map count (odd number of fields)")
+        if buffer.find(_ROUTER_PREFIX, at, end) < 0:
+            return Annotations(bytes(view[at:end]), count)
+        if count > 2 * MAX_ANNOTATIONS:
+            raise MessageFault(INVALID)
+        return _walk(view[:end], at, count)
+    except (CodecError, IndexError):
+        raise MessageFault(INVALID) from None
 
 
-def _field_fault(text: str) -> MessageFault:
-    return MessageFault(Condition(name="amqp:invalid-field", description=text))
+def _walk(view: memoryview, at: int, count: int) -> Annotations:
+    users: list[memoryview] = []
+    routers: dict[str, Any] = {}
+    for _ in range(count // 2):
+        value_at = skip(view, at)
+        end = skip(view, value_at)
+        name = _router_key(view[at:value_at])
+        if name is None:
+            users.append(view[at:end])
+        elif name not in _READ:
+            routers[name] = None
+        elif end - value_at > MAX_ROUTER_VALUE_BYTES:
+            raise MessageFault(INVALID)
+        else:
+            routers[name] = decode(view, value_at)[0]
+        at = end
+    if at != len(view):
+        raise MessageFault(INVALID)
+    return Annotations(b"".join(users), 2 * len(users), routers)
 
 
-def router_annotations(mapping: Mapping[Any, Any]) -> RouterAnnotations:
-    """The router's keys out of a message-annotations map (routing §11.5 has the faults)."""
-    to_override = mapping.get("x-opt-qd.to")
-    if to_override is not None and (not isinstance(to_override, str) or isinstance(to_override, symbol)):
+def _router_key(encoded: memoryview) -> str | None:
+    """The key as text when it is one of the router's. Strings count as well as symbols: nobody shall slip one past."""
+    width = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}.get(encoded[0])
+    if width is None or bytes(encoded[width : width + len(_ROUTER_PREFIX)]) != _ROUTER_PREFIX:
+        return None
+    return bytes(encoded[width:]).decode("ascii", "replace")
+
+
+_TO, _PHASE, _INGRESS, _TRACE = "x-opt-qd.to", "x-opt-qd.phase", "x-opt-qd.ingress", "x-opt-qd.trace"
+_READ: Final = frozenset((_TO, _PHASE, _INGRESS, _TRACE))
+
+
+def router_annotations(routers: dict[str, Any]) -> RouterAnnotations:
+    """The router's annotations checked (routing §11.5 has the faults)."""
+    override = routers.get(_TO)
+    if override is not None and (not isinstance(override, str) or isinstance(override, symbol)):
         raise _field_fault("to-override not a valid string type")
-    trace = mapping.get("x-opt-qd.trace", [])
+    trace = routers.get(_TRACE, [])
     if not isinstance(trace, list):
         raise _field_fault("trace annotation is not a list")
     if any(not isinstance(entry, str) for entry in trace):
         raise _field_fault("trace list contains non-string entries")
-    ingress = mapping.get("x-opt-qd.ingress")
+    ingress = routers.get(_INGRESS)
     if ingress is not None and not isinstance(ingress, str):
         raise _field_fault("ingress router not a string type")
-    phase = mapping.get("x-opt-qd.phase", 0)
+    phase = routers.get(_PHASE, 0)
     return RouterAnnotations(
-        to=to_override or None,
+        to=override or None,
         phase=phase if isinstance(phase, int) and 0 <= phase <= 9 else 0,
         ingress=ingress,
-        trace=tuple(trace),
-        is_stream="x-opt-qd.stream" in mapping,
+        trace=tuple(map(str, trace)),
     )
 
 
-def without_router_keys(mapping: Mapping[Any, Any]) -> dict[Any, Any]:
-    return {key: value for key, value in mapping.items() if not str(key).startswith(ROUTER_PREFIX)}
+def put_together(
+    buffer: Buffer, envelope: Envelope, annotations: Annotations, own: RouterAnnotations | None = None
+) -> bytes:
+    """The message with the user's annotations and `own`: phase, to, ingress, trace in the order of routing §11.1.
 
-
-def replace_annotations(buffer: Buffer, envelope: Envelope, mapping: Mapping[Any, Any]) -> bytes:
-    """The message with `mapping` as its message-annotations; without the section when it is empty."""
-    section = b"\x00\x53\x72" + encode(dict(mapping)) if mapping else b""
+    Without any annotation there is no section.
+    """
+    pairs = annotations.users + (_encoded(own) if own is not None else b"")
+    count = annotations.users_count + (_count(own) if own is not None else 0)
+    section = _section(pairs, count) if count else b""
     if envelope.annotations_at >= 0:
         start, end = envelope.annotations_at, envelope.annotations_end
     else:
@@ -251,15 +372,20 @@ def replace_annotations(buffer: Buffer, envelope: Envelope, mapping: Mapping[Any
     return bytes(buffer[:start]) + section + bytes(buffer[end : envelope.size])
 
 
-def with_router_annotations(user: Mapping[Any, Any], own: RouterAnnotations) -> dict[Any, Any]:
-    """User annotations first, then phase, to, ingress, trace in the order of routing §11.1."""
-    mapping: dict[Any, Any] = dict(user)
-    if own.phase:
-        mapping[symbol("x-opt-qd.phase")] = own.phase
-    if own.to is not None:
-        mapping[symbol("x-opt-qd.to")] = own.to
-    if own.ingress is not None:
-        mapping[symbol("x-opt-qd.ingress")] = own.ingress
-    if own.trace:
-        mapping[symbol("x-opt-qd.trace")] = list(own.trace)
-    return mapping
+def _section(pairs: bytes, count: int) -> bytes:
+    if len(pairs) < 255 and count < 256:
+        return b"\x00\x53\x72\xc1" + bytes((len(pairs) + 1, count)) + pairs
+    return b"\x00\x53\x72\xd1" + (len(pairs) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + pairs
+
+
+def _present(own: RouterAnnotations) -> list[tuple[str, Any]]:
+    fields = ((_PHASE, own.phase or None), (_TO, own.to), (_INGRESS, own.ingress), (_TRACE, list(own.trace) or None))
+    return [(key, value) for key, value in fields if value is not None]
+
+
+def _encoded(own: RouterAnnotations) -> bytes:
+    return b"".join(encode(symbol(key)) + encode(value) for key, value in _present(own))
+
+
+def _count(own: RouterAnnotations) -> int:
+    return 2 * len(_present(own))

@@ -1,0 +1,221 @@
+"""Messages that cannot be routed: refused by name, at the cost of nothing but themselves."""
+
+from typing import Any
+
+import pytest
+from memory_net import ACCEPTED, REJECTED, Net, Vhosts, encoded
+
+from router.amqp.codec import encode
+from router.values import symbol
+
+EMPTY_HEADER = b"\x00\x53\x70\x45"
+BODY = b"\x00\x53\x77\x40"
+
+MALFORMED = {
+    "empty": b"",
+    "not described": b"\x40\x40\x40\x40\x40\x40\x40\x40\x40",
+    "no descriptor": b"\x00",
+    "unknown section": b"\x00\x53\x6f\x45" + BODY,
+    "section beyond the last": b"\x00\x53\x79\x45" + BODY,
+    "header is a map": b"\x00\x53\x70\xc1\x01\x00" + BODY,
+    "header cut short": b"\x00\x53\x70\xc0\x10\x01",
+    "header twice": EMPTY_HEADER + EMPTY_HEADER + BODY,
+    "annotations before header": b"\x00\x53\x72\xc1\x01\x00" + EMPTY_HEADER + BODY,
+    "properties before annotations": b"\x00\x53\x73\x45\x00\x53\x72\xc1\x01\x00" + BODY,
+    "header and properties before annotations": EMPTY_HEADER + b"\x00\x53\x73\x45\x00\x53\x72\xc1\x01\x00" + BODY,
+    "properties twice": EMPTY_HEADER + b"\x00\x53\x73\x45\x00\x53\x73\xc0\x06\x02\x40\xa0\x02me" + BODY,
+    "application-properties before properties": EMPTY_HEADER + b"\x00\x53\x74\xc1\x01\x00\x00\x53\x73\x45" + BODY,
+    "size beyond the end": EMPTY_HEADER + b"\x00\x53\x72\xd1\xff\xff\xff\xff\x00\x00\x00\x00",
+    "symbolic nonsense": b"\x00\xa3\x05hello\x45" + BODY,
+    "wide descriptor of nothing": b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x01\x45" + BODY,
+}
+
+
+@pytest.mark.parametrize("which", MALFORMED)
+@pytest.mark.parametrize("target", ["a", None])
+def test_malformed_messages_are_rejected(which: str, target: str | None) -> None:
+    """routing 95"""
+    net = Net()
+    receiver = net.client().receiver("a", credit=10)
+    sender = net.client().sender(target)
+    net.pump()
+    sending = sender.send_bytes(MALFORMED[which])
+    sender.send_bytes(MALFORMED[which], is_settled=True)
+    net.pump()
+    (update,) = sending.updates
+    assert update.condition is not None
+    assert update.state == REJECTED
+    assert (update.condition.name, update.condition.description) == ("amqp:decode-error", "invalid message format")
+    assert not receiver.received
+    assert sender.credit == 250
+    sender.send(b"fine", address="a")
+    net.pump()
+    assert receiver.bodies == [b"fine"]
+    net.nothing_left()
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\x00\x53\x75\xa0\xff",  # the body itself is not looked at
+        EMPTY_HEADER + b"\x00\x53\x77\xd1\xff\xff\xff\xff",
+        EMPTY_HEADER,  # a message may be without a body
+        b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x70\x45" + BODY,
+        b"\x00\xa3\x10amqp:header:list\x45" + BODY,
+    ],
+)
+@pytest.mark.parametrize("strip", ["both", "no"])
+def test_what_lies_beyond_is_not_validated(payload: bytes, strip: str) -> None:
+    """routing 95 (§10.5: anything beyond that depth, in particular the body)"""
+    net = Net()
+    receiver = net.client(strip=strip).receiver("a", credit=10)
+    sender = net.client().sender("a")
+    net.pump()
+    sender.send_bytes(payload)
+    net.pump()
+    assert len(receiver.complete) == 1
+    net.no_errors()
+
+
+@pytest.mark.parametrize("strip", ["both", "no"])
+def test_garbage_in_the_application_properties_crashes_nobody(strip: str) -> None:
+    """routing 95: a receiver that wants annotations makes the router look closer, not fall over"""
+    net = Net()
+    net.client(strip=strip).receiver("a", credit=10)
+    sender = net.client().sender("a")
+    net.pump()
+    for garbage in (b"\xc1\xff\x01\x02", b"\xd1", b"\x40\x40\x40\x40\x40"):
+        payload = EMPTY_HEADER + b"\x00\x53\x74" + garbage
+        sender.send_bytes(payload)
+        net.pump()
+    assert sender.is_attached
+    net.no_errors()
+
+
+def test_large_application_properties_are_no_reason_to_reject() -> None:
+    """routing 93, 95: only what is needed for routing must have come when streaming begins (§10.1)"""
+    net = Net()
+    receiver = net.client().receiver("a", credit=10)
+    for target in ("a", None):
+        sender = net.client().sender(target)
+        net.pump()
+        sending = sender.send(b"x", address="a", properties={"key": "v" * 400_000})
+        net.pump()
+        receiver.accept_all()
+        net.pump()
+        assert sending.outcome == ACCEPTED
+    assert [len(item.payload) > 400_000 for item in receiver.complete] == [True, True]
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_a_large_malformed_message_is_read_to_its_end(is_settled: bool) -> None:
+    """routing 95 (§10.5: rejected at once, settled at the end)"""
+    net = Net(session_bytes=1 << 20)
+    receiver = net.client().receiver("a", credit=10)
+    sender = net.client().sender("a")
+    net.pump()
+    for _ in range(3):
+        sending = sender.send_bytes(b"\x00\x53\x6f" + bytes(1_500_000), is_settled=is_settled)
+        net.pump()
+        if not is_settled:
+            assert sending.outcome == REJECTED
+            assert sending.updates[0].condition.name == "amqp:decode-error"
+    assert not receiver.received
+    assert sender.credit == 250
+    sender.send(b"fine")
+    net.pump()
+    assert receiver.bodies == [b"fine"]
+    net.nothing_left()
+
+
+def governed(**group: Any) -> Net:
+    rules = {"remoteHosts": "*", "sources": "*", "targets": "*", "allowAnonymousSender": True, **group}
+    return Net(vhosts=Vhosts({"v": {"allowUnknownUser": True, "groups": {"$default": rules}}}))
+
+
+@pytest.mark.parametrize("target", ["a", None])
+@pytest.mark.parametrize(
+    ("user_id", "passes"), [(b"anonymous", True), (b"somebody", False), (b"", True), (None, True)]
+)
+def test_user_id_is_checked_where_policy_says_so(target: str | None, user_id: bytes | None, passes: bool) -> None:
+    """routing 106"""
+    net = governed(allowUserIdProxy=False)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    sender = net.client(hostname="v").sender(target)
+    net.pump()
+    fields = {"user_id": user_id} if user_id is not None else {}
+    sending = sender.send(address="a", **fields)
+    sender.send(address="a", is_settled=True, **fields)
+    sender.send(bytes(300_000), address="a", is_settled=True, **fields)
+    net.pump()
+    assert len(receiver.complete) == (3 if passes else 0)
+    if not passes:
+        assert sending.updates[0].condition.name == "amqp:unauthorized-access"
+        assert sending.updates[0].condition.description == "user_id proxy violation"
+
+
+@pytest.mark.parametrize("which", ["properties twice", "application-properties before properties"])
+def test_user_id_check_cannot_be_led_astray_by_a_second_section(which: str) -> None:
+    """routing 106: receivers take the last section they find; a forged one must not hide"""
+    net = governed(allowUserIdProxy=False)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    sender = net.client(hostname="v").sender("a")
+    net.pump()
+    sending = sender.send_bytes(MALFORMED[which])
+    net.pump()
+    assert sending.outcome == REJECTED
+    assert not receiver.received
+
+
+@pytest.mark.parametrize("size", [5000, 200_000, 400_000])
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_oversize_messages_end_the_connection(size: int, is_settled: bool) -> None:
+    """routing 96: reject, detach without an error, close (policy-and-auth §3.10)"""
+    net = governed(maxMessageSize=4000)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    client = net.client(hostname="v")
+    sender = client.sender("a")
+    net.pump()
+    assert sender.link.remote_max_message_size == 4000
+    sending = sender.send(bytes(size), is_settled=is_settled)
+    net.pump()
+    assert client.router_closed
+    assert (client.condition.name, client.condition.description) == ("amqp:connection:forced", "Message size exceeded")
+    detach = client.frames("detach")[-1]
+    assert (detach[1], detach[2]) == (True, None)
+    if not is_settled:
+        assert sending.updates[0].condition.name == "amqp:link:message-size-exceeded"
+    assert not receiver.complete
+    assert any("maxMessageSize exceeded" in text for text in net.log_texts("POLICY"))
+    net.nothing_left()
+
+
+def test_oversize_found_while_streaming_aborts_the_copies() -> None:
+    """routing 96, 92"""
+    net = governed(maxMessageSize=300_000)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    client = net.client(hostname="v")
+    sender = client.sender("a")
+    net.pump()
+    sender.start()
+    sender.append(encoded(bytes(500_000))[:250_000])
+    net.pump()
+    assert receiver.received
+    sender.append(bytes(200_000))
+    net.pump()
+    assert receiver.received[0].is_aborted
+    assert client.router_closed
+    assert client.condition.name == "amqp:connection:forced"
+    net.nothing_left()
+
+
+def test_annotation_maps_cost_what_they_weigh() -> None:
+    """routing 103: a map of many thousand keys is no way to keep the router busy"""
+    net = Net()
+    receiver = net.client().receiver("a", credit=10)
+    sender = net.client().sender("a")
+    net.pump()
+    many = encode({symbol(f"k{number}"): number for number in range(9000)})
+    sending = sender.send_bytes(b"\x00\x53\x72" + many + BODY)
+    net.pump()
+    assert len(receiver.complete) == 1 or sending.outcome == REJECTED
