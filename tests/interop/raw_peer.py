@@ -16,9 +16,9 @@ AMQP = b"AMQP\x00\x01\x00\x00"
 TLS = b"AMQP\x02\x01\x00\x00"
 
 _SASL_INIT = 0x41
-_OPEN, _BEGIN, _ATTACH, _FLOW, _TRANSFER = 0x10, 0x11, 0x12, 0x13, 0x14
-_SOURCE, _TARGET = 0x28, 0x29
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER = 0x10, 0x11, 0x12, 0x13, 0x14
 DETACH, CLOSE = 0x16, 0x18
+_SOURCE, _TARGET = 0x28, 0x29
 
 
 def frame(code: int, *fields: object, kind: int = 0, payload: bytes = b"") -> bytes:
@@ -36,21 +36,30 @@ def plain(user: str, password: str) -> bytes:
 
 
 def open_frame(hostname: str = "localhost") -> bytes:
-    return frame(_OPEN, "raw", hostname)
+    return frame(OPEN, "raw", hostname)
 
 
 def begin() -> bytes:
-    return frame(_BEGIN, None, uint(0), uint(2048), uint(2048))
+    return frame(BEGIN, None, uint(0), uint(2048), uint(2048))
 
 
 def attach_sender(address: str) -> bytes:
     source, target = Described(ulong(_SOURCE), []), Described(ulong(_TARGET), [address])
-    return frame(_ATTACH, "raw-sender", uint(0), False, None, None, source, target, None, None, uint(0))
+    return frame(ATTACH, "raw-sender", uint(0), False, None, None, source, target, None, None, uint(0))
+
+
+def attach_receiver(address: str) -> bytes:
+    source, target = Described(ulong(_SOURCE), [address]), Described(ulong(_TARGET), [])
+    return frame(ATTACH, "raw-receiver", uint(0), True, None, None, source, target)
+
+
+def flow(*, credit: int) -> bytes:
+    return frame(FLOW, uint(0), uint(2048), uint(0), uint(2048), uint(0), uint(0), uint(credit))
 
 
 def transfer(payload: bytes, *, number: int = 0, is_last: bool = True) -> bytes:
     tag = number.to_bytes(4, "big")
-    return frame(_TRANSFER, uint(0), uint(number), tag, uint(0), False, not is_last, payload=payload)
+    return frame(TRANSFER, uint(0), uint(number), tag, uint(0), False, not is_last, payload=payload)
 
 
 # From the first byte to a session, as `anonymous` on a listener in the clear.

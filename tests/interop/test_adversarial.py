@@ -95,7 +95,7 @@ def test_random_bytes_inside_tls_end_their_connection(seed: int, router: Running
 def test_random_bytes_after_the_open_end_their_connection(seed: int, router: RunningRouter) -> None:
     with raw_peer.raw_peer(router, "clear") as peer:
         peer.send(raw_peer.IN_SESSION)
-        peer.read_until(0x11)
+        peer.read_until(raw_peer.BEGIN)
         peer.send(b"\xff" + random.Random(seed).randbytes(1000))
         event = assert_refused(router, peer, within_s=IDLE_S + SLACK_S)
     assert event["stage"] == "engine"
@@ -170,7 +170,7 @@ def test_a_frame_larger_than_was_agreed_is_refused_at_once(router: RunningRouter
     """Offered max-frame-size 16384; one more byte would be held for a peer that never sends it."""
     with raw_peer.raw_peer(router, "clear") as peer:
         peer.send(raw_peer.IN_SESSION)
-        peer.read_until(0x11)
+        peer.read_until(raw_peer.BEGIN)
         peer.send((16385).to_bytes(4, "big") + b"\x02\x00\x00\x00" + bytes(4000))
         assert_refused(router, peer, within_s=0.9 * IDLE_S)
 
@@ -237,7 +237,7 @@ def test_a_peer_that_stalls_in_the_middle_of_a_message_is_closed_in_time(
         address = "orders.half"
     with raw_peer.raw_peer(router, "password" if is_encrypted else "clear", is_encrypted=is_encrypted) as peer:
         peer.send(login + raw_peer.attach_sender(address))
-        peer.read_until(0x12)
+        peer.read_until(raw_peer.ATTACH)
         peer.send(raw_peer.transfer(b"\x00\x53\x75\xb0\x00\x00\xff\xff" + bytes(1000), is_last=False))
         event = assert_refused(router, peer, within_s=IDLE_S + SLACK_S, log="amqp:resource-limit-exceeded")
     assert event["stage"] == "engine"
@@ -275,7 +275,7 @@ def test_sending_without_credit_ends_the_link(router: RunningRouter) -> None:
     memory_kb = router.resident_kb()
     with raw_peer.raw_peer(router, "clear") as peer:
         peer.send(raw_peer.IN_SESSION + raw_peer.attach_sender("guests.nobody"))
-        peer.read_until(0x12)
+        peer.read_until(raw_peer.ATTACH)
         for number in range(1000):
             peer.send(raw_peer.transfer(b"\x00\x53\x75\xb0\x00\x00\x27\x10" + bytes(10_000), number=number))
         _, is_closed, error = peer.read_until(raw_peer.DETACH)
@@ -320,7 +320,7 @@ def test_odd_plain_responses_let_nobody_in(response: bytes, router: RunningRoute
         event = assert_refused(router, peer, within_s=IN_THE_HANDSHAKE_S)
     assert event["stage"] == "sasl"
     codes = [code for code, _ in peer.performatives()]
-    assert 0x10 not in codes, "the Open was answered"
+    assert raw_peer.OPEN not in codes, "the Open was answered"
 
 
 @pytest.mark.parametrize("where", ["user", "mechanism"])
