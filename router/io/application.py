@@ -92,7 +92,7 @@ class Application:
         self.authentication: Authentication | None = None
         self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))
         self.stopping = asyncio.Event()
-        self.exit_status = 0
+        self.failure: str | None = None  # why it stops by itself
         self._opening: set[asyncio.Task[None]] = set()
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
@@ -289,7 +289,7 @@ class Application:
                 self._log_listener_error(listener.place, error)
                 if number == 0 and not has_connector:
                     self._log("SERVER", "critical", f"Shutting down, required listener failed {listener.place}")
-                    self.exit_status = 1
+                    self.failure = f"required listener failed {listener.place}: {error.strerror or error}"
                     self.stopping.set()
 
     def _log_listener_error(self, place: str, error: OSError) -> None:

@@ -15,6 +15,7 @@ from importlib.metadata import version as package_version
 from pathlib import Path
 
 from router.core.watch import NORMAL, TEST_HOOKS
+from router.faults import fault_text
 from router.io.application import Application, StartError
 from router.io.logs import Logs
 from router.io.options import Options, UsageError, parse, usage
@@ -76,6 +77,8 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
             return runner.run(_serve(application, report))
     except StartError as error:
         return _failed(str(error), logs, options, report)
+    except Exception as error:  # our own fault; without its text, which may hold a secret of the configuration
+        return _failed(f"Python: {fault_text(error)}", logs, options, report)
 
 
 def _runner() -> asyncio.Runner:
@@ -118,10 +121,10 @@ async def _serve(application: Application, report: Report | None) -> int:
     await application.start()
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
         loop.add_signal_handler(number, on_stop, number)
-    loop.add_signal_handler(signal.SIGHUP, application.logs.reopen)
+    loop.add_signal_handler(signal.SIGHUP, application.reload)
     await application.open_listeners()
     if report is not None:
-        report("the required listener could not be opened" if application.exit_status else None)
+        report(application.failure)
     await application.stopping.wait()
     await application.stop()
     if caught and caught[0] == signal.SIGINT:
@@ -129,7 +132,7 @@ async def _serve(application: Application, report: Report | None) -> int:
         loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
-    return application.exit_status
+    return 1 if application.failure is not None else 0
 
 
 if __name__ == "__main__":

@@ -35,9 +35,12 @@ def daemonize(*, pidfile: str | None, user: str | None) -> Callable[[str | None]
         os.dup2(null, descriptor)
     os.close(null)
 
+    waiting = [writer]
+
     def report(error: str | None) -> None:
-        os.write(writer, (error or "ok").encode())
-        os.close(writer)
+        while waiting:  # once; who waited is gone afterwards
+            os.write(waiting[0], (error or "ok").encode())
+            os.close(waiting.pop())
 
     try:
         if pidfile is not None:

@@ -51,7 +51,9 @@ class ReloadError(Exception):
 class Vhosts:
     """The owner of the rules in force: the only one who swaps `gate.ruleset`."""
 
-    def __init__(self, configuration: Configuration, schema: Schema, store: EntityStore, gate: Gate, emit: Emit) -> None:
+    def __init__(
+        self, configuration: Configuration, schema: Schema, store: EntityStore, gate: Gate, emit: Emit
+    ) -> None:
         self._policy = configuration.policy
         self._schema = schema
         self._store = store

@@ -157,6 +157,10 @@ def run(*arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None
     return _run([*COMMAND, *arguments], cwd=cwd, environment={"PYTHONPATH": str(ROOT), **(environment or {})})
 
 
+def run_python(*arguments: str) -> Ran:
+    return _run([sys.executable, *arguments])
+
+
 def run_configuration(folder: Path, configuration: str, *options: str, **settings: Any) -> Ran:
     """Run qdrouterd with a configuration that it is expected to refuse."""
     return run("-c", str(write_configuration(folder, configuration)), *options, **settings)
