@@ -18,7 +18,6 @@ from router.core.router import Core
 from router.effects import Audit, Emit, log
 from router.gate import ConnectionGate
 from router.listener import Listener
-from router.peer import Peer
 from router.stack import FRAMING, Stack, Stage
 
 __all__ = ["Connection", "Stage"]
@@ -66,30 +65,12 @@ class Connection(Stack):
         )
         self.listener = listener
         self._verify = verify
-        self._early = b""
-        self._negotiation: ServerNegotiation | None = None
         self._identity: Identity | None = None
         self._claimed_user: str | None = None
 
-    def _receive_plain(self, data: bytes) -> None:
-        while data and self.stage is not Stage.CLOSED:
-            if self.stage is Stage.AMQP:
-                assert self.peer is not None
-                self.peer.engine.receive(data)
-                return
-            if self.stage is Stage.SASL:
-                assert self._negotiation is not None
-                self._carry_out(self._negotiation.receive(data))
-                return
-            data = self._sniff(data)
-
     def _sniff(self, data: bytes) -> bytes:
-        """Look at the first bytes of a layer. Returns what is left to handle in the next stage."""
-        data = self._early + data
-        self._early = b""
-        protocol = headers.sniff(data)
+        protocol, data = self._protocol_of(data)
         if protocol is None:
-            self._early = data
             return b""
         if protocol is Protocol.AMQP and (self.stage is Stage.HEADER or self._may_skip_sasl()):
             return data if self._start_amqp() else b""
@@ -159,9 +140,7 @@ class Connection(Stack):
                 case Authenticated(identity=identity):
                     self._identity = identity
                     self.stage = Stage.HEADER
-                    assert self._negotiation is not None
-                    rest, self._negotiation = self._negotiation.take_rest(), None
-                    self._receive_plain(rest)
+                    self._receive_plain(self._take_sasl_rest())
                 case Rejected(condition=condition, description=description, mechanism=mechanism):
                     # Not authenticated: who the peer claimed to be, for the audit event.
                     self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
@@ -170,7 +149,7 @@ class Connection(Stack):
 
     def _on_verified(self, result: VerifyResult) -> None:
         """The verifier answered, perhaps after the connection went away."""
-        if self.stage is Stage.SASL and self._negotiation is not None:
+        if self.stage is Stage.SASL and isinstance(self._negotiation, ServerNegotiation):
             try:
                 self._carry_out(self._negotiation.resume(result))
             except Exception as error:
@@ -200,23 +179,7 @@ class Connection(Stack):
     def _start_amqp(self) -> bool:
         if not self._is_encrypted_enough():
             return False
-        self.peer = Peer(
-            connection_id=self.connection_id,
-            connection_name=self.remote_name,
-            terms=self.listener,
-            identity=self._identity or self._identity_without_sasl(),
-            security=self._security(),
-            gate=self.gate,
-            core=self.core,
-            version=self.version,
-            emit=self.emit,
-            write=self._write_socket if self.tunnel is None else self._write,
-            fail=self.fail,
-            shut=self._shut,
-            crash=self.crash,
-            opened=lambda: self._on_opened(self),
-        )
-        self.gate.identity = self.peer.identity
+        self.peer = self._make_peer(self._identity or self._identity_without_sasl(), is_server=True)
         self.stage = Stage.AMQP
         return True
 

@@ -5,7 +5,7 @@ Sources: docs/spec/routing.md §1.2, §1.9; docs/spec/policy-and-auth.md §6.6, 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Reply, SaslEffect
 from auth.secrets import Secret
@@ -17,7 +17,6 @@ from router.core.router import Core
 from router.effects import Emit, log
 from router.gate import ConnectionGate
 from router.listener import ConnectionTerms
-from router.peer import Peer
 from router.stack import FRAMING, Stack, Stage
 
 # A server that accepts and then says nothing is given up after this; the connector then tries again.
@@ -78,8 +77,6 @@ class Outgoing(Stack):
         self.connector = connector
         self.host = host
         self._on_failed = on_failed
-        self._early = b""
-        self._negotiation: ClientNegotiation | None = None
 
     def start(self) -> None:
         """The TCP connection is made. Errors: auth.tls.TlsProfileError."""
@@ -95,25 +92,9 @@ class Outgoing(Stack):
         self.stage = Stage.SNIFF
         self._write(headers.SASL)
 
-    def _receive_plain(self, data: bytes) -> None:
-        while data and self.stage is not Stage.CLOSED:
-            if self.stage is Stage.AMQP:
-                assert self.peer is not None
-                self.peer.engine.receive(data)
-                return
-            if self.stage is Stage.SASL:
-                assert self._negotiation is not None
-                self._carry_out(self._negotiation.receive(data))
-                return
-            data = self._sniff(data)
-
     def _sniff(self, data: bytes) -> bytes:
-        """The server's answer to our header. Returns what is left to handle in the next stage."""
-        data = self._early + data
-        self._early = b""
-        protocol = headers.sniff(data)
+        protocol, data = self._protocol_of(data)
         if protocol is None:
-            self._early = data
             return b""
         if self.stage is Stage.SNIFF and protocol is Protocol.SASL:
             self._negotiation = ClientNegotiation(
@@ -142,34 +123,13 @@ class Outgoing(Stack):
                 case Reply(data=data):
                     self._write(data)
                 case Authenticated(identity=identity):
-                    assert self._negotiation is not None
-                    rest, self._negotiation = self._negotiation.take_rest(), None
+                    rest = self._take_sasl_rest()
                     self.stage = Stage.HEADER
-                    self._start_amqp(identity)
+                    self.peer = self._make_peer(identity, is_server=False)
+                    self.peer.start_outgoing(self.host)
                     self._receive_plain(rest)
                 case Rejected(condition=condition, description=description):
                     self.fail(Condition(name=condition, description=description), "sasl_failed")
-
-    def _start_amqp(self, identity: Any) -> None:
-        self.gate.identity = identity
-        self.peer = Peer(
-            connection_id=self.connection_id,
-            connection_name=self.remote_name,
-            terms=self.connector,
-            identity=identity,
-            security=self._security(),
-            gate=self.gate,
-            core=self.core,
-            version=self.version,
-            emit=self.emit,
-            write=self._write_socket if self.tunnel is None else self._write,
-            fail=self.fail,
-            shut=self._shut,
-            crash=self.crash,
-            opened=lambda: self._on_opened(self),
-            is_server=False,
-        )
-        self.peer.start_outgoing(self.host)
 
     def report(self, condition: Condition) -> None:
         text = f"[C{self.connection_id}] Connection to {self.terms.place} failed: {condition}"

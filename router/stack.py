@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
+from auth.identity import Identity
+from auth.negotiation import ClientNegotiation, SaslEffect, ServerNegotiation
 from auth.tls import TlsFailure, TlsTunnel
+from router.amqp import headers
 from router.amqp.engine import READ_BUFFER, EngineError
+from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
 from router.core.links import Attachment
 from router.core.router import Core
@@ -73,11 +77,17 @@ class Stack:
         self._on_opened = on_opened
         self._deadline = deadline
         self._is_reported = False
+        self._early = b""  # the beginning of a protocol header
+        self._negotiation: ServerNegotiation | ClientNegotiation | None = None
 
     # For subclasses
 
-    def _receive_plain(self, data: bytes) -> None:
-        """Plaintext came, outside the hot path."""
+    def _sniff(self, data: bytes) -> bytes:
+        """Look at the first bytes of a layer. Returns what is left to handle in the next stage."""
+        raise NotImplementedError
+
+    def _carry_out(self, effects: list[SaslEffect]) -> None:
+        """Do what the SASL negotiation asks for."""
         raise NotImplementedError
 
     def _on_tunnel_established(self) -> None:
@@ -128,6 +138,51 @@ class Stack:
         if self.stage is Stage.TLS and tunnel.is_established:
             self._on_tunnel_established()
         return plaintext
+
+    def _receive_plain(self, data: bytes) -> None:
+        while data and self.stage is not Stage.CLOSED:
+            if self.stage is Stage.AMQP:
+                assert self.peer is not None
+                self.peer.engine.receive(data)
+                return
+            if self.stage is Stage.SASL:
+                assert self._negotiation is not None
+                self._carry_out(self._negotiation.receive(data))
+                return
+            data = self._sniff(data)
+
+    def _protocol_of(self, data: bytes) -> tuple[Protocol | None, bytes]:
+        """What `data`, after what came before, announces; None, and the bytes kept, while that is not clear."""
+        data = self._early + data
+        protocol = headers.sniff(data)
+        self._early = data if protocol is None else b""
+        return protocol, data
+
+    def _take_sasl_rest(self) -> bytes:
+        """The SASL exchange is over: what came after it."""
+        assert self._negotiation is not None
+        rest, self._negotiation = self._negotiation.take_rest(), None
+        return rest
+
+    def _make_peer(self, identity: Identity, *, is_server: bool) -> Peer:
+        self.gate.identity = identity
+        return Peer(
+            connection_id=self.connection_id,
+            connection_name=self.remote_name,
+            terms=self.terms,
+            identity=identity,
+            security=self._security(),
+            gate=self.gate,
+            core=self.core,
+            version=self.version,
+            emit=self.emit,
+            write=self._write_socket if self.tunnel is None else self._write,
+            fail=self.fail,
+            shut=self._shut,
+            crash=self.crash,
+            opened=lambda: self._on_opened(self),
+            is_server=is_server,
+        )
 
     def _security(self) -> Mapping[str, Any]:
         tunnel = self.tunnel
