@@ -308,8 +308,9 @@ class Peer:
         target = link.wire.target
         self.gate.count_oversize(link.identity, target.address if target is not None else None)
         link.refuse(delivery, condition_of(TOO_LARGE))
-        link.wire.forward = None
+        link.settle(delivery)  # although the rest of it is not read
         link.wire.close()
+        self.engine.stop_listening()
         self.engine.close(Condition(name="amqp:connection:forced", description=TOO_LARGE.description))
         self.core.work.touched.add(self.engine)
         self.shut()
@@ -317,6 +318,7 @@ class Peer:
     def _on_over_credit(self, link: InLink) -> None:
         """A sender that ignores its credit would fill our memory: its link is closed."""
         wire = link.wire
+        wire.forward = None  # nothing more of it is taken
         self.core.remove_link(link)
         self._log_link_end(link, "Link detached")
         wire.close(_LINK_OVER_CREDIT)
@@ -340,13 +342,20 @@ class Peer:
             self.core.remove_link(link)
             self._log_link_end(link, "Link closed due to connection loss")
 
+    def retire(self) -> None:
+        """The connection is about to be closed: its links are gone, and what the peer still says goes nowhere."""
+        self.lose_links()
+        self.engine.stop_listening()
+
     def end(self) -> None:
         """The socket is closed: give everything back. Call once."""
-        self.lose_links()
-        if self.is_open:
-            self._log("Connection Closed")
-        self.core.work.touched.discard(self.engine)
-        self.engine.free()
+        try:
+            self.lose_links()
+            if self.is_open:
+                self._log("Connection Closed")
+        finally:
+            self.core.work.touched.discard(self.engine)
+            self.engine.free()
 
     # Logs
 

@@ -265,23 +265,36 @@ class Stack:
             condition, reason = _INTERNAL, "internal_error"
             log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {fault_text(error)}")
         if self.peer is not None and not self.peer.engine.is_freed:
+            self.peer.engine.stop_listening()
             self.peer.engine.close(condition)
         self.fail(condition, reason)
 
     def _shut(self) -> None:
-        """Write what is pending at the end of this pass, then close."""
+        """Write what is pending at the end of this pass, then close. From now on nobody's messages go to this peer."""
         if self.stage is Stage.CLOSED:
             return
         self.stage = Stage.CLOSED
+        if self.peer is not None:
+            self._survive(self.peer.retire)
         self.core.work.closing.append(self._finish_shut)
 
     def _finish_shut(self) -> None:
+        self._survive(self._write_last)
+        self._close_socket()
+
+    def _write_last(self) -> None:
         if self.peer is not None and not self.peer.engine.is_freed:
             self.peer.engine.flush()
         if self.tunnel is not None and self.tunnel.is_established:
             self.tunnel.close()
             self._write_socket(self.tunnel.take_output())
-        self._close_socket()
+
+    def _survive(self, step: Callable[[], None]) -> None:
+        """One step of the end: what it raises is logged, and stops none of the others."""
+        try:
+            step()
+        except Exception as error:
+            log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {fault_text(error)}")
 
     def close_for_shutdown(self) -> None:
         """The router stops: tell the peer and close."""
@@ -302,5 +315,5 @@ class Stack:
             self.report(Condition(name=FRAMING, description="connection aborted"))
         self.stage = Stage.CLOSED
         if self.peer is not None:
-            self.peer.end()
+            self._survive(self.peer.end)
         self.gate.close()
