@@ -12,6 +12,7 @@ from typing import Any
 
 from benchmarks import load
 from benchmarks.cases import CASES, DEFAULT
+from benchmarks.crowd import raise_file_limit
 from benchmarks.load import LoadError
 from benchmarks.processes import ProcessError
 from benchmarks.report import Row, store, table
@@ -57,6 +58,7 @@ def main() -> int:
         parser.error(f"no case {', '.join(unknown)}: choose from {', '.join(CASES)}")
     if options.runs < 1:
         parser.error("--runs must be at least 1")
+    raise_file_limit()
     found = circumstances(options.runs)
     rows: list[Row] = []
     failed: list[str] = []

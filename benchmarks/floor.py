@@ -1,9 +1,9 @@
 """The floor: what moving a message through Python and proton costs with no routing at all.
 
-`python -m benchmarks.floor CERTIFICATE KEY [--uvloop]` accepts AMQP clients on two ports of 127.0.0.1 that the system chooses, the
-first in the clear, the second over TLS, and prints `Listening on PORT TLS_PORT` on stderr. Any SASL mechanism and
-password will do. Every message goes from any sender to the newest receiver, outcomes back. No addresses, no policy, no
-management, no counters: a router can be compared with it in one run, on a fast machine or a slow one.
+`python -m benchmarks.floor CERTIFICATE KEY [--uvloop]` accepts AMQP clients on two ports of 127.0.0.1 that the system
+chooses, the first in the clear, the second over TLS, and prints `Listening on PORT TLS_PORT` on stderr. Any SASL
+mechanism and password will do. Every message goes from any sender to the newest receiver, outcomes back. No addresses,
+no policy, no management, no counters: a router can be compared with it in one run, on a fast machine or a slow one.
 
 It also shows the technique that makes it cheap:
   * the C functions of python-qpid-proton are called directly (`cproton_ffi.lib`), not through its object wrappers;

@@ -18,9 +18,9 @@ ANSWER_TIMEOUT_S = 20.0
 
 
 def memory(site: Site, runs: int) -> list[Row]:
-    """kB per idle connection: growth from 100 to 2,000 of them, so that what is needed once does not count.
+    """kB per idle connection: merely open, with a session and a link, over TLS.
 
-    Once for a connection that is merely open, once with a session and a receiving link, once over TLS.
+    The growth from 100 of them to 2,100, so that what is needed only once does not count.
     """
     return [
         _memory("open", site, 100, 2_000),
@@ -30,7 +30,7 @@ def memory(site: Site, runs: int) -> list[Row]:
 
 
 def memory_10000(site: Site, runs: int) -> list[Row]:
-    """The same up to 10,000."""
+    """kB per idle connection, open only: up to 10,000."""
     return [_memory("open", site, 100, 9_900, name="memory-10000")]
 
 
@@ -60,8 +60,10 @@ def _memory(
 
 
 def set_up(site: Site, runs: int) -> list[Row]:
-    """TCP, TLS 1.3, SASL PLAIN, Open, judged by the policy: 500 connections, 16 at a time. The password hash is the
-    cheapest there is, so that it is our work that is measured; the floor does TLS and takes any password.
+    """TCP, TLS 1.3, SASL PLAIN and an Open that the policy judges: 500 connections, 16 at a time.
+
+    The password hash is the cheapest there is, so that it is our work that is measured; the floor does TLS and takes
+    any password.
     """
     mine: list[tuple[float, float]] = []
     base: list[tuple[float, float]] = []
@@ -77,7 +79,7 @@ def set_up(site: Site, runs: int) -> list[Row]:
 
 
 def set_up_argon2(site: Site, runs: int) -> list[Row]:
-    """The same with a password hashed as qdpasswd does it: what an operator gets."""
+    """The same with a password hashed as qdpasswd hashes it: what an operator gets."""
     with site.router() as router:
         results = [_set_up(router, SLOW_USER, SLOW_SET_UPS) for _ in range(runs)]
     return [
@@ -113,7 +115,7 @@ async def _connect_all(subject: Subject, user: str, count: int) -> None:
 
 
 def start_up(site: Site, runs: int) -> list[Row]:
-    """From starting the process to `Operational`, with TLS, users and the policy loaded; the floor: to listening."""
+    """From starting the process to `Operational`, policy and users loaded; the floor: to listening."""
     mine: list[float] = []
     base: list[float] = []
     for _ in range(runs):

@@ -72,7 +72,7 @@ def round_trip(site: Site, runs: int) -> list[Row]:
 
 
 def multicast(site: Site, runs: int) -> list[Row]:
-    """One sender, ten receivers of every message; beside the floor's one receiver, so the CPU is that of ten copies."""
+    """One sender and ten receivers of every message, by the copy; beside the floor's one receiver."""
     ours = Load(count=30_000, address="multicast.bench", receivers=FAN_OUT)
     mine, base = alternate(site, runs, ours, Load(count=300_000))
     rates, cpu = pick(mine, "rate", divisor=1 / FAN_OUT), pick(mine, "cpu_us", divisor=FAN_OUT)
@@ -83,7 +83,7 @@ def multicast(site: Site, runs: int) -> list[Row]:
 
 
 def pairs(site: Site, runs: int) -> list[Row]:
-    """100 senders to 100 receivers on 100 addresses, 200 connections; beside the floor's one pair."""
+    """100 senders to 100 receivers on 100 addresses; beside the floor's one pair."""
     ours = Load(count=3_000, senders=PAIRS, receivers=PAIRS, is_distinct=True)
     mine, base = alternate(site, runs, ours, Load(count=300_000))
     return [
@@ -93,7 +93,7 @@ def pairs(site: Site, runs: int) -> list[Row]:
 
 
 def idle_1000(site: Site, runs: int) -> list[Row]:
-    """The round trip of a busy connection beside 1,000 idle ones, against the same router without them."""
+    """The round trip beside 1,000 idle connections, against a router without them."""
     return _beside_idle("idle-1000", 1_000, site, runs)
 
 

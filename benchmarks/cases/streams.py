@@ -51,8 +51,9 @@ def stream(site: Site, runs: int) -> list[Row]:
 
 
 def stalled_receiver(site: Site, runs: int) -> list[Row]:
-    """CPU and rate of one address while a receiver of another, to which 10 kB messages are sent, has stopped reading.
-    "Floor" is the same router before it.
+    """One address while a receiver of another, to which 10 kB messages are sent, has stopped reading.
+
+    In the column of the floor: a router without that receiver.
     """
     what = Load(count=200_000)
     other = ["--address", "bench.stalled", "--size", "10000"]
