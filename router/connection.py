@@ -209,6 +209,6 @@ class Connection(Stack):
             "detail": condition.description,
             **self.gate.facts(),
             "stage": _AUDIT_STAGE.get(self.stage, self.stage.value),
-            "is_encrypted": self.tunnel is not None,
+            "is_encrypted": self.tunnel is not None and self.tunnel.is_established,
         }
         self.emit(Audit(event=event))

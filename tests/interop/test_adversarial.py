@@ -209,7 +209,6 @@ def test_a_peer_that_stalls_before_its_open_is_closed_in_time(
     assert event["reason"] == "handshake_timeout"
 
 
-@pytest.mark.xfail(reason="the audit event calls a connection encrypted before its TLS handshake is done", strict=True)
 def test_a_peer_that_never_finished_tls_is_not_recorded_as_encrypted(router: RunningRouter) -> None:
     """`is_encrypted` is: whether TLS was up (schemas/audit_event.json)."""
     with raw_peer.raw_peer(router, "password") as peer:
