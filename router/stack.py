@@ -77,6 +77,7 @@ class Stack:
         self._on_opened = on_opened
         self._deadline = deadline
         self._is_reported = False
+        self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
         self._early = b""  # the beginning of a protocol header
         self._negotiation: ServerNegotiation | ClientNegotiation | None = None
 
@@ -166,7 +167,7 @@ class Stack:
 
     def _make_peer(self, identity: Identity, *, is_server: bool) -> Peer:
         self.gate.identity = identity
-        return Peer(
+        peer = self.peer = Peer(
             connection_id=self.connection_id,
             connection_name=self.remote_name,
             terms=self.terms,
@@ -183,6 +184,9 @@ class Stack:
             opened=lambda: self._on_opened(self),
             is_server=is_server,
         )
+        if self.on_peer is not None:
+            self.on_peer(self)
+        return peer
 
     def _security(self) -> Mapping[str, Any]:
         tunnel = self.tunnel

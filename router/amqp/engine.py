@@ -12,6 +12,7 @@ Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, Protocol
 
 from cproton_ffi import ffi, lib
@@ -80,6 +81,20 @@ _tag_bytes = ffi.new("uint64_t *")
 _tag.size, _tag.start = 8, ffi.cast("char *", _tag_bytes)
 
 Pointer = Any  # a cffi pointer
+
+_traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> who is told of its frames
+
+
+@cache
+def _tracer() -> Pointer:
+    """The one C function that proton calls for every frame of a traced transport; made when first wanted."""
+
+    def on_frame(transport: Pointer, text: Pointer) -> None:
+        sink = _traced.get(transport)
+        if sink is not None:
+            sink(bytes(ffi.string(text)).decode("utf-8", "replace"))
+
+    return ffi.callback("void(pn_transport_t *, const char *)", on_frame)
 
 
 class Owner(Protocol):
@@ -770,6 +785,16 @@ class Engine:
         condition = _condition(lib.pn_transport_condition(self.transport))
         self.owner.on_transport_error(condition or Condition(name="amqp:internal-error", description=""))
 
+    def trace(self, sink: Callable[[str], None] | None) -> None:
+        """Call `sink` with the text of every frame from now on, `FRAME: 0 -> @begin(17) […]`; None: no longer."""
+        if sink is None:
+            lib.pn_transport_trace(self.transport, lib.PN_TRACE_OFF)
+            _traced.pop(self.transport, None)
+            return
+        lib.pn_transport_set_tracer(self.transport, _tracer())
+        _traced[self.transport] = sink
+        lib.pn_transport_trace(self.transport, lib.PN_TRACE_FRM)
+
     # Answers
 
     def open(
@@ -811,6 +836,8 @@ class Engine:
         self.stop_listening()
         self.links.clear()
         self.sessions.clear()
+        if self.transport in _traced:
+            self.trace(None)
         lib.pn_transport_unbind(self.transport)
         lib.pn_connection_release(self.connection)
         lib.pn_collector_release(self.collector)

@@ -27,6 +27,7 @@ from router.core.watch import NORMAL, Thresholds
 from router.effects import Audit, CloseConnection, Effect, Log
 from router.faults import fault_text
 from router.gate import Gate
+from router.io.frame_trace import FrameTrace
 from router.io.logs import LogFileError, Logs
 from router.io.management_service import ManagementService
 from router.io.memory import virtual_bytes, virtual_text
@@ -87,6 +88,7 @@ class Application:
         self.version = version
         self.attributes: Mapping[str, Any] = configuration.router
         self.audit: AuditLog | None = None
+        self.trace = FrameTrace(logs.write_frame)
         self.profiles: dict[str, ProfileSource] = {}
         self.tls_files: dict[str, TlsFiles] = {}  # by name of the listener or connector
         self.authentication: Authentication | None = None
@@ -156,8 +158,10 @@ class Application:
             workers=workers,
             emit=self.emit,
             treatment_of=self.addresses.treatment_of,
+            trace=self.trace,
             thresholds=self._thresholds,
         )
+        self._trace_as_logged()
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")
         self._log_policy(gate.ruleset)
@@ -213,8 +217,9 @@ class Application:
 
     def update_connection(self, identity: str, changes: Mapping[str, object], requester: int | None) -> None:
         """adminStatus "deleted" drops the connection (routing §1.10)."""
-        if "enableProtocolTrace" in changes:
-            raise ManagementError(501, "enableProtocolTrace is not supported by this version")
+        connection = self.router.connections.get(int(identity))
+        if "enableProtocolTrace" in changes and connection is not None:
+            self.trace.switch(connection, bool(changes["enableProtocolTrace"]))
         if changes.get("adminStatus") == "deleted" and self.router.close_connection(int(identity)):
             by = f"[C{requester}]" if requester is not None else "[management]"
             text = f"[C{identity}] Connection force-closed by request from connection {by}"
@@ -404,6 +409,10 @@ class Application:
             self.logs.configure(after["module"], settings_of(after))
         except (LogSettingError, LogFileError) as error:
             raise ManagementError(500, f"CError: Configuration: {error}") from None
+        self._trace_as_logged()
+
+    def _trace_as_logged(self) -> None:
+        self.trace.set_level(self.logs.rules.is_enabled("PROTOCOL", "trace"), list(self.router.connections.values()))
 
     # Reload
 

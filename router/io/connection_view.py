@@ -9,7 +9,7 @@ from router.stack import Stack
 _TYPE = "org.apache.qpid.dispatch.connection"
 
 
-def connection_row(connection: Stack, now_s: int) -> Mapping[str, Any] | None:
+def connection_row(connection: Stack, now_s: int, *, is_traced: bool) -> Mapping[str, Any] | None:
     """The row, None before the Open: the entity does not exist before (routing §1.6)."""
     peer = connection.peer
     if peer is None or peer.remote is None or not peer.is_open:
@@ -39,7 +39,7 @@ def connection_row(connection: Stack, now_s: int) -> Mapping[str, Any] | None:
         "operStatus": "up",
         "uptimeSeconds": now_s - peer.opened_at_s,
         "lastDlvSeconds": _last_delivery_age(peer, now_s),
-        "enableProtocolTrace": False,
+        "enableProtocolTrace": is_traced,
     }
 
 

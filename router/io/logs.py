@@ -3,9 +3,11 @@
 Sources: docs/spec/management.md §3, §4.3.
 """
 
+import os
 import sys
 import syslog
 import time
+from types import FrameType
 from typing import Final, TextIO
 
 from router.effects import Log, LogLevel
@@ -20,6 +22,21 @@ _PRIORITY: Final = {
     "error": syslog.LOG_ERR,
     "critical": syslog.LOG_CRIT,
 }
+
+
+# Functions that only pass an entry on: whoever called them is its source.
+_PASSERS: Final = frozenset({"write", "write_effect", "write_frame", "emit", "log", "log_link", "warn"})
+_ROOT: Final = f"{os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))}/"
+
+
+def _caller() -> tuple[str | None, int | None]:
+    """File and line, from the package on, of whoever wanted the entry."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name.lstrip("_") in _PASSERS:
+        frame = frame.f_back
+    if frame is None:
+        return None, None
+    return frame.f_code.co_filename.removeprefix(_ROOT), frame.f_lineno
 
 
 class LogFileError(Exception):
@@ -70,10 +87,14 @@ class Logs:
 
     def write(self, module: str, level: LogLevel, text: str) -> None:
         """Write one entry if its module and level are enabled."""
+        self._write(module, level, text)
+
+    def _write(self, module: str, level: LogLevel, text: str, *, is_forced: bool = False) -> None:
         rules = self.rules
-        if not rules.is_enabled(module, level):
+        if not is_forced and not rules.is_enabled(module, level):
             return
-        entry = LogEntry(module=module, level=level, text=text, time_s=time.time())
+        file, line = _caller()
+        entry = LogEntry(module=module, level=level, text=text, time_s=time.time(), file=file, line=line)
         self.ring.append(entry)
         sink = rules.sink(module)
         if sink == "syslog":
@@ -86,6 +107,10 @@ class Logs:
             self._has_failed = False
         except (OSError, ValueError) as error:
             self._report(sink, error)
+
+    def write_frame(self, text: str, is_forced: bool) -> None:
+        """One traced frame. is_forced: of a connection that management traces, whatever the level of PROTOCOL."""
+        self._write("PROTOCOL", "trace", text, is_forced=is_forced)
 
     def write_effect(self, effect: Log) -> None:
         self.write(effect.module, effect.level, effect.text)

@@ -18,6 +18,7 @@ from router.effects import Emit, log
 from router.gate import ConnectionGate, Gate
 from router.io.connecting import Connecting
 from router.io.connection_view import connection_row
+from router.io.frame_trace import FrameTrace
 from router.io.random_names import random_name
 from router.io.server import Port, listen
 from router.io.timers import Timers
@@ -46,12 +47,14 @@ class Router:
         workers: Workers,
         emit: Emit,
         treatment_of: Callable[[str], Treatment],
+        trace: FrameTrace,
         thresholds: Thresholds = NORMAL,
     ) -> None:
         self.router_id = router_id
         self.version = version
         self.gate = gate
         self.emit = emit
+        self.trace = trace
         self.work = Work(message_bytes)
         self.core = Core(
             router_id=router_id, work=self.work, treatment_of=treatment_of, random_name=random_name
@@ -142,6 +145,7 @@ class Router:
     def adopt(self, connection: Stack) -> None:
         """Watch over a new connection until it is lost."""
         self.connections[connection.connection_id] = connection
+        connection.on_peer = self.trace.on_peer
         self._timers.set(connection, connection.on_timer(self.clock()))
 
     @staticmethod
@@ -156,6 +160,7 @@ class Router:
         """The socket is closed."""
         self._timers.discard(connection)
         self.connections.pop(connection.connection_id, None)
+        self.trace.forget(connection.connection_id)
         connection.on_lost()
         self.work.finish()
 
@@ -219,7 +224,10 @@ class Router:
     # Views
 
     def connection_rows(self) -> Iterator[Mapping[str, Any]]:
-        rows = (connection_row(connection, self.work.now_s) for connection in list(self.connections.values()))
+        rows = (
+            connection_row(connection, self.work.now_s, is_traced=self.trace.is_on(connection.connection_id))
+            for connection in list(self.connections.values())
+        )
         return (row for row in rows if row is not None)
 
     @property
