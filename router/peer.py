@@ -75,6 +75,7 @@ class Peer:
         self.is_open = False
         self.is_outgoing = False
         self.tenant: str | None = None  # whose address space the connection's mobile addresses are in
+        self.close_condition: Condition | None = None  # what a Close said, the peer's or ours
         self.summary = ""  # what the log and connectionMsg say of the Open
         self.opened_at_s = 0
         self.last_delivery_s: int | None = None
@@ -108,7 +109,8 @@ class Peer:
         self.remote = remote
         refusal = self._judge_outgoing() if self.is_outgoing else self._answer_open(remote)
         if refusal is not None:
-            self.engine.close(condition_of(refusal))
+            self.close_condition = condition_of(refusal)
+            self.engine.close(self.close_condition)
             self.shut()
             return
         if self.terms.is_multi_tenant:
@@ -293,6 +295,7 @@ class Peer:
             self.gate.detach("send" if isinstance(wire, IncomingWire) else "receive")
 
     def on_close(self, condition: Condition | None) -> None:
+        self.close_condition = condition
         self.lose_links()
         self.engine.close()
         self.shut()

@@ -4,59 +4,39 @@ Sources: docs/spec/routing.md §1.9; docs/spec/management.md §6.5 (connectionSt
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+import os
+import socket
+from typing import TYPE_CHECKING, Final
 
 from auth.tls import TlsFailure, TlsProfileError
 from router.amqp.terminus import Condition
 from router.effects import Emit, log
 from router.io.server import service_port
 from router.io.sockets import Socket
-from router.listener import DEFAULT_FAILOVER_PORT
-from router.outgoing import Connector, Outgoing
+from router.outgoing import Connector, Outgoing, RetryDelays, Server, Servers
 from router.stack import FRAMING, Stack
 
 if TYPE_CHECKING:
     from router.io.router import Router
 
-RETRY_AFTER_FAILURE_S: Final = 5.0
-RETRY_AFTER_LOSS_S: Final = 2.0
-RETRY_WITH_ALTERNATIVES_S: Final = 1.0
 CONNECT_LIMIT_S: Final = 20.0
-
-# What a peer's failover-server-list may add; stops a malicious server from sending us round the world.
-MAX_FAILOVER_SERVERS: Final = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """One place to connect to."""
-
-    scheme: str
-    host: str
-    port: str
-
-    @property
-    def url(self) -> str:
-        return f"{self.scheme}://{self.host}:{self.port}"
 
 
 class Connecting:
     """One connector entity: keeps one connection open, for as long as it exists."""
 
-    def __init__(self, router: "Router", connector: Connector, emit: Emit) -> None:
+    def __init__(
+        self, router: "Router", connector: Connector, emit: Emit, delays: RetryDelays | None = None
+    ) -> None:
         self.connector = connector
         self.status = "INITIALIZING"
         self.message = ""
         self.router = router
         self._emit = emit
-        self._original = Server("amqps" if connector.has_tls else "amqp", connector.host, connector.port)
-        self._servers = [self._original]
-        self._failures_here = 0
+        original = Server("amqps" if connector.has_tls else "amqp", connector.host, connector.port)
+        self._servers = Servers(original, delays or RetryDelays())
         self._was_open = False
         self._is_deleted = False
-        self._transport: asyncio.Transport | None = None
         self._connection: Outgoing | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._attempt: asyncio.Task[None] | None = None
@@ -68,7 +48,7 @@ class Connecting:
         self._attempt = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
-        server = self._servers[0]
+        server = self._servers.current
         self.status = "CONNECTING"
         self._was_open = False
         connection_id = self.router.next_connection_id()
@@ -79,9 +59,12 @@ class Connecting:
                 await loop.create_connection(
                     lambda: _Made(self, connection_id), server.host, service_port(server.port)
                 )
-        except OSError as error:  # TimeoutError is one
-            text = error.strerror or str(error) or "timed out"
-            self._failed_to_connect(connection_id, f"proton:io {text} - disconnected {server.host}:{server.port}")
+        except (OSError, OverflowError, ValueError) as error:
+            # Not only what the system says: the resolver raises the others for names and ports that cannot be, and a
+            # peer's failover list may hold such.
+            self._failed_to_connect(
+                connection_id, f"proton:io {_reason(error)} - disconnected {server.host}:{server.port}"
+            )
 
     def _failed_to_connect(self, connection_id: int, why: str) -> None:
         text = f"[C{connection_id}] Connection to {self.connector.place} failed: {why}"
@@ -89,9 +72,9 @@ class Connecting:
         self.on_failed(text)
         self._schedule()
 
-    def on_socket(self, socket: "_Made", transport: asyncio.Transport, connection_id: int) -> None:
+    def on_socket(self, end: "_Made", transport: asyncio.Transport, connection_id: int) -> None:
         """The TCP connection is made."""
-        server = self._servers[0]
+        server = self._servers.current
         connection = self._connection = Outgoing(
             connection_id=connection_id,
             host=server.host,
@@ -102,12 +85,12 @@ class Connecting:
             version=self.router.version,
             emit=self._emit,
             write=transport.write,
-            close=socket.close,
+            close=end.close,
             on_opened=self.on_opened,
             on_failed=self.on_failed,
             now=self.router.clock(),
         )
-        socket.connection = connection
+        end.connection = connection
         self.router.adopt(connection)
         try:
             connection.start()
@@ -129,16 +112,17 @@ class Connecting:
             )
         except TlsFailure as failure:
             connection.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+        except Exception as error:  # a failover host that cannot be a name in a certificate, for example
+            connection.crash(error)
+        self.router.work.finish()
 
     def on_opened(self, stack: Stack) -> None:
         assert stack.peer is not None
         self.status = "SUCCESS"
         self.message = f"[C{stack.connection_id}] {stack.peer.summary}"
-        self._was_open = True
-        self._failures_here = 0
-        remote = stack.peer.remote
-        if remote is not None:
-            self._take_failover_list(remote.properties)
+        assert stack.peer.remote is not None
+        for server in self._servers.opened(stack.peer.remote.properties):
+            log(self._emit, "CONN_MGR", "debug", f"Added {server.host}:{server.port} as backup host")
         self.router.on_opened(stack)
 
     def on_failed(self, text: str) -> None:
@@ -147,47 +131,22 @@ class Connecting:
 
     def on_lost(self) -> None:
         """The connection is gone, by whomever."""
-        self._connection = None
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.peer is not None and connection.peer.remote is not None:
+            self._was_open = True  # the server was there, even if policy would not have it
         if not self._is_deleted:
             self._schedule()
 
     def _schedule(self) -> None:
-        """Try again: the same server once more, then the next one, round robin."""
         if self._is_deleted:
             return
-        self._failures_here += 1
-        if len(self._servers) > 1 and self._failures_here > 1:
-            self._servers.append(self._servers.pop(0))
-            self._failures_here = 0
-        if len(self._servers) > 1:
-            delay_s = RETRY_WITH_ALTERNATIVES_S
-        else:
-            delay_s = RETRY_AFTER_LOSS_S if self._was_open else RETRY_AFTER_FAILURE_S
+        delay_s = self._servers.failed(was_open=self._was_open)
         self.status = "CONNECTING"
         self._retry = asyncio.get_running_loop().call_later(delay_s, self.start)
 
-    def _take_failover_list(self, properties: Mapping[Any, Any]) -> None:
-        """The peer's list replaces all but the configured server and the one in use (routing §1.9)."""
-        offered = properties.get("failover-server-list")
-        if not isinstance(offered, list):
-            return
-        current = self._servers[0]
-        servers = [current] if current == self._original else [current, self._original]
-        for entry in offered[:MAX_FAILOVER_SERVERS]:
-            host = entry.get("network-host") if isinstance(entry, dict) else None
-            if not isinstance(host, str) or not host:
-                continue
-            server = Server(
-                str(entry.get("scheme") or "amqp"), host, str(entry.get("port") or DEFAULT_FAILOVER_PORT)
-            )
-            if all((server.host, server.port) != (known.host, known.port) for known in servers):
-                servers.append(server)
-                log(self._emit, "CONN_MGR", "debug", f"Added {server.host}:{server.port} as backup host")
-        self._servers = servers
-
     @property
     def failover_urls(self) -> str:
-        return ", ".join(server.url for server in self._servers)
+        return self._servers.urls
 
     def delete(self) -> None:
         """Close the connection and try no more."""
@@ -200,6 +159,15 @@ class Connecting:
         if self._connection is not None:
             self._connection.close_for_shutdown()
             self.router.work.finish()
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no TCP connection, in the system's words."""
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return "timed out"
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
+        return os.strerror(error.errno)  # asyncio's own text has the address in it once more
+    return getattr(error, "strerror", None) or str(error)
 
 
 class _Made(Socket):
