@@ -97,8 +97,9 @@ def load_config(
     """
     try:
         text = read_text(path)
-    except OSError:
-        raise ConfigError("Configuration file could not be opened", path=path, kind="Not found") from None
+    except OSError as error:
+        reason = f"Configuration file could not be opened: {path}: {error.strerror}"
+        raise ConfigError(reason, path=path, kind="Not found") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"the file is not UTF-8 text: {error.reason}", path=path) from None
     if not text:

@@ -37,7 +37,7 @@ def test_comments_alone_make_a_standalone_router_with_a_random_id() -> None:
 def test_an_empty_file_and_a_missing_one_have_their_own_texts() -> None:
     """management 2"""
     assert refused("") == "Configuration: Configuration file was empty"
-    with pytest.raises(ConfigError, match=r"^Not found: Configuration file could not be opened$"):
+    with pytest.raises(ConfigError, match=r"^Not found: Configuration file could not be opened: "):
         load_config("/nonexistent/q.conf", load_schema())
 
 
