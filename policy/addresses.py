@@ -5,7 +5,7 @@ taken literally: a `*`, `#` or separator in it widens nothing.
 Source: docs/spec/policy-and-auth.md §2.5, §2.6.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +29,11 @@ class AddressRules(Protocol):
     @property
     def canonical(self) -> tuple[str, ...]:
         """The items, sorted, equal for lists that mean the same."""
+        ...
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The items, sorted, as they are written but for the deprecated user token."""
         ...
 
     def bind(self, user: str) -> AddressMatcher: ...
@@ -55,6 +60,10 @@ class LiteralRules:
     exact: frozenset[str]
     prefixes: tuple[tuple[int, frozenset[str]], ...]
     user_items: tuple[_UserItem, ...]
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        return self.canonical
 
     def bind(self, user: str) -> AddressMatcher:
         exact: dict[str, str] = {}
@@ -130,6 +139,7 @@ class PatternRules:
     """
 
     canonical: tuple[str, ...]
+    items: tuple[str, ...]
     tree: PatternTree
     after_user: PatternTree | None
     before_user: PatternTree | None
@@ -153,42 +163,44 @@ class _BoundPatterns:
         if not user:
             return None
         if rules.after_user is not None and address.startswith(user):
-            tokens = _tokens_after(address[len(user) :])
+            tokens = tokens_after(address[len(user) :])
             if tokens is not None and (item := rules.after_user.find(tokens)) is not None:
                 return item
         if rules.before_user is not None and address.endswith(user):
-            tokens = _tokens_before(address[: -len(user)])
+            tokens = tokens_before(address[: -len(user)])
             if tokens is not None:
                 return rules.before_user.find(tokens)
         return None
 
 
-def compile_patterns(items: Iterable[str]) -> PatternRules:
+def compile_patterns(items: Collection[str]) -> PatternRules:
     """items  of a pattern list; `${user}` may only be the first or the last characters of an item"""
     plain: list[tuple[list[str], str]] = []
     after: list[tuple[list[str], str]] = []
     before: list[tuple[list[str], str]] = []
     canonical: set[str] = set()
     for item in sorted(set(items)):
-        canonical.add(normalise(item))
         head, token, rest = item.partition(USER_TOKEN)
+        # Beside a user's name a separator counts that the normal form leaves out.
+        canonical.add(item if token else normalise(item))
         if not token:
             plain.append((split_tokens(item), item))
         elif not head:
-            if (tokens := _tokens_after(rest)) is not None:
+            if (tokens := tokens_after(rest)) is not None:
                 after.append((tokens, item))
-        elif not rest and (tokens := _tokens_before(head)) is not None:
+        elif not rest and (tokens := tokens_before(head)) is not None:
             before.append((tokens, item))
         # Anything else, `x${user}`, is no whole token and can never match.
     return PatternRules(
         canonical=tuple(sorted(canonical)),
+        items=tuple(sorted(set(items))),
         tree=PatternTree(plain),
         after_user=PatternTree(after) if after else None,
         before_user=PatternTree(before) if before else None,
     )
 
 
-def _tokens_after(text: str) -> list[str] | None:
+def tokens_after(text: str) -> list[str] | None:
     """The tokens of what follows a user's name; None when the name was not a whole token."""
     text = text.replace("/", ".")
     if text and not text.startswith("."):
@@ -198,7 +210,7 @@ def _tokens_after(text: str) -> list[str] | None:
     return text[1:].split(".") if text else []
 
 
-def _tokens_before(text: str) -> list[str] | None:
+def tokens_before(text: str) -> list[str] | None:
     """The tokens of what precedes a user's name; None when the name was not a whole token."""
     text = text.replace("/", ".")
     if text and not text.endswith("."):

@@ -96,6 +96,43 @@ class PatternTree:
                 stack.append((literal, at + 1))
         return None
 
+    # The same, word by word, for who wants to follow several trees at once (analysis.py).
+
+    def start(self) -> "tuple[_Node, ...]":
+        """Where a walk begins: the places reached, the best first."""
+        return (self._root,)
+
+    def moved(self, places: "tuple[_Node, ...]", token: str) -> "tuple[_Node, ...]":
+        """The places behind one more word, the best first."""
+        found: dict[_Node, None] = {}
+        for place in places:
+            for node in (place, place.any_number):
+                if node is None:
+                    continue
+                for following in (node.literals.get(token), node.one):
+                    if following is not None:
+                        found.setdefault(following)
+            # A word for `#` is the last choice, of the `#` that begins here before the one we are in.
+            if place.any_number is not None:
+                found.setdefault(place.any_number)
+            if place.is_any_number:
+                found.setdefault(place)
+        return tuple(found)
+
+    def result(self, places: "tuple[_Node, ...]") -> str | None:
+        """The payload of the best match of a text that ends here."""
+        for place in places:
+            if place.payload is not None:
+                return place.payload
+            if place.any_number is not None and place.any_number.payload is not None:
+                return place.any_number.payload
+        return None
+
+    def words(self, places: "tuple[_Node, ...]") -> set[str]:
+        """The words that are told from others at these places."""
+        nodes = [node for place in places for node in (place, place.any_number) if node is not None]
+        return {word for node in nodes for word in node.literals}
+
 
 def _child(node: _Node, token: str) -> _Node:
     if token == ONE:

@@ -1,0 +1,96 @@
+"""An address list as an automaton allows exactly what the compiled list allows."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policy.addresses import compile_literals, compile_patterns
+from policy.automata import Automaton, address_automaton, find_word
+from policy.patterns import PatternTree
+
+texts = st.text(alphabet="ab./*", max_size=6)
+users = st.sampled_from(["", "a", "b.a", ".", "a.", "/b", "ab", "*"])
+literal_items = st.lists(
+    st.one_of(
+        texts, texts.map(lambda text: text.replace("*", "") + "*"), st.builds("{}${{user}}{}".format, texts, texts)
+    ),
+    max_size=4,
+).map(lambda items: tuple(item for item in items if item))
+pattern_words = st.text(alphabet="ab./*#", max_size=7)
+pattern_items = st.lists(
+    st.one_of(
+        pattern_words,
+        pattern_words.map("${{user}}/{}".format),
+        pattern_words.map("{}/${{user}}".format),
+        st.sampled_from(["${user}", "x${user}", "#", "*", "a.#", ".", "${user}..", "*/#/*", "#.a.#"]),
+    ),
+    max_size=4,
+).map(lambda items: tuple(item for item in items if item))
+addresses = st.text(alphabet="ab./*x", min_size=1, max_size=9)
+
+
+def accepts(automaton: Automaton, word: str) -> bool:
+    states = frozenset(automaton.starts)
+    for letter in word:
+        states = automaton.moved(states, letter)
+    return not states.isdisjoint(automaton.accepting)
+
+
+@given(literal_items, users, addresses)
+@settings(max_examples=500, deadline=None)
+def test_literals_agree(items: tuple[str, ...], user: str, address: str) -> None:
+    expected = compile_literals(items).bind(user).match(address) is not None
+    assert accepts(address_automaton("targets", items, user), address) == expected
+
+
+@given(pattern_items, users, addresses)
+@settings(max_examples=1500, deadline=None)
+def test_patterns_agree(items: tuple[str, ...], user: str, address: str) -> None:
+    expected = compile_patterns(items).bind(user).match(address) is not None
+    assert accepts(address_automaton("targetPattern", items, user), address) == expected
+
+
+@given(pattern_items, literal_items, users)
+@settings(max_examples=300, deadline=None)
+def test_a_difference_that_is_found_is_one(patterns: tuple[str, ...], literals: tuple[str, ...], user: str) -> None:
+    pair = (address_automaton("targetPattern", patterns, user), address_automaton("targets", literals, user))
+    bound = (compile_patterns(patterns).bind(user), compile_literals(literals).bind(user))
+    word = find_word(pair, lambda accepted: accepted[0] and not accepted[1])
+    if word is not None:
+        assert bound[0].match(word) is not None
+        assert bound[1].match(word) is None
+
+
+@given(pattern_items, pattern_items, users, addresses)
+@settings(max_examples=500, deadline=None)
+def test_where_none_is_found_there_is_none(
+    one: tuple[str, ...], other: tuple[str, ...], user: str, address: str
+) -> None:
+    pair = (address_automaton("sourcePattern", one, user), address_automaton("sourcePattern", other, user))
+    if find_word(pair, lambda accepted: accepted[0] and not accepted[1]) is None:
+        bound = (compile_patterns(one).bind(user), compile_patterns(other).bind(user))
+        assert bound[0].match(address) is None or bound[1].match(address) is not None
+
+
+def test_known_inclusions() -> None:
+    def covers(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+        pair = (address_automaton("sourcePattern", one, ""), address_automaton("sourcePattern", other, ""))
+        return find_word(pair, lambda accepted: accepted[1] and not accepted[0]) is None
+
+    assert covers(("a.#",), ("a.*.b", "a"))
+    assert covers((".", "*", "*.*.#"), ("#",))
+    assert not covers(("*", "*.*.#"), ("#",))
+    assert not covers(("a.*",), ("a.#",))
+
+
+names = st.lists(st.lists(st.sampled_from(["a", "b", "*", "#"]), max_size=4).map(tuple), max_size=6)
+
+
+@given(names, st.lists(st.sampled_from(["a", "b", "x", "*"]), max_size=6))
+@settings(max_examples=500, deadline=None)
+def test_a_walk_through_a_tree_ends_at_its_best_match(patterns: list[tuple[str, ...]], tokens: list[str]) -> None:
+    """policy 22: which pattern of several is the best."""
+    tree = PatternTree((pattern, "/".join(pattern)) for pattern in patterns)
+    places = tree.start()
+    for token in tokens:
+        places = tree.moved(places, token)
+    assert tree.result(places) == tree.find(tokens)
