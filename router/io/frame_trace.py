@@ -1,12 +1,17 @@
 """Frames in the log: which connections are traced, and the lines.
 
 A traced connection costs a call and a line per frame; one that is not costs nothing. SASL is a layer of its own below,
-so that no credentials pass here. Sources: docs/spec/management.md §2.6, §4.4, §8.8.
+so that no credentials pass here, and what messages say is left out. Sources: docs/spec/management.md §2.6, §4.4, §8.8.
 """
 
+import re
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from router.stack import Stack
+
+# Ends the fields of a frame: `… more=false] (129) "…`. A field that contains the like is cut there, to be safe.
+_PAYLOAD: Final = re.compile(r"\] \(\d+\)(?= )")
 
 # (text, is it written whatever the levels of PROTOCOL are)
 WriteFrame = Callable[[str, bool], None]
@@ -52,4 +57,13 @@ class FrameTrace:
             connection.peer.engine.trace(None)
             return
         is_forced = connection_id in self._switched
-        connection.peer.engine.trace(lambda frame: write(f"[C{connection_id}]:{frame}", is_forced))
+        connection.peer.engine.trace(lambda frame: write(f"[C{connection_id}]:{without_payload(frame)}", is_forced))
+
+
+def without_payload(frame: str) -> str:
+    """The frame's text up to the size of its payload.
+
+    A payload may be anybody's business, or a request to management that brings a password: not the log's.
+    """
+    found = _PAYLOAD.search(frame)
+    return frame[: found.end()] if found is not None else frame
