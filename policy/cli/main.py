@@ -5,12 +5,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from policy.cli import explain, lint, rules
+from policy.cli import diff, explain, lint, rules
 
 EPILOG = """\
 exit status:
   0  nothing to complain about
-  1  lint: findings at or above --fail-level; explain: denied
+  1  lint: findings at or above --fail-level; explain: denied; diff: what --fail-on names
   2  the command line is wrong
   3  something could not be read, or is no policy
 """
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for verb in (lint, rules, explain):
+    for verb in (lint, rules, explain, diff):
         verb.add_parser(verbs)
     options = parser.parse_args(arguments)
     try:

@@ -1,0 +1,107 @@
+"""`qdpolicy diff`: what a change of a policy permits, and what it no longer does."""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from policy.analysis import Change, diff_rulesets
+from policy.automata import TooComplexError
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
+from policy.decision import Rule
+
+DESCRIPTION = """\
+Show the exact difference of what two policies permit: as sets, each with one request that shows it.
+
+How the files are written does not matter, only what they mean. maxFrameSize and maxSessionWindow are not compared.
+"""
+EPILOG = """\
+exit status:
+  0  no difference of the kind --fail-on names (without it: compared)
+  1  there is one
+  2  the command line is wrong
+  3  a policy could not be read, would be refused by a router, or is too complex to compare
+"""
+MAX_SHOWN = 8
+
+
+def add_parser(verbs: Any) -> None:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "diff",
+        help="show what a change permits and what it no longer does",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("old", metavar="OLD", type=Path, help="a policy file, a folder of them, or a router's .conf")
+    parser.add_argument("new", metavar="NEW", type=Path, help="likewise")
+    parser.add_argument(
+        "--fail-on", choices=("widening", "narrowing", "any"), help="such a difference is exit status 1"
+    )
+    parser.add_argument("--resolve", action="store_true", help="look up host names in remoteHosts")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        old, new = (ruleset_of(path, resolves=options.resolve) for path in (options.old, options.new))
+        changes = diff_rulesets(old, new)
+    except (UnusableError, TooComplexError) as error:
+        print(json.dumps({"version": 1, "problem": str(error)}) if options.json else printable(str(error)))
+        return UNREADABLE
+    if options.json:
+        report = {"version": 1, "changes": [{"kind": _kind(change), **asdict(change)} for change in changes]}
+        print(json.dumps(report, indent=2))
+    else:
+        print("\n".join(printable(line) for line in _lines(changes)))
+    kinds = {_kind(change) for change in changes}
+    return FINDINGS if options.fail_on in kinds or (options.fail_on == "any" and kinds) else CLEAN
+
+
+def _kind(change: Change) -> str:
+    return "widening" if change.is_widening else "narrowing"
+
+
+def _lines(changes: tuple[Change, ...]) -> Iterator[str]:
+    if not changes:
+        yield "No difference"
+    for change in changes:
+        yield f"{_kind(change)}: {_what(change)}"
+        if change.users:
+            yield f"    who:     {_listed(change.users)}, from {_listed(change.hosts)}"
+            yield f"    example: {_example(change)}"
+        places = [_place(name, rule) for name, rule in zip(("old", "new"), change.rules, strict=True)]
+        if any(places):
+            yield f"    rules:   {', '.join(place for place in places if place)}"
+
+
+def _what(change: Change) -> str:
+    where = f" in vhost '{change.vhost}'" if change.users else ""
+    if change.addresses is not None:
+        exceptions = f" except {_listed(tuple(map(repr, change.exceptions)))}" if change.exceptions else ""
+        preposition = "to" if change.subject.endswith("send") else "from"
+        return f"{change.subject} {preposition} '{change.addresses}'{exceptions}{where}"
+    if change.before is not None:
+        return f"{change.subject}: {change.before} -> {change.after}{where}"
+    return f"{change.subject}{where}"
+
+
+def _example(change: Change) -> str:
+    witness = change.witness
+    who = f"'{witness.user}'" if witness.user is not None else "a peer without a name"
+    text = f"{who} from {witness.host} at vhost '{witness.vhost}'"
+    if witness.direction is not None:
+        text += f" {'sends to' if witness.direction == 'send' else 'receives from'} '{witness.address}'"
+    return text
+
+
+def _listed(items: tuple[str, ...]) -> str:
+    more = f" and {len(items) - MAX_SHOWN} more" if len(items) > MAX_SHOWN else ""
+    return ", ".join(items[:MAX_SHOWN]) + more
+
+
+def _place(name: str, rule: Rule | None) -> str:
+    return f"{name} {rule.file}:{rule.line}" if rule is not None and rule.line is not None else ""

@@ -1,0 +1,279 @@
+"""The difference of two rulesets: empty for the same, confirmed by the decisions, and complete."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from rulesets import ruleset
+
+from policy.analysis import NAMELESS, OTHERS, Change, confirms, covering_items, diff_rulesets
+from policy.cli.main import main
+from policy.decide import connector_settings, decide_connection, decide_link
+from policy.facts import ConnectionFacts, LinkFacts, Usage
+from policy.host_sets import ALL_HOSTS, intersect, shown_hosts, subtract
+from policy.ruleset import PolicyError, Ruleset
+
+BASE: dict[str, Any] = {"users": "anna", "remoteHosts": "10.0.0.1-10.0.0.9", "targets": "orders.*"}
+
+
+def one_group(**changed: object) -> Ruleset:
+    return ruleset({"hostname": "h", "groups": {"g": {**BASE, **changed}}})
+
+
+def summary(changes: tuple[Change, ...]) -> list[tuple[str, str, str | None]]:
+    return [("+" if each.is_widening else "-", each.subject, each.addresses or each.after) for each in changes]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, []),
+        ({"targets": "orders.*, orders.a"}, []),
+        ({"targets": "orders.*, stock"}, [("+", "send", "stock")]),
+        ({"targets": "orders.a"}, [("-", "send", "orders.*")]),
+        ({"targets": "*"}, [("+", "send", "*")]),
+        ({"sources": "a"}, [("+", "receive", "a")]),
+        ({"remoteHosts": "10.0.0.5-10.0.0.12"}, [("+", "connect", None), ("-", "connect", None)]),
+        ({"maxSessions": 3}, [("-", "maxSessions", "3")]),
+        ({"allowDynamicSource": True}, [("+", "allowDynamicSource", "true")]),
+        ({"allowWaypointLinks": False}, [("-", "allowWaypointLinks", "false")]),
+        ({"maxMessageSize": 10}, [("-", "maxMessageSize", "10")]),
+        ({"maxConnectionsPerUser": 0}, [("-", "connect", None)]),
+        ({"maxSenders": 0}, [("-", "send", "orders.*"), ("-", "maxSenders", "0")]),
+        ({"maxFrameSize": 1000}, []),
+    ],
+)
+def test_one_change(changed: dict[str, object], expected: list[tuple[str, str, str | None]]) -> None:
+    assert summary(diff_rulesets(one_group(), one_group(**changed))) == expected
+
+
+def test_a_change_is_a_set_with_a_witness() -> None:
+    (change,) = diff_rulesets(one_group(targets="orders.a, orders.b, x"), one_group(targets="orders.*, x"))
+    assert (change.users, change.hosts) == (("anna",), ("10.0.0.1-10.0.0.9",))
+    assert (change.addresses, change.exceptions) == ("orders.*", ("orders.a", "orders.b"))
+    witness = change.witness
+    assert (witness.vhost, witness.user, witness.host, witness.direction) == ("h", "anna", "10.0.0.1", "send")
+    assert witness.address is not None
+    assert witness.address.startswith("orders.")
+
+
+def test_hosts_are_intervals() -> None:
+    widened, narrowed = diff_rulesets(one_group(), one_group(remoteHosts="10.0.0.5, 10.0.0.8-10.0.0.12"))
+    assert widened.hosts == ("10.0.0.10-10.0.0.12",)
+    assert narrowed.hosts == ("10.0.0.1-10.0.0.4", "10.0.0.6-10.0.0.7")
+
+
+def test_everybody_else_is_a_class_of_its_own() -> None:
+    old = ruleset({"hostname": "h", "groups": {"g": BASE}})
+    new = ruleset({"hostname": "h", "groups": {"g": BASE, "all": {"users": "*", "remoteHosts": "::1"}}})
+    (change,) = diff_rulesets(old, new)
+    assert change.users == (NAMELESS, OTHERS)
+    assert change.witness.user in (None, "someone")
+
+
+def test_user_tokens_are_compared_for_every_name() -> None:
+    """A name of two words is one that `*` does not allow."""
+    old, new = (
+        one_group(users="*", targetPattern="*", targets=None),
+        one_group(users="*", targetPattern="${user}, *", targets=None),
+    )
+    changes = diff_rulesets(old, new)
+    assert {(each.is_widening, each.addresses) for each in changes} == {(True, "${user}")}
+    assert all("." in (each.witness.user or "") for each in changes)
+    assert diff_rulesets(old, old) == ()
+
+
+def test_patterns_against_literals() -> None:
+    old, new = one_group(targets="a.*"), one_group(targets=None, targetPattern="a.#")
+    assert {(each.is_widening, each.addresses) for each in diff_rulesets(old, new)} == {(True, "a.#")}
+
+
+def test_vhost_names_by_pattern() -> None:
+    """Which vhost governs a name changes, though no vhost does."""
+    everything = {"g": {"users": "*", "remoteHosts": "*"}}
+    nothing: dict[str, Any] = {}
+    old = ruleset({"hostname": "#.example", "groups": everything}, enableVhostNamePatterns=True)
+    new = ruleset(
+        {"hostname": "#.example", "groups": everything},
+        {"hostname": "a.*.example", "groups": nothing},
+        enableVhostNamePatterns=True,
+    )
+    changes = diff_rulesets(old, new)
+    assert {each.is_widening for each in changes} == {False}
+    assert {each.witness.vhost for each in changes} <= {"a.*.example", "a.any.example"}
+
+
+def test_switching_policy_off_permits_everything() -> None:
+    old, new = one_group(), ruleset({"hostname": "h"}, enableVhostPolicy=False)
+    changes = diff_rulesets(old, new)
+    assert {each.is_widening for each in changes} == {True}
+    assert diff_rulesets(new, new) == ()
+
+
+def test_connectors() -> None:
+    old = ruleset({"hostname": "h", "groups": {"$connector": {"targets": "a"}}})
+    new = ruleset({"hostname": "h", "groups": {"$connector": {"targets": "a, b"}}})
+    (change,) = diff_rulesets(old, new)
+    assert (change.is_widening, change.subject, change.addresses) == (True, "connector send", "b")
+
+
+def test_total() -> None:
+    (change,) = diff_rulesets(ruleset(maxConnections=5), ruleset(maxConnections=4))
+    assert (change.is_widening, change.before, change.after) == (False, "5", "4")
+
+
+@pytest.mark.parametrize(
+    ("key", "item", "others", "is_covered"),
+    [
+        ("targets", "a.b", ["a.*"], True),
+        ("targets", "a.*", ["a.b*", "a.c"], False),
+        ("targets", "${user}.x", ["${user}.*"], True),
+        ("targets", "${user}.x", ["a*"], False),
+        ("targets", "a.${user}", ["a.*"], True),
+        ("targetPattern", "#", [".", "*", "*/*/#"], True),
+        ("targetPattern", "#", ["*", "*/*/#"], False),
+        ("targetPattern", "${user}", ["*"], False),
+        ("targetPattern", "${user}", ["#"], True),
+        ("targetPattern", "a/${user}", ["a/#"], True),
+        ("targetPattern", "a.b", ["c.#", "b"], False),
+    ],
+)
+def test_covered_items(key: str, item: str, others: list[str], is_covered: bool) -> None:
+    assert (covering_items(key, item, others) is not None) == is_covered
+
+
+def test_host_sets() -> None:
+    assert shown_hosts(ALL_HOSTS) == ("*",)
+    assert subtract(ALL_HOSTS, ALL_HOSTS) == ()
+    some = ((4, 5, 9), (6, 1, 2))
+    assert intersect(ALL_HOSTS, some) == some
+    assert subtract(some, ((4, 6, 7),)) == ((4, 5, 5), (4, 8, 9), (6, 1, 2))
+
+
+# Properties
+
+literals = st.lists(st.sampled_from(["*", "a", "a.*", "b", "${user}", "in.${user}", "${user}.*", "a.b*"]), max_size=3)
+patterns = st.lists(st.sampled_from(["#", "*", "a.#", "a.*", "*.b", "${user}", "a/${user}", "${user}.#"]), max_size=3)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> dict[str, Any]:
+    group: dict[str, Any] = {
+        "users": draw(st.sampled_from(["anna", "ben", "anna, ben", ""])),
+        "remoteHosts": draw(st.sampled_from(["*", "10.0.0.1", "10.0.0.1-10.0.0.5, ::1", ""])),
+    }
+    for literal, pattern in (("sources", "sourcePattern"), ("targets", "targetPattern")):
+        if draw(st.booleans()):
+            group[literal] = draw(literals)
+        else:
+            group[pattern] = draw(patterns)
+    for key in ("maxSenders", "maxConnectionsPerUser", "maxSessions", "maxMessageSize"):
+        if (value := draw(st.sampled_from([None, None, 0, 2]))) is not None:
+            group[key] = value
+    for key in ("allowDynamicSource", "allowWaypointLinks"):
+        if draw(st.booleans()):
+            group[key] = draw(st.booleans())
+    return group
+
+
+@st.composite
+def rulesets(draw: st.DrawFn) -> Ruleset:
+    vhosts = []
+    for name in draw(st.lists(st.sampled_from(["h", "k", "$default", "*", "h.#"]), unique=True, max_size=3)):
+        vhost: dict[str, Any] = {"hostname": name, "groups": {"g": draw(groups())}}
+        if draw(st.booleans()):
+            vhost["groups"]["$default"] = {**draw(groups()), "users": ""}
+            vhost["allowUnknownUser"] = True
+        if draw(st.booleans()):
+            vhost["groups"]["$connector"] = {**draw(groups()), "users": ""}
+        vhosts.append(vhost)
+    try:
+        return ruleset(*vhosts, enableVhostNamePatterns=draw(st.booleans()))
+    except PolicyError:
+        assume(False)
+        raise
+
+
+requests = st.fixed_dictionaries(
+    {
+        "user": st.sampled_from(["anna", "ben", "carl", "a", "b.c", ""]),
+        "host": st.sampled_from(["10.0.0.1", "10.0.0.4", "::1", "9.9.9.9"]),
+        "vhost": st.sampled_from(["h", "k", "x", "h.x", ""]),
+        "direction": st.sampled_from(["send", "receive"]),
+        "address": st.sampled_from(["a", "a.b", "anna", "b.c", "in.anna", "x.b", "a.b.c", "b", "a/a", "zz"]),
+    }
+)
+
+
+def permits(rules: Ruleset, request: dict[str, Any]) -> tuple[bool, bool]:
+    facts = ConnectionFacts(
+        user=request["user"], remote_host=request["host"], requested_vhost=request["vhost"], connection_name="c"
+    )
+    judged = decide_connection(rules, facts, Usage())
+    if judged.settings is None:
+        return judged.decision.is_allowed, judged.decision.is_allowed
+    link = LinkFacts(direction=request["direction"], address=request["address"])
+    return True, decide_link(judged.settings, link).is_allowed
+
+
+@given(rulesets(), rulesets(), requests)
+@settings(max_examples=80, deadline=None)
+def test_every_witness_is_confirmed_and_nothing_is_missed(old: Ruleset, new: Ruleset, request: dict[str, Any]) -> None:
+    changes = diff_rulesets(old, new)
+    assert all(confirms(old, new, change) for change in changes)
+    was, is_ = permits(old, request), permits(new, request)
+    for before, after, subjects in ((was[0], is_[0], {"connect"}), (was[1], is_[1], {"connect", request["direction"]})):
+        if before != after:
+            assert any(each.subject in subjects and each.is_widening == after for each in changes)
+
+
+@given(rulesets())
+@settings(max_examples=60, deadline=None)
+def test_nothing_differs_from_itself(rules: Ruleset) -> None:
+    assert diff_rulesets(rules, rules) == ()
+
+
+@given(groups(), st.data())
+@settings(max_examples=100, deadline=None)
+def test_removing_an_item_never_widens(group: dict[str, Any], data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(sorted(key for key in group if isinstance(group[key], list)) or ["users"]))
+    assume(isinstance(group[key], list) and group[key])
+    fewer = {**group, key: group[key][1:]}
+    old, new = (ruleset({"hostname": "h", "groups": {"g": each}}) for each in (group, fewer))
+    assert not any(change.is_widening for change in diff_rulesets(old, new))
+
+
+def test_connector_settings_are_what_is_compared() -> None:
+    rules = ruleset({"hostname": "h", "groups": {"$connector": {"targets": "a"}}})
+    assert connector_settings(rules, "h", None) is not None
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    paths = tmp_path / "old.json", tmp_path / "new.json"
+    for path, targets in zip(paths, ("a, b", "a, b.*"), strict=True):
+        group = {"users": "anna", "remoteHosts": "10.0.0.1", "targets": targets}
+        path.write_text(json.dumps([["vhost", {"hostname": "h", "groups": {"g": group}}]]))
+    return str(paths[0]), str(paths[1])
+
+
+def test_diff_command(files: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = files
+    assert main(["diff", old, new]) == 0
+    output = capsys.readouterr().out
+    assert "widening: send to 'b.*' in vhost 'h'\n    who:     anna, from 10.0.0.1\n" in output
+    assert "example: 'anna' from 10.0.0.1 at vhost 'h' sends to 'b." in output
+    assert f"rules:   old {old}:1, new {new}:1" in output
+    assert [main(["diff", old, new, "--fail-on", kind]) for kind in ("widening", "narrowing", "any")] == [1, 1, 1]
+    assert main(["diff", old, old, "--fail-on", "any"]) == 0
+    capsys.readouterr()
+    main(["diff", old, new, "--json"])
+    found = json.loads(capsys.readouterr().out)["changes"]
+    assert [(each["kind"], each["addresses"]) for each in found] == [
+        ("widening", "b.*"),
+        ("narrowing", "b"),
+    ]
+    assert main(["diff", old, "missing.json"]) == 3
