@@ -113,6 +113,10 @@ class Sending:
         return self._delivery
 
     @property
+    def is_settled_here(self) -> bool:
+        return self._delivery is None
+
+    @property
     def outcome(self) -> int | None:
         """The final state; None while unsettled."""
         return self.updates[-1].state if self.updates and self.updates[-1].is_settled else None
