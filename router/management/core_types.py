@@ -15,23 +15,55 @@ NO_PRIORITY = -1
 
 Warn = Callable[[str, str], None]
 Others = Iterable[Mapping[str, object]]
+Row = Mapping[str, object]
+
+
+class Existing:
+    """The entities of one core type, found by what must not occur twice: ten thousand are added in linear time."""
+
+    def __init__(self, rows: Others = ()) -> None:
+        """rows  columns of §6.5."""
+        self.rows: list[Row] = []
+        self._names: set[object] = set()
+        self._forms: set[tuple[str, ...]] = set()
+        for row in rows:
+            self.add(row)
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        if row.get("name") is not None:
+            self._names.add(row["name"])
+        if row.get("prefix") or row.get("pattern"):
+            self._forms.add(_form(row)[1])
+
+    def remove(self, row: Row) -> None:
+        self.rows.remove(row)
+        self._names.discard(row.get("name"))
+        if row.get("prefix") or row.get("pattern"):
+            self._forms.discard(_form(row)[1])
+
+    def has_name(self, name: str) -> bool:
+        return name in self._names
+
+    def has_form(self, tokens: tuple[str, ...]) -> bool:
+        """Of addresses; link routes may well match the same."""
+        return tokens in self._forms
 
 
 def normalize(
-    entity_type: EntityType, name: str | None, body: object, others: Others, exchanges: Others, warn: Warn
+    entity_type: EntityType, name: str | None, body: object, existing: Existing, exchanges: Others, warn: Warn
 ) -> dict[str, object]:
     """The attributes of a new core entity, by canonical name: checked, converted, defaults filled in.
 
     name       the requested name, or None
-    others     the entities of the type there are (columns of §6.5)
+    existing   the entities of the type there are
     exchanges  the exchanges there are
     Errors     ValidationError; its text is the statusDescription
     """
-    existing = list(others)
     kind = entity_type.short_name
     # An exchange has its own text for this, further down its list of checks.
     if kind in ("address", "linkRoute", "autoLink") and name is not None:
-        _refuse_if(any(each.get("name") == name for each in existing), "Name conflicts with an existing entity")
+        _refuse_if(existing.has_name(name), "Name conflicts with an existing entity")
     if not isinstance(body, Mapping):
         raise ValidationError("Body of request must be a map")
     given = _canonical(entity_type, body, warn)
@@ -43,9 +75,9 @@ def normalize(
         case "autoLink":
             return _auto_link(given)
         case "exchange":
-            return _exchange(given, name, existing)
+            return _exchange(given, name, existing.rows)
         case "binding":
-            return _binding(given, name, existing, exchanges)
+            return _binding(given, name, existing.rows, exchanges)
     raise ValidationError(f"{entity_type.long_name} cannot be created")
 
 
@@ -94,7 +126,7 @@ def _canonical(entity_type: EntityType, body: Mapping[object, object], warn: War
     return given
 
 
-def _address(given: Mapping[str, object], existing: list[Mapping[str, object]]) -> dict[str, object]:
+def _address(given: Mapping[str, object], existing: Existing) -> dict[str, object]:
     is_waypoint = _boolean(given.get("waypoint"))
     is_fallback = _boolean(given.get("enableFallback"))
     problem = _presence_problem(given)
@@ -111,7 +143,7 @@ def _address(given: Mapping[str, object], existing: list[Mapping[str, object]]) 
     priority = _number(given["priority"]) if "priority" in given else NO_PRIORITY
     if priority is None or not NO_PRIORITY <= priority <= MAX_PRIORITY:
         raise ValidationError("Priority value, if present, must be between 0 and QDR_MAX_PRIORITY")
-    _refuse_if(any(_form(each)[1] == tokens for each in existing), "Already exists")
+    _refuse_if(existing.has_form(tokens), "Already exists")
     distribution = given.get("distribution")
     return {
         **form,

@@ -10,7 +10,7 @@ from itertools import count
 
 from router.effects import Emit, LogLevel, log
 from router.management.config import ConfiguredEntity
-from router.management.core_types import core_columns, normalize
+from router.management.core_types import Existing, core_columns, normalize
 from router.management.logrules import DEFAULT_ATTRIBUTES
 from router.management.redaction import shown
 from router.management.rules import (
@@ -97,6 +97,7 @@ class EntityStore:
         self._emit = emit
         self._next_identity = next_identity or count(1).__next__
         self._entities: dict[str, list[Entity]] = {name: [] for name in schema.types}
+        self._existing = {kind: Existing() for kind in CORE_CONFIG_TYPES}
         self._by_name: dict[str, Entity] = {}
         self._by_identity: dict[str, Entity] = {}
         self._names = UniqueNames()
@@ -243,6 +244,8 @@ class EntityStore:
 
     def _take_out(self, entity: Entity) -> None:
         self._entities[entity.type.short_name].remove(entity)
+        if entity.core is not None:
+            self._existing[entity.type.short_name].remove(entity.core)
         if entity.agent is not None:
             self._names.release(entity.agent)
             del self._by_name[str(entity.agent["name"])], self._by_identity[str(entity.agent["identity"])]
@@ -268,10 +271,9 @@ class EntityStore:
         self, entity_type: EntityType, name: str | None, body: object, agent: dict[str, object] | None
     ) -> Entity:
         kind = entity_type.short_name
-        existing = [each.core for each in self._entities[kind] if each.core is not None]
-        exchanges = [each.core for each in self._entities["exchange"] if each.core is not None]
+        exchanges = self._existing["exchange"].rows
         try:
-            normalized = normalize(entity_type, name, body, existing, exchanges, self._warn)
+            normalized = normalize(entity_type, name, body, self._existing[kind], exchanges, self._warn)
         except ValidationError as error:
             raise ManagementError(400, str(error)) from None
         handler = self._on_create.get(kind)
@@ -294,6 +296,8 @@ class EntityStore:
     def _insert(self, entity: Entity) -> None:
         kind = entity.type.short_name
         self._entities[kind].append(entity)
+        if entity.core is not None:
+            self._existing[kind].add(entity.core)
         if entity.agent is not None:
             self._numbers[kind] = self._numbers.get(kind, 0) + 1
             self._by_name[str(entity.agent["name"])] = entity
