@@ -29,6 +29,15 @@ from router.values import (
 _U32 = struct.Struct(">I")
 
 
+class Encoded(bytes):
+    """A value that is encoded already: it is put into what surrounds it as it is."""
+
+
+def encoded_list(content: bytes | bytearray, count: int) -> bytes:
+    """The encoding of a list of `count` elements whose encodings follow one another in `content`."""
+    return b"\xd0" + _size32(len(content) + 4) + _size32(count) + content
+
+
 def encode(value: Any) -> bytes:
     """The shortest AMQP encoding of `value`; CodecError for what has none (see router/values.py for the forms)."""
     out = bytearray()
@@ -139,6 +148,10 @@ def _write_symbol(value: str, out: bytearray, depth: int) -> None:
 
 def _write_bytes(value: bytes, out: bytearray, depth: int) -> None:
     _sized(out, 0xA0, value)
+
+
+def _write_encoded(value: Encoded, out: bytearray, depth: int) -> None:
+    out += value
 
 
 def _write_fixed(code: int, layout: str) -> Callable[[Any, bytearray, int], None]:
@@ -304,6 +317,7 @@ _WRITERS: dict[type, Callable[[Any, bytearray, int], None]] = {
     dict: _write_map,
     Array: _write_array,
     Described: _write_described,
+    Encoded: _write_encoded,
 }
 # For subclasses (enums, ordered maps, bytearray ...): the first match in this order.
 _BASES: tuple[tuple[type, Callable[[Any, bytearray, int], None]], ...] = (

@@ -4,6 +4,7 @@ Sources: docs/spec/management.md §6.5, docs/spec/routing.md §19. Wire types co
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from router.core.addresses import Address
@@ -59,8 +60,10 @@ def _zero_credit_seconds(link: InLink | OutLink) -> int:
     return link.work.now_s - since_s if since_s is not None and link.wire.credit <= 0 else 0
 
 
-def link_rows(core: Core) -> Iterator[Mapping[str, Any]]:
-    return (link_row(link) for link in list(core.links.values()))
+def link_rows(core: Core, offset: int = 0) -> Iterator[Mapping[str, Any]]:
+    """The links there are now, from number `offset` on; one that goes before its row is made is left out."""
+    links = list(islice(core.links.values(), offset, None))
+    return (link_row(link) for link in links if link.is_open)
 
 
 def address_row(address: Address) -> Mapping[str, Any]:
@@ -89,8 +92,9 @@ def address_row(address: Address) -> Mapping[str, Any]:
     }
 
 
-def address_rows(core: Core) -> Iterator[Mapping[str, Any]]:
-    return (address_row(address) for address in list(core.table.addresses.values()))
+def address_rows(core: Core, offset: int = 0) -> Iterator[Mapping[str, Any]]:
+    """The addresses there are now, from number `offset` on."""
+    return (address_row(address) for address in list(islice(core.table.addresses.values(), offset, None)))
 
 
 def router_totals(core: Core) -> Mapping[str, int]:

@@ -65,6 +65,16 @@ class _Rows:
         return self.make()
 
 
+@dataclass(frozen=True, slots=True)
+class _PagedRows:
+    """A management provider around a function of the number of the first row."""
+
+    page: Callable[[int], Iterator[Mapping[str, Any]]]
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        return self.page(0)
+
+
 class StartError(Exception):
     """The router cannot start; the text begins with its class as §2.3 wants: `Python: PolicyError: …`."""
 
@@ -198,9 +208,9 @@ class Application:
             store,
             {
                 "router": _Rows(self.router_rows),
-                "connection": _Rows(self.router.connection_rows),
-                "router.link": _Rows(self.link_rows),
-                "router.address": _Rows(self.address_rows),
+                "connection": _PagedRows(self.router.connection_rows),
+                "router.link": _PagedRows(lambda offset: link_rows(self.core, offset)),
+                "router.address": _PagedRows(lambda offset: address_rows(self.core, offset)),
                 "connector": _Rows(self.connector_rows),
                 "policy": _Rows(self.policy_rows),
                 "vhostStats": _Rows(self.vhost_stats_rows),
@@ -211,7 +221,9 @@ class Application:
             update_connection=self.update_connection,
             is_debug_enabled=lambda: self.logs.rules.is_enabled("AGENT", "debug"),
         )
-        ManagementService(self.core, agent, self.may_update_admin_status, self.may_reply, self.emit)
+        ManagementService(
+            self.core, agent, self.may_update_admin_status, self.may_reply, self.emit, self.router.work.finish
+        )
         # Edge routers beat here; there are none yet, but operators' scripts count the address.
         self.core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
 
@@ -509,12 +521,6 @@ class Application:
                 "connectionStatus": connecting.status,
                 "connectionMsg": connecting.message,
             }
-
-    def link_rows(self) -> Iterator[Mapping[str, Any]]:
-        return link_rows(self.core)
-
-    def address_rows(self) -> Iterator[Mapping[str, Any]]:
-        return address_rows(self.core)
 
     def policy_rows(self) -> Iterator[Mapping[str, Any]]:
         yield {**self.configuration.policy, **self.router.gate.ledger.policy_counters()}

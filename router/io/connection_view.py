@@ -9,10 +9,15 @@ from router.stack import Stack
 _TYPE = "org.apache.qpid.dispatch.connection"
 
 
+def is_shown(connection: Stack) -> bool:
+    """Whether the connection has been opened: before, there is no entity (routing §1.6)."""
+    return connection.peer is not None and connection.peer.remote is not None and connection.peer.is_open
+
+
 def connection_row(connection: Stack, now_s: int, *, is_traced: bool) -> Mapping[str, Any] | None:
-    """The row, None before the Open: the entity does not exist before (routing §1.6)."""
+    """The row, None before the Open."""
     peer = connection.peer
-    if peer is None or peer.remote is None or not peer.is_open:
+    if peer is None or peer.remote is None or not is_shown(connection):
         return None
     return {
         "name": f"connection/{connection.remote_name}",

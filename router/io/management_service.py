@@ -1,21 +1,54 @@
 """`$management`: requests arrive as deliveries, replies leave as messages to their reply-to.
 
-Sources: docs/spec/management.md §5.1, §7.1, §7.2.
+One request is answered at a time. What takes long, a QUERY of many rows, is done in slices between which messages are
+routed. Sources: docs/spec/management.md §5.1, §7.1, §7.2; issue 4 (a page holds up routing by no more than 5 ms).
 """
 
+import asyncio
+import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
-from router.amqp.codec import CodecError, decode_message, encode_message
+from router.amqp.codec import CodecError, Message, decode_message, encode_message
+from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.links import InLink
 from router.core.router import Core
 from router.effects import Emit, log
-from router.management.agent import Agent, Request
+from router.management.agent import Agent, QueryRows, Request, Response
 from router.values import int_
 
 ADDRESSES: Final = ("$management", "_local/$management", "_local/$_management_internal")
 
+# How long rows are made before the loop may route messages again.
+SLICE_S: Final = 0.002
+# Stops a client that asks faster than it is answered from filling the memory with its questions.
+MAX_WAITING: Final = 256
+_BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})
 
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of a reply in the making, encoded."""
+
+    source: QueryRows
+    content: bytearray = field(default_factory=bytearray)
+    count: int = 0
+
+    def fill(self) -> bool:
+        """Make rows for one slice of time. True when there are no more."""
+        deadline = time.perf_counter() + SLICE_S
+        for row in self.source.rows:
+            if row is not None:
+                self.content += encode(row)
+                self.count += 1
+            if time.perf_counter() > deadline:
+                return False
+        return True
+
+    def body(self) -> object:
+        return {"attributeNames": self.source.names, "results": Encoded(encoded_list(self.content, self.count))}
 
 
 class ManagementService:
@@ -28,15 +61,20 @@ class ManagementService:
         may_update: Callable[[int], bool],
         may_reply: Callable[[InLink, str], bool],
         emit: Emit,
+        finish: Callable[[], None],
     ) -> None:
         """may_update  connection id → may it change adminStatus (policy allowAdminStatusUpdate)
         may_reply    (link of the request, its reply-to) → may this requester have messages sent there
+        finish       lets leave what was sent outside of a pass of the loop
         """
         self._may_reply = may_reply
         self._core = core
         self._agent = agent
         self._may_update = may_update
         self._emit = emit
+        self._finish = finish
+        self._waiting: deque[tuple[Message, int]] = deque()
+        self._task: asyncio.Task[None] | None = None
         for address in ADDRESSES:
             core.subscribe(address, self.on_message)
 
@@ -52,7 +90,18 @@ class ManagementService:
         if not self._may_reply(link, message.reply_to):
             return
         connection_id = link.attachment.connection_id
-        response = self._agent.handle(
+        if self._task is None:
+            rows = self._answer(message, connection_id)
+            if rows is not None:
+                self._task = asyncio.get_running_loop().create_task(self._work_off(message, rows))
+        elif len(self._waiting) < MAX_WAITING:
+            self._waiting.append((message, connection_id))
+        else:
+            self._reply(message, _BUSY)
+
+    def _answer(self, message: Message, connection_id: int) -> _Rows | None:
+        """Perform a request and reply; returns the rows that are still to be made, None when it is done."""
+        response = self._agent.begin(
             Request(
                 properties=message.application_properties,
                 body=message.body,
@@ -60,13 +109,50 @@ class ManagementService:
                 is_admin_update_allowed=self._may_update(connection_id),
             )
         )
-        reply = encode_message(
-            to=message.reply_to,
-            raw_correlation_id=message.raw_correlation_id,
-            application_properties={
-                "statusCode": int_(response.status),
-                "statusDescription": response.description,
-            },
-            body=response.body,
-        )
+        if not isinstance(response.body, QueryRows):
+            self._reply(message, response)
+            return None
+        rows = _Rows(response.body)
+        return None if self._fill(message, rows) else rows
+
+    def _fill(self, message: Message, rows: _Rows) -> bool:
+        """One slice of a reply's rows. True when it has been sent."""
+        try:
+            if not rows.fill():
+                return False
+        except Exception as error:  # the router lives on, and the client learns nothing of its inside
+            self._reply(message, self._agent.failed(error))
+            return True
+        self._reply(message, Response(status=200, description="OK", body=rows.body()))
+        return True
+
+    async def _work_off(self, message: Message, rows: _Rows | None) -> None:
+        """Make the rest of a reply, then what has been asked meanwhile."""
+        try:
+            while rows is not None or self._waiting:
+                await asyncio.sleep(0)
+                if rows is None:
+                    message, connection_id = self._waiting.popleft()
+                    rows = self._answer(message, connection_id)
+                elif self._fill(message, rows):
+                    rows = None
+                self._finish()
+        finally:
+            self._task = None
+
+    def _reply(self, message: Message, response: Response) -> None:
+        try:
+            reply = _encoded(message, response)
+        except CodecError as error:  # an echo of something that is nested as deep as a value may be
+            reply = _encoded(message, self._agent.failed(error))
+        assert message.reply_to is not None
         self._core.send(message.reply_to, reply)
+
+
+def _encoded(message: Message, response: Response) -> bytes:
+    return encode_message(
+        to=message.reply_to,
+        raw_correlation_id=message.raw_correlation_id,
+        application_properties={"statusCode": int_(response.status), "statusDescription": response.description},
+        body=response.body,
+    )

@@ -6,6 +6,7 @@ What a connection may not touch (sockets, clocks, threads, files) is reached thr
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from router.amqp.engine import message_bytes
@@ -17,7 +18,7 @@ from router.core.work import Work
 from router.effects import Emit, log
 from router.gate import ConnectionGate, Gate
 from router.io.connecting import Connecting
-from router.io.connection_view import connection_row
+from router.io.connection_view import connection_row, is_shown
 from router.io.frame_trace import FrameTrace
 from router.io.random_names import random_name
 from router.io.server import Port, listen
@@ -223,10 +224,12 @@ class Router:
 
     # Views
 
-    def connection_rows(self) -> Iterator[Mapping[str, Any]]:
+    def connection_rows(self, offset: int = 0) -> Iterator[Mapping[str, Any]]:
+        """The connections that are open now, from number `offset` on."""
+        shown = (each for each in self.connections.values() if is_shown(each))
         rows = (
             connection_row(connection, self.work.now_s, is_traced=self.trace.is_on(connection.connection_id))
-            for connection in list(self.connections.values())
+            for connection in list(islice(shown, offset, None))
         )
         return (row for row in rows if row is not None)
 

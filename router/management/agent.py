@@ -12,12 +12,12 @@ from router.effects import Emit, LogLevel, log
 from router.management.core_operations import CRUD, CoreOperations
 from router.management.entities import Entity, EntityStore, ManagementError
 from router.management.node_operations import NodeOperations
-from router.management.query import Provider, Row, agent_results, number, page, requested_names
+from router.management.query import Provider, QueryRows, Row, agent_results, number, requested_names
 from router.management.redaction import shown
 from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema, ValidationError
 from router.management.views import Views
 
-__all__ = ["Agent", "ManagementError", "Provider", "Request", "Response"]
+__all__ = ["Agent", "ManagementError", "Provider", "QueryRows", "Request", "Response"]
 
 DESCRIPTIONS: Mapping[int, str] = {200: "OK", 201: "Created", 204: "No Content"}
 # What older books call operations; not listed by GET-OPERATIONS.
@@ -95,6 +95,22 @@ class Agent:
 
     def handle(self, request: Request) -> Response:
         """Answer one request. Never raises."""
+        response = self.begin(request)
+        if isinstance(response.body, QueryRows):
+            try:
+                return Response(status=200, description="OK", body=response.body.collected())
+            except Exception as error:
+                return self.failed(error)
+        return response
+
+    def failed(self, error: Exception) -> Response:
+        """The answer to a request that our own fault kept from being carried out."""
+        self._log("error", f"Unexpected {type(error).__name__} {_place(error)}")
+        return Response(status=500, description="InternalError: the request could not be carried out", body={})
+
+    def begin(self, request: Request) -> Response:
+        """Answer one request; the body of a QUERY's reply is QueryRows, which may raise anything. Never raises itself.
+        """
         properties = _text_keys(request.properties)
         operation = properties.get("operation")
         word = operation[:MAX_OPERATION_CHARACTERS] if isinstance(operation, str) else ""
@@ -118,12 +134,12 @@ class Agent:
         except ValidationError as error:
             response = Response(status=400, description=str(error), body={})
         except Exception as error:  # the router lives on, and the client learns nothing of its inside
-            self._log("error", f"Unexpected {type(error).__name__} {_place(error)}")
-            response = Response(status=500, description="InternalError: the request could not be carried out", body={})
+            response = self.failed(error)
         if response.status >= 400:
             self._log("error", f"Error performing {doing}: {response.description}")
         if self._is_debug_enabled():
-            text = f"Agent response:\n  {response.status} {response.description} {shown(response.body, 500)}"
+            body = response.body.names if isinstance(response.body, QueryRows) else response.body
+            text = f"Agent response:\n  {response.status} {response.description} {shown(body, 500)}"
             self._log("debug", text)
         return response
 
@@ -289,10 +305,8 @@ class Agent:
             raise ManagementError(404, f"Unknown attributes {shown(unknown, MAX_QUOTED_CHARACTERS)}{of_type}.")
         names = names or list(known)
         offset, count = max(number(properties, "offset"), 0), number(properties, "count")
-        rows = agent_results((row for _, row in self._views.agent_rows(base)), names)
-        skipped = sum(1 for _ in zip(range(offset), rows, strict=False)) if offset else 0
-        taken = page(rows, count) if skipped == offset else iter(())
-        return {"attributeNames": names, "results": [[row.get(name) for name in names] for row in taken]}
+        rows = (row for _, row in self._views.agent_rows(base))
+        return QueryRows(names, agent_results(rows, names, offset, count))
 
     def _log(self, level: LogLevel, text: str) -> None:
         log(self._emit, "AGENT", level, text)

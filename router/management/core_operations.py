@@ -6,7 +6,7 @@ Source: docs/spec/management.md §7.3, §7.4, §8.1, §8.6 to §8.9.
 from collections.abc import Callable, Mapping
 
 from router.management.entities import ManagementError
-from router.management.query import Row, core_map, core_names, core_values, number, page, requested_names
+from router.management.query import QueryRows, Row, core_map, core_names, core_results, number, page, requested_names
 from router.management.redaction import shown
 from router.management.rules import CORE_CONFIG_TYPES
 from router.management.schema import EntityType
@@ -76,7 +76,7 @@ class CoreOperations:
         names = core_names(entity_type, requested_names(body))
         offset, count = max(number(properties, "offset"), 0), number(properties, "count")
         rows = page(self._views.core_rows(entity_type, offset), count)
-        return {"attributeNames": names, "results": [core_values(entity_type, row, names) for row in rows]}
+        return QueryRows(names, iter(core_results(entity_type, rows, names)))
 
     def _read(self, entity_type: EntityType, properties: Row) -> Row:
         """The entity that identity, else name, selects."""

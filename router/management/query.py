@@ -4,6 +4,7 @@ Rows are pulled from an iterator, so that a page costs what a page costs. Source
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
@@ -17,6 +18,21 @@ MAX_ATTRIBUTE_NAMES = 1000
 CORE_ALL_COLUMNS = 64
 
 Row = Mapping[str, object]
+
+
+@dataclass(slots=True)
+class QueryRows:
+    """The body of a QUERY's reply whose rows are yet to be made.
+
+    rows  the values in the order of `names`; None for a row that was looked at and is not for the reply, so that
+          whoever makes them can pause there as well
+    """
+
+    names: list[str]
+    rows: Iterator[list[object] | None]
+
+    def collected(self) -> dict[str, object]:
+        return {"attributeNames": self.names, "results": [row for row in self.rows if row is not None]}
 
 
 class Provider(Protocol):
@@ -74,9 +90,20 @@ def page(rows: Iterator[Row], count: int) -> Iterator[Row]:
     return islice(rows, count) if count > 0 else rows
 
 
-def agent_results(rows: Iterable[Row], names: Sequence[str]) -> Iterator[Row]:
-    """Rows that have a value for at least one of the names."""
-    return (row for row in rows if any(row.get(name) is not None for name in names))
+def agent_results(
+    rows: Iterable[Row], names: Sequence[str], offset: int, count: int
+) -> Iterator[list[object] | None]:
+    """The page of the rows that have a value for at least one of the names; None for each that is passed over."""
+    at = 0
+    for row in rows:
+        values = [row.get(name) for name in names]
+        if all(value is None for value in values):
+            yield None
+            continue
+        at += 1
+        yield values if at > offset else None
+        if 0 < count <= at - offset:
+            return
 
 
 def core_names(entity_type: EntityType, names: Sequence[str]) -> list[str]:
@@ -84,20 +111,19 @@ def core_names(entity_type: EntityType, names: Sequence[str]) -> list[str]:
     return list(names) if 0 < len(names) < CORE_ALL_COLUMNS else list(entity_type.columns)
 
 
-def core_values(entity_type: EntityType, row: Row, names: Sequence[str]) -> list[object]:
-    return [wire_value(entity_type.columns.get(name), row.get(name)) for name in names]
+def core_results(entity_type: EntityType, rows: Iterable[Row], names: Sequence[str]) -> Iterator[list[object]]:
+    """The values of rows with the AMQP types that replies promise; None for unknown columns."""
+    columns = [(name, _WIRES.get(entity_type.columns.get(name, ""))) for name in names]
+    for row in rows:
+        yield [
+            None if make is None or (value := row.get(name)) is None else make(value) for name, make in columns
+        ]
 
 
 def core_map(entity_type: EntityType, row: Row) -> dict[str, object]:
     """All columns, nulls included."""
-    return dict(zip(entity_type.columns, core_values(entity_type, row, list(entity_type.columns)), strict=True))
-
-
-def wire_value(wire: str | None, value: object) -> object:
-    """`value` as the AMQP type that replies promise for the column; None for an unknown column."""
-    if value is None or wire is None:
-        return None
-    return _WIRES[wire](value)
+    values = next(core_results(entity_type, (row,), list(entity_type.columns)))
+    return dict(zip(entity_type.columns, values, strict=True))
 
 
 def _unsigned(made: Callable[[int], int], highest: int) -> Callable[[object], object]:
