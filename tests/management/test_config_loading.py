@@ -231,6 +231,7 @@ def test_values_that_cannot_be_applied_are_refused(text: str, reason: str) -> No
 
 
 def test_an_address_without_prefix_or_pattern_costs_only_itself() -> None:
+    """routing 43"""
     made = configured("address {\n}\naddress {\n prefix: a\n pattern: b\n}\nlinkRoute {\n dir: in\n}\n")
     assert made.of_type("address") == made.of_type("linkRoute") == ()
     assert [log.text for log in made.late_logs] == [

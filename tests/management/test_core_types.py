@@ -65,6 +65,7 @@ def test_bad_link_routes(router: Bench, body: object, text: str) -> None:
     ],
 )
 def test_bad_addresses(router: Bench, body: object, text: str) -> None:
+    """routing 43, 44"""
     response = router.ask("CREATE", body, type="address")
     assert (response.status, response.description, response.body) == (400, text, None)
 
