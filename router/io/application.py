@@ -27,6 +27,7 @@ from router.core.watch import NORMAL, Thresholds
 from router.effects import Audit, CloseConnection, Effect, Log
 from router.faults import fault_text
 from router.gate import Gate
+from router.io.allocators import allocator_rows
 from router.io.frame_trace import FrameTrace
 from router.io.logs import LogFileError, Logs
 from router.io.management_service import ManagementService
@@ -215,6 +216,7 @@ class Application:
                 "policy": _Rows(self.policy_rows),
                 "vhostStats": _Rows(self.vhost_stats_rows),
                 "logStats": _Rows(self.logs.ring.rows),
+                "allocator": _Rows(self.allocator_rows),
             },
             self.emit,
             log_entries=self.logs.ring.entries,
@@ -521,6 +523,9 @@ class Application:
                 "connectionStatus": connecting.status,
                 "connectionMsg": connecting.message,
             }
+
+    def allocator_rows(self) -> Iterator[Mapping[str, Any]]:
+        return allocator_rows(self.core, self.router.connections.values(), log_entries=len(self.logs.ring))
 
     def policy_rows(self) -> Iterator[Mapping[str, Any]]:
         yield {**self.configuration.policy, **self.router.gate.ledger.policy_counters()}

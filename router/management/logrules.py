@@ -185,6 +185,9 @@ class LogRing:
         self._entries: deque[LogEntry] = deque(maxlen=MAX_KEPT_ENTRIES)
         self._counts: dict[str, dict[LogLevel, int]] = {module: dict.fromkeys(LEVELS, 0) for module in ALL_MODULES}
 
+    def __len__(self) -> int:
+        return len(self._entries)
+
     def append(self, entry: LogEntry) -> None:
         self._entries.append(entry)
         counts = self._counts.get(entry.module)
