@@ -21,7 +21,9 @@ class Timers:
         """after  called once when a bucket has been worked off."""
         self._clock = clock
         self._after = after
-        self._buckets: dict[int, list[Timed]] = {}
+        # Ordered sets: a member that is discarded is let go of at once. It would else be kept until its old deadline,
+        # and peers that come and go quickly could fill the memory with connections that are long gone.
+        self._buckets: dict[int, dict[Timed, None]] = {}
         self._due: dict[Timed, int] = {}
 
     def set(self, member: Timed, deadline: float | None) -> None:
@@ -31,14 +33,16 @@ class Timers:
             return
         bucket = int(deadline / BUCKET_S) + 1
         if bucket not in self._buckets:
-            self._buckets[bucket] = []
+            self._buckets[bucket] = {}
             loop = asyncio.get_running_loop()
             loop.call_at(loop.time() + max(bucket * BUCKET_S - self._clock(), 0), self._work_off, bucket)
-        self._buckets[bucket].append(member)
+        self._buckets[bucket][member] = None
         self._due[member] = bucket
 
     def discard(self, member: Timed) -> None:
-        self._due.pop(member, None)
+        bucket = self._due.pop(member, None)
+        if bucket in self._buckets:
+            self._buckets[bucket].pop(member, None)
 
     def _work_off(self, bucket: int) -> None:
         now = self._clock()
