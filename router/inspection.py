@@ -28,6 +28,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
     limit = link.max_message_bytes
     own_user = (gate.identity.user or "").encode() if gate.checks_user_id else None
     target = link.wire.target.address if link.wire.target is not None else None
+    is_plain, find_properties = sections.is_plain, sections.find_properties
 
     def inspect(delivery: Handle, size: int) -> int:
         if limit and size > limit:
@@ -35,9 +36,9 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
             link.on_oversize(delivery)
             return -1
         link.annotations = None
-        if sections.is_plain(MESSAGE, size):
+        if is_plain(MESSAGE, size):
             return size
-        properties_at = sections.find_properties(MESSAGE, size)
+        properties_at = find_properties(MESSAGE, size)
         if own_user is None and properties_at != sections.LOOK_CLOSER:
             return size
         return look_closer(delivery, size, properties_at)

@@ -61,12 +61,11 @@ class RouterAnnotations:
 
 # The quick look. Proton writes an empty header and empty properties where all values are defaults.
 
-_u64_at = Struct(">Q").unpack_from
 _u32_at = Struct(">I").unpack_from
+_three_u32 = Struct(">III").unpack_from
 _EMPTY_HEADER: Final = 0x00537045
-_EMPTY_BOTH: Final = (_EMPTY_HEADER << 32) | 0x00537345
+_EMPTY_PROPERTIES: Final = 0x00537345
 _BODIES: Final = frozenset((0x005300 | code) for code in (0x75, 0x76, 0x77))
-_PLAIN_7: Final = frozenset((_EMPTY_HEADER << 24) | body for body in _BODIES)
 # The first four bytes of the sections that need no closer look, and how the size that follows is written: 0, 1 or 4.
 _QUICK: Final = {
     (0x5300 | code) << 8 | constructor: (code, width)
@@ -85,10 +84,10 @@ def is_plain(buffer: Buffer, size: int) -> bool:
     """True when nothing stands before the body but perhaps an empty header and empty properties. Hot."""
     if size < 12:
         return False
-    head = _u64_at(buffer, 0)[0]
-    if head == _EMPTY_BOTH:
-        return _u32_at(buffer, 8)[0] >> 8 in _BODIES
-    return (head >> 40) in _BODIES or (head >> 8) in _PLAIN_7
+    first, second, third = _three_u32(buffer)
+    if first == _EMPTY_HEADER:
+        first = third if second == _EMPTY_PROPERTIES else second
+    return first >> 8 in _BODIES
 
 
 def find_properties(buffer: Buffer, size: int) -> int:
