@@ -14,7 +14,7 @@ It also shows the technique that makes it cheap:
 import asyncio
 import ssl
 import sys
-from typing import Any
+from typing import Any, cast
 
 from cproton_ffi import ffi, lib
 
@@ -49,8 +49,8 @@ def sasl_frame(body: bytes) -> bytes:
 
 class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.socket = transport
+        # uvloop's transports are no subclasses.
+        self.socket = cast(asyncio.Transport, transport)
         self.buffer = bytearray(READ_BYTES)
         self.view = memoryview(self.buffer)
         self.buffer_c = ffi.from_buffer(self.buffer)
