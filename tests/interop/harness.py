@@ -217,7 +217,7 @@ class RunningRouter:
                 None,
             )
 
-        event = eventually(found, timeout_s)
+        event: dict[str, Any] | None = eventually(found, timeout_s)
         assert event is not None, f"no audit event with {members} among {self.audit_events()[-10:]}"
         return event
 

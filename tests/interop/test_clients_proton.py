@@ -398,7 +398,7 @@ LINK_REFUSED = "amqp:unauthorized-access: link disallowed by local policy"
     ],
 )
 def test_bob_is_refused_links(
-    what: str, open_link: Callable[[Any, Any], None], facts: dict[str, str], router: RunningRouter
+    what: str, open_link: Callable[[Any, Any], None], facts: dict[str, Any], router: RunningRouter
 ) -> None:
     """policy 29, 32."""
     client = Attempt(router, "bob", open_link)
