@@ -5,10 +5,11 @@ event with the complete facts it was decided on. Sources: docs/spec/policy-and-a
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 from auth.identity import Identity
+from policy.addresses import AddressMatcher
 from policy.decide import (
     Settings,
     connector_settings,
@@ -58,6 +59,16 @@ _OPEN_TEXT: Final = {
 MAX_REMEMBERED_TARGETS: Final = 1024
 
 Direction = Literal["send", "receive"]
+
+
+def _is_alias(allowed: AddressMatcher, address: str | None, routed: str | None) -> bool:
+    """Is `address` another name for `routed`, and allowed by a wildcard only?
+
+    Policy compares what the client wrote (§2.5), but `public/x:/secret` is routed to `secret`, and `public/` to
+    `public`: whoever may use `public/*` must be judged on the address that is reached. An alias that the operator
+    listed as it stands is meant.
+    """
+    return bool(address) and routed is not None and address != routed and allowed.match(address or "") != address
 
 
 class Gate:
@@ -290,12 +301,16 @@ class ConnectionGate:
         direction: Direction,
         *,
         address: str | None,
+        routed: str | None,
         link_name: str,
         is_dynamic: bool,
         is_coordinator: bool,
         capabilities: tuple[str, ...],
     ) -> Refusal | None:
-        """Judge a client's Attach. None: it is counted until `detach`."""
+        """Judge a client's Attach. None: it is counted until `detach`.
+
+        routed  `address` as the router will understand it, without scheme, authority and outer separators
+        """
         settings = self.settings
         if settings is not None:
             open_links = self.open_senders if direction == "send" else self.open_receivers
@@ -308,6 +323,10 @@ class ConnectionGate:
                 open_links=open_links,
             )
             decision = decide_link(settings, facts)
+            addresses = settings.targets if direction == "send" else settings.sources
+            if decision.is_allowed and _is_alias(addresses, address, routed):
+                facts = replace(facts, address=routed)
+                decision = decide_link(settings, facts)
             text = self._attach_text(decision, facts)
             if not decision.is_allowed:
                 self._log("info", f"[C{self.connection_id}] DENY {text}")
@@ -316,7 +335,7 @@ class ConnectionGate:
                 refusal = _LINK_LIMIT if is_limit else _LINK_REFUSED
                 limit = settings.max_senders if direction == "send" else settings.max_receivers
                 self._audit(
-                    decision, stage="attach", direction=direction, address=address, link_name=link_name,
+                    decision, stage="attach", direction=direction, address=facts.address, link_name=link_name,
                     usage={"open_links": open_links}, limit=limit if is_limit else None, refusal=refusal,
                 )  # fmt: skip
                 return refusal
@@ -378,12 +397,16 @@ class ConnectionGate:
         self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
         return USER_ID_REFUSED
 
-    def refuse_target(self, target: str, link_id: int) -> Refusal | None:
-        """May a message on an anonymous link go to `target`? Allowed ones are remembered."""
+    def refuse_target(self, target: str, link_id: int, *, routed: str) -> Refusal | None:
+        """May a message on an anonymous link go to `target`? Allowed ones are remembered. routed  as for `attach`"""
         settings = self.settings
         if settings is None or target in self._allowed_targets:
             return None
         decision = decide_message(settings, MessageFacts(target=target))
+        named = target
+        if decision.is_allowed and _is_alias(settings.targets, target, routed):
+            target = routed
+            decision = decide_message(settings, MessageFacts(target=target))
         where = (
             f"AMQP message to '{target}' for user '{self._user}', rhost '{self.remote_host}', "
             f"vhost '{self._vhost}' based on target address"
@@ -391,7 +414,7 @@ class ConnectionGate:
         if decision.is_allowed:
             if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
                 self._allowed_targets.clear()
-            self._allowed_targets[target] = True
+            self._allowed_targets[named] = True
             self._log("trace", f"[C{self.connection_id}] ALLOW {where}")
             return None
         self._log("info", f"[C{self.connection_id}] DENY {where}")

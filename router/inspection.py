@@ -10,7 +10,7 @@ from router.amqp import sections
 from router.amqp.engine import MESSAGE, load_message, message_bytes
 from router.amqp.sections import MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
-from router.core.addresses import Address
+from router.core.addresses import Address, normalise
 from router.core.links import Handle, InLink
 from router.core.router import NO_ADDRESS, Core
 from router.gate import ConnectionGate, Refusal
@@ -123,7 +123,7 @@ def router_for(
             link.refuse(delivery, _NO_ADDRESS)
             return None
         to = core.in_tenant(to, tenant)  # policy compares the tenant's form here (policy §3.9)
-        refusal = gate.refuse_target(to, link.identity)
+        refusal = gate.refuse_target(to, link.identity, routed=normalise(to))
         if refusal is not None:
             link.refuse(delivery, condition_of(refusal))
             return None

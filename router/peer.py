@@ -11,6 +11,7 @@ from auth.identity import Identity
 from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.message_text import message_text
 from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
+from router.core.addresses import normalise
 from router.core.links import Attachment, Handle, InLink, OutLink
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log
@@ -200,6 +201,7 @@ class Peer:
         refusal = self.gate.attach(
             direction,
             address=address,
+            routed=normalise(address) if address is not None else None,
             link_name=wire.name,
             is_dynamic=terminus is not None and terminus.is_dynamic,
             is_coordinator=terminus is not None and terminus.is_coordinator,
