@@ -1,48 +1,58 @@
-"""`qdpolicy lint`: look for mistakes in policy files."""
+"""`qdpolicy lint`: look for mistakes in policy files and configurations."""
 
 import argparse
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, load, printable
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, load, printable
+from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
 from policy.lint.findings import Finding, Level
+from policy.lint.ignoring import fingerprints, with_levels, without_known
+from policy.lint.places import fixed, without_secrets
+from policy.lint.reports import FORMATS, Report
 from policy.lint.rules import RULES, check_all
-from policy.positioned_json import Problem
+from policy.loader import PolicyFileError
+from policy.validation import load_valid_entities
+
+CONFIGURATION = "qdpolicy.toml"
 
 DESCRIPTION = """\
-Look for mistakes in policy files: the JSON files of a router's policyDir.
+Look for mistakes in policy files, the JSON files of a router's policyDir, and in router configurations (.conf).
 
-A folder stands for its *.json files, which one router loads together; a file stands for itself. Vhosts in .conf files
-are not read. No host name is looked up and nothing is changed.
+A folder stands for its *.json files, which one router loads together; a configuration for itself and its policyDir. No
+host name is looked up, and nothing is changed without --fix.
 """
 EPILOG = """\
 exit status:
-  0  nothing at or above --fail-level was found
-  1  something was
-  2  the command line is wrong
+  0  nothing at or above --fail-level was found, or nothing is left to fix
+  1  something was; with --diff: there is something to fix
+  2  the command line or the configuration file is wrong
   3  a file could not be read, or is no policy; what is wrong with it is shown, the other files are still checked
 
-`qdpolicy rules` lists the rules, `qdpolicy rules PAL006` explains one.
+`qdpolicy rules` lists the rules, `qdpolicy rules PAL006` explains one. A comment `# qdpolicy: ignore[PAL010] reason`
+answers for what begins on the next line.
 """
 
 
 def add_parser(verbs: Any) -> None:
     parser: argparse.ArgumentParser = verbs.add_parser(
         "lint",
-        help="look for mistakes in policy files",
+        help="look for mistakes in policies and configurations",
         description=DESCRIPTION,
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help="a policy file, or a folder of them")
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help="a policy file, a folder, a configuration")
+    parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="default: text")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="write the report there")
     parser.add_argument(
         "--fail-level",
         choices=[level.name.lower() for level in Level],
-        default="warning",
         help="the least level that makes the exit status 1 (default: warning)",
     )
     parser.add_argument(
@@ -53,39 +63,108 @@ def add_parser(verbs: Any) -> None:
         choices=[rule.ID for rule in RULES],
         help="leave out a rule; may be given several times",
     )
+    parser.add_argument("--config", metavar="FILE", type=Path, help=f"default: {CONFIGURATION}, if it is there")
+    parser.add_argument("--baseline", metavar="FILE", type=Path, help="leave out the findings recorded there")
+    parser.add_argument("--write-baseline", metavar="FILE", type=Path, help="record the findings, and succeed")
+    changing = parser.add_mutually_exclusive_group()
+    changing.add_argument("--fix", action="store_true", help="make the fixes that keep what the policy permits")
+    changing.add_argument("--diff", action="store_true", help="show the fixes, and change nothing")
+    parser.add_argument(
+        "--unsafe", action="store_true", help="with --fix or --diff: also those that change what it permits"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
+    try:
+        configuration = _configuration(options.config)
+        known = _baseline(options.baseline or configuration.baseline)
+    except ConfigurationError as error:
+        print(f"qdpolicy: {printable(str(error))}", file=sys.stderr)
+        return WRONG_USE
+    if options.fix or options.diff:
+        return _mend(options, configuration)
+    report, texts = _checked(options, configuration)
+    if options.write_baseline is not None:
+        marks = sorted(set(fingerprints(report.findings)))
+        options.write_baseline.write_text(json.dumps({"version": 1, "findings": marks}, indent=2) + "\n", "utf-8")
+        return UNREADABLE if report.problems else CLEAN
+    report = Report(findings=without_known(report.findings, known), problems=report.problems, texts=texts)
+    output = FORMATS[options.format](report)
+    if options.output is not None:
+        options.output.write_text(output, "utf-8")
+    else:
+        print(output, end="")
+    if report.problems:
+        return UNREADABLE
+    fail_level = Level[options.fail_level.upper()] if options.fail_level else configuration.fail_level
+    return FINDINGS if any(finding.level >= fail_level for finding in report.findings) else CLEAN
+
+
+def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> tuple[Report, Mapping[str, str]]:
+    """What is found in each of the paths: one path is one router's policy."""
     findings: list[Finding] = []
-    problems: list[tuple[str, Problem]] = []
+    whole = Loaded()
     for path in options.paths:
         loaded = load(path)
-        problems += loaded.problems
-        findings += check_all(tuple(loaded.entities), options.ignore)
-    _show(options.format, findings, problems)
-    if problems:
+        ignored = (*options.ignore, *configuration.ignored)
+        findings += with_levels(check_all(tuple(loaded.entities), ignored, loaded.texts), configuration.levels)
+        whole.problems += loaded.problems
+        whole.texts.update(loaded.texts)
+    unique = tuple(dict.fromkeys(findings))
+    return Report(findings=unique, problems=tuple(whole.problems), texts=whole.texts), whole.texts
+
+
+def _mend(options: argparse.Namespace, configuration: LintConfiguration) -> int:
+    report, texts = _checked(options, configuration)
+    changed = fixed(report.findings, texts, is_unsafe_allowed=options.unsafe)
+    for file, problem in report.problems:
+        print(printable(f"{file}:{problem.line}:{problem.column}: invalid: {problem.text}"))
+    for file, text in changed.items():
+        try:
+            # A fix must leave a policy a policy.
+            load_valid_entities(text, file)
+        except PolicyFileError as error:
+            print(printable(f"{file}: not changed, the fixes would break it: {error}"))
+            return UNREADABLE
+        if options.diff:
+            print("\n".join(printable(without_secrets(line)) for line in _difference(file, texts[file], text)))
+        else:
+            # Line ends stay as they are.
+            Path(file).write_bytes(text.encode("utf-8"))
+            print(printable(f"{file}: mended"))
+    if report.problems:
         return UNREADABLE
-    fail_level = Level[options.fail_level.upper()]
-    return FINDINGS if any(finding.level >= fail_level for finding in findings) else CLEAN
+    return FINDINGS if options.diff and changed else CLEAN
 
 
-def _show(form: str, findings: list[Finding], problems: list[tuple[str, Problem]]) -> None:
-    if form == "json":
-        report = {
-            "findings": [{**asdict(finding), "level": finding.level.name.lower()} for finding in findings],
-            "problems": [{"file": file, **asdict(problem)} for file, problem in problems],
-        }
-        print(json.dumps(report, indent=2))
-        return
-    for line in _lines(findings, problems):
-        print(printable(line))
-    if not findings and not problems:
-        print("No findings")
+def _difference(file: str, before: str, after: str) -> Iterator[str]:
+    lines = before.splitlines(), after.splitlines()
+    yield from unified_diff(*lines, f"a/{file}", f"b/{file}", lineterm="")
 
 
-def _lines(findings: list[Finding], problems: list[tuple[str, Problem]]) -> Iterator[str]:
-    for file, problem in problems:
-        yield f"{file}:{problem.line}:{problem.column}: invalid: {problem.text}"
-    for finding in findings:
-        yield f"{finding.file}:{finding.line}: {finding.level.name.lower()} {finding.rule}: {finding.text}"
+def _configuration(path: Path | None) -> LintConfiguration:
+    file = Path(CONFIGURATION) if path is None else path
+    try:
+        return read_configuration(tomllib.loads(file.read_text("utf-8")))
+    except FileNotFoundError:
+        if path is None:
+            return LintConfiguration()
+        raise ConfigurationError(f"{file} cannot be read: there is no such file") from None
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
+    except (ValueError, ConfigurationError) as error:
+        raise ConfigurationError(f"{file}: {error}") from None
+
+
+def _baseline(path: Path | str | None) -> Sequence[str]:
+    if path is None:
+        return ()
+    try:
+        recorded = json.loads(Path(path).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"baseline {path} cannot be read: {error}") from None
+    match recorded:
+        case {"version": 1, "findings": list() as marks}:
+            return [str(mark) for mark in marks]
+    raise ConfigurationError(f"baseline {path} is none: write one with --write-baseline")

@@ -6,10 +6,11 @@ them the link opens and every message is rejected.
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL009"
 TITLE = "anonymous sender without targets"
+FAMILY = Family.CORRECTNESS
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:

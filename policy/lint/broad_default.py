@@ -7,10 +7,11 @@ users need; what they need not name them stays closed.
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL006"
 TITLE = "every address for unnamed users"
+FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:

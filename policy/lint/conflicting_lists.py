@@ -6,10 +6,11 @@ know a `*` at the end of an item; patterns know `*` for one word and `#` for any
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL002"
 TITLE = "list and pattern at once"
+FAMILY = Family.CORRECTNESS
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:

@@ -8,23 +8,29 @@ from collections.abc import Iterator
 
 from policy.addresses import DEPRECATED_USER_TOKEN, USER_TOKEN
 from policy.groups import ADDRESS_KEYS
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
 from policy.vhosts import DEPRECATED_ATTRIBUTES
 
 ID = "PAL005"
 TITLE = "old name"
+FAMILY = Family.HYGIENE
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for vhost in policy.vhosts:
         for old, new in DEPRECATED_ATTRIBUTES.items():
             if old in vhost.attributes:
-                yield vhost.finding(ID, Level.WARNING, f"'{old}' is the old name of '{new}'", old)
+                about = About(item=old, instead=new, fix=Fix(old=old, new=new))
+                yield vhost.finding(ID, Level.WARNING, f"'{old}' is the old name of '{new}'", old, about=about)
         if "hostname" not in vhost.attributes and "id" not in vhost.attributes:
-            yield vhost.finding(ID, Level.WARNING, "'name' stands for the missing 'hostname': write 'hostname'", "name")
+            text = "'name' stands for the missing 'hostname': write 'hostname'"
+            about = About(item="name", instead="hostname", fix=Fix(old="name", new="hostname"))
+            yield vhost.finding(ID, Level.WARNING, text, "name", about=about)
     for group in policy.groups:
         for key in ADDRESS_KEYS:
             for item in group.items(key):
                 if DEPRECATED_USER_TOKEN in item.replace(USER_TOKEN, ""):
                     text = f"'{item}': write '{USER_TOKEN}' for '{DEPRECATED_USER_TOKEN}'"
-                    yield group.finding(ID, Level.WARNING, text, key)
+                    new = item.replace(DEPRECATED_USER_TOKEN, USER_TOKEN)
+                    fix = Fix(old=item, new=new) if USER_TOKEN not in item else None
+                    yield group.finding(ID, Level.WARNING, text, key, About(item=item, instead=new, fix=fix))

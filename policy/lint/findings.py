@@ -1,8 +1,9 @@
 """What a lint rule looks at and what it says."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from functools import cached_property
 from typing import Protocol
 
 from policy.addresses import compile_literals, compile_patterns
@@ -13,6 +14,8 @@ from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
 
 NAMES = ("hostname", *(old for old, new in DEPRECATED_ATTRIBUTES.items() if new == "hostname"), "name")
 SOME_USER = "somebody"
+CONFIGURATION_SUFFIX = ".conf"
+_LOOPBACK = ("127.", "::1", "localhost")
 
 
 class Level(IntEnum):
@@ -23,15 +26,66 @@ class Level(IntEnum):
     ERROR = 3
 
 
+class Confidence(StrEnum):
+    """How sure it is that what the finding says is so; apart from how bad it would be."""
+
+    CERTAIN = "certain"
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+class Family(StrEnum):
+    CORRECTNESS = "correctness"
+    SECURITY = "security"
+    REACHABILITY = "reachability"
+    COMPATIBILITY = "compatibility"
+    HYGIENE = "hygiene"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """Replace `old`, which stands where the finding is, by `new`. Safe: what the policy permits stays the same."""
+
+    old: str
+    new: str
+    is_safe: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing a rule has to say. `text` says what is wrong and what would be right."""
+    """One thing a rule has to say.
+
+    text     what is wrong, and mostly what would be right
+    column   1-based; of `item` once the text of the file is known
+    item     the piece of the value the finding is about, "" for the whole
+    instead  what to write, where it can be said in a few words
+    within   the lines on which the things around it begin
+    """
 
     rule: str
     level: Level
     file: str
     line: int
     text: str
+    column: int = 1
+    item: str = ""
+    instead: str = ""
+    confidence: Confidence = Confidence.CERTAIN
+    fix: Fix | None = None
+    within: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """Further words of a finding; see Finding."""
+
+    item: str = ""
+    instead: str = ""
+    confidence: Confidence = Confidence.CERTAIN
+    fix: Fix | None = None
+
+
+_PLAIN = About()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +96,7 @@ class GroupText:
     name: str
     settings: Mapping[str, object]
     source: VhostSource
+    _items: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def title(self) -> str:
@@ -53,13 +108,17 @@ class GroupText:
 
     def items(self, key: str) -> tuple[str, ...]:
         """The items of a list attribute, none where it is absent."""
-        value = self.settings.get(key)
-        return () if value is None else read_items(value)
+        found = self._items.get(key)
+        if found is None:
+            value = self.settings.get(key)
+            found = self._items[key] = () if value is None else read_items(value)
+        return found
 
     def is_unlimited(self, key: str, pattern_key: str) -> bool:
         """Does `sources` (or `targets`), or the pattern list in its place, allow every address?"""
-        patterns = {normalise(item) for item in self.items(pattern_key)}
-        return "*" in self.items(key) or "#" in patterns
+        if "*" in self.items(key):
+            return True
+        return any(item[0] in "#*./" and normalise(item) == "#" for item in self.items(pattern_key))
 
     def may_send(self, address: str) -> bool:
         """May some member of the group send to `address`?"""
@@ -70,13 +129,13 @@ class GroupText:
         """Is a switch that is off by default on?"""
         return str(self.settings.get(key)).lower() == "true"
 
-    def finding(self, rule: str, level: Level, text: str, key: str | None = None) -> Finding:
+    def finding(self, rule: str, level: Level, text: str, key: str | None = None, about: About = _PLAIN) -> Finding:
         """A finding about the group, or about its attribute `key`."""
         path: Path = ("groups", self.name) if key is None else ("groups", self.name, key)
-        return _finding(rule, level, self.source, path, f"{self.title}: {text}")
+        return _finding(rule, level, self.source, path, f"{self.title}: {text}", about)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class VhostText:
     """A vhost as it is written; it has passed the schema."""
 
@@ -84,7 +143,7 @@ class VhostText:
     attributes: Mapping[str, object]
     source: VhostSource
 
-    @property
+    @cached_property
     def groups(self) -> tuple[GroupText, ...]:
         groups = self.attributes.get("groups")
         return tuple(
@@ -92,7 +151,7 @@ class VhostText:
             for name, settings in (groups.items() if isinstance(groups, Mapping) else ())
         )
 
-    @property
+    @cached_property
     def open_groups(self) -> tuple[GroupText, ...]:
         """The groups a user can be in without being named: that with the user `*`, and `$default` for the unknown."""
         any_user = tuple(group for group in self.groups if "*" in group.items("users"))
@@ -100,18 +159,67 @@ class VhostText:
             return any_user
         return tuple(group for group in self.groups if group.name == DEFAULT_GROUP)
 
-    def finding(self, rule: str, level: Level, text: str, *path: str | int) -> Finding:
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        value = self.attributes.get("aliases")
+        return () if value is None else read_items(value)
+
+    def finding(self, rule: str, level: Level, text: str, *path: str | int, about: About = _PLAIN) -> Finding:
         """A finding about the vhost, or about what stands at `path` of its attributes."""
-        return _finding(rule, level, self.source, path, f"vhost '{self.hostname}': {text}")
+        return _finding(rule, level, self.source, path, f"vhost '{self.hostname}': {text}", about)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyText:
-    """All policy files that are looked at together."""
+class SectionText:
+    """A section of a configuration as it is written; nothing has checked it."""
 
-    entities: tuple[Entity, ...]
+    type: str
+    attributes: Mapping[str, object]
+    source: VhostSource
 
     @property
+    def title(self) -> str:
+        name = self.attributes.get("name") or self.attributes.get("port") or ""
+        return f"{self.type} '{name}'" if name else self.type
+
+    @property
+    def is_local(self) -> bool:
+        """Does a listener or connector stay within this machine?"""
+        return self.text("host").startswith(_LOOPBACK)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        return tuple(self.text("saslMechanisms").replace(",", " ").upper().split())
+
+    def text(self, key: str) -> str:
+        """The value as a text, "" where it is absent."""
+        value = self.attributes.get(key)
+        return "" if value is None else str(value)
+
+    def is_on(self, key: str) -> bool:
+        """Is a switch that is off by default on?"""
+        return self.text(key).lower() in ("yes", "true", "on")
+
+    def is_off(self, key: str) -> bool:
+        """Is a switch that is on by default off?"""
+        return self.text(key).lower() in ("no", "false", "off")
+
+    def finding(self, rule: str, level: Level, text: str, key: str | None = None, about: About = _PLAIN) -> Finding:
+        path: Path = () if key is None else (key,)
+        return _finding(rule, level, self.source, path, f"{self.title}: {text}", about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyText:
+    """All files that are looked at together.
+
+    texts  file -> its text, as far as it is known
+    """
+
+    entities: tuple[Entity, ...]
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @cached_property
     def vhosts(self) -> tuple[VhostText, ...]:
         return tuple(
             VhostText(
@@ -123,9 +231,39 @@ class PolicyText:
             if entity.type == "vhost"
         )
 
-    @property
+    @cached_property
     def groups(self) -> tuple[GroupText, ...]:
         return tuple(group for vhost in self.vhosts for group in vhost.groups)
+
+    @cached_property
+    def all_sections(self) -> tuple[SectionText, ...]:
+        """The sections of the configurations among the files, but for vhosts."""
+        return tuple(
+            SectionText(type=entity.type, attributes=entity.attributes, source=entity.source)
+            for entity in self.entities
+            if entity.type != "vhost" and is_configuration(entity)
+        )
+
+    def sections(self, *types: str) -> tuple[SectionText, ...]:
+        return tuple(section for section in self.all_sections if section.type in types)
+
+    @property
+    def is_configuration(self) -> bool:
+        return any(is_configuration(entity) for entity in self.entities)
+
+    @property
+    def is_enforced(self) -> bool:
+        """Does the configuration switch vhost policy on?"""
+        return any(section.is_on("enableVhostPolicy") for section in self.sections("policy"))
+
+    @property
+    def vhost_names(self) -> frozenset[str]:
+        return frozenset(name for vhost in self.vhosts for name in (vhost.hostname, *vhost.aliases))
+
+
+def is_configuration(entity: Entity) -> bool:
+    """Does it stand in a router's configuration and not in a policy file?"""
+    return (entity.source.file or "").endswith(CONFIGURATION_SUFFIX)
 
 
 class LintRule(Protocol):
@@ -134,9 +272,23 @@ class LintRule(Protocol):
     __doc__: str | None
     ID: str
     TITLE: str
+    FAMILY: Family
 
     def check(self, policy: PolicyText) -> Iterator[Finding]: ...
 
 
-def _finding(rule: str, level: Level, source: VhostSource, path: Path, text: str) -> Finding:
-    return Finding(rule=rule, level=level, file=source.file or "", line=source.line_of(path) or 1, text=text)
+def _finding(rule: str, level: Level, source: VhostSource, path: Path, text: str, about: About) -> Finding:
+    around = (source.lines.get(path[:length]) for length in range(1, len(path) + 1))
+    return Finding(
+        rule=rule,
+        level=level,
+        file=source.file or "",
+        line=source.line_of(path) or 1,
+        column=source.column_of(path),
+        text=text,
+        item=about.item,
+        instead=about.instead,
+        confidence=about.confidence,
+        fix=about.fix,
+        within=tuple(line for line in (source.line, *around) if line is not None),
+    )

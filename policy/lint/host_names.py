@@ -8,10 +8,11 @@ answer decides who may connect. Write the address.
 from collections.abc import Iterator, Sequence
 
 from policy.hosts import HostError, parse_hosts
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL016"
 TITLE = "host name in remoteHosts"
+FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -19,7 +20,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         for item in group.items("remoteHosts"):
             if has_host_name(item):
                 text = f"'{item}' is looked up once, when the vhost is loaded: write the address"
-                yield group.finding(ID, Level.NOTE, text, "remoteHosts")
+                yield group.finding(ID, Level.NOTE, text, "remoteHosts", About(item=item))
 
 
 def has_host_name(item: str) -> bool:

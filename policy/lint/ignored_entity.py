@@ -6,10 +6,11 @@ as enableVhostPolicy, belongs into the router's configuration file.
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL014"
 TITLE = "ignored in a policy file"
+FAMILY = Family.CORRECTNESS
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:

@@ -6,10 +6,11 @@ for the same address with `_local/` or `_topo/` before it too. Give it to a grou
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, GroupText, Level, PolicyText
+from policy.lint.findings import Family, Finding, GroupText, Level, PolicyText
 
 ID = "PAL012"
 TITLE = "management for unnamed users"
+FAMILY = Family.SECURITY
 
 MANAGEMENT_ADDRESSES = ("$management", "_local/$management", "_topo/0/router/$management", "_edge/router/$management")
 

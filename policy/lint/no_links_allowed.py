@@ -6,10 +6,11 @@ there may rely on it. Remove the attribute for no limit, or the addresses for no
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL011"
 TITLE = "0 links, but addresses"
+FAMILY = Family.COMPATIBILITY
 
 _USES = {
     "maxSenders": ("targets", "targetPattern", "allowAnonymousSender"),

@@ -6,11 +6,12 @@ password of such a user should be of no use outside your network: list addresses
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import Family, Finding, Level, PolicyText
 from policy.lint.management_for_everybody import reaches_management
 
 ID = "PAL007"
 TITLE = "far-reaching rights from anywhere"
+FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:

@@ -8,12 +8,13 @@ vhost names collide as patterns depends on the router's configuration, which is 
 from collections.abc import Iterator, Mapping, Sequence
 
 from policy.attributes import PolicyError, VhostSource
-from policy.lint.findings import Finding, Level, PolicyText, VhostText
+from policy.lint.findings import Family, Finding, Level, PolicyText, VhostText
 from policy.lint.host_names import has_host_name
 from policy.ruleset import compile_ruleset
 
 ID = "PAL001"
 TITLE = "refused by the router"
+FAMILY = Family.CORRECTNESS
 
 _EXPLAINED_ELSEWHERE = ("specifies conflicting", "is in multiple user groups")
 

@@ -7,10 +7,11 @@ addresses, and names can be chosen so. Put a separator between: `${user}.*`.
 from collections.abc import Iterator
 
 from policy.addresses import USER_TOKEN
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
 
 ID = "PAL013"
 TITLE = "reaches users with longer names"
+FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -20,4 +21,5 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                 if item.endswith(f"{USER_TOKEN}*"):
                     better = f"{item.removesuffix('*')}.*"
                     text = f"'{item}' also holds for users whose names begin with the user's: write '{better}'"
-                    yield group.finding(ID, Level.WARNING, text, key)
+                    fix = Fix(old=item, new=better, is_safe=False)
+                    yield group.finding(ID, Level.WARNING, text, key, About(item=item, instead=better, fix=fix))

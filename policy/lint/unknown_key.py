@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 import schemas
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL004"
 TITLE = "unknown key in a group"
+FAMILY = Family.CORRECTNESS
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -27,4 +28,4 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                 advice = f"did you mean '{similar[0]}'?"
             else:
                 advice = f"known are {', '.join(sorted(known))}"
-            yield group.finding(ID, Level.WARNING, f"'{key}' is ignored: {advice}", key)
+            yield group.finding(ID, Level.WARNING, f"'{key}' is ignored: {advice}", key, About(item=key))

@@ -7,11 +7,12 @@ neither: it governs connections the router opens.
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, GroupText, Level, PolicyText, VhostText
+from policy.lint.findings import Family, Finding, GroupText, Level, PolicyText, VhostText
 from policy.vhosts import DEFAULT_GROUP
 
 ID = "PAL008"
 TITLE = "group without effect"
+FAMILY = Family.REACHABILITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:

@@ -6,10 +6,11 @@ Only those who pass on other people's messages need it: a gateway, or an edge ro
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL010"
 TITLE = "members may send in other people's names"
+FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:

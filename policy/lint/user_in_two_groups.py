@@ -6,10 +6,11 @@ a group for those who need the settings of both.
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Finding, GroupText, Level, PolicyText
+from policy.lint.findings import About, Family, Finding, GroupText, Level, PolicyText
 
 ID = "PAL003"
 TITLE = "user in two groups"
+FAMILY = Family.CORRECTNESS
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -20,4 +21,4 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                 other = first.setdefault(user, group)
                 if other.name != group.name:
                     text = f"user '{user}' is in group '{other.name}' as well: keep it in one of them"
-                    yield group.finding(ID, Level.ERROR, text, "users")
+                    yield group.finding(ID, Level.ERROR, text, "users", About(item=user))

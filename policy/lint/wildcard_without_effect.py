@@ -7,11 +7,12 @@ only as whole words, `orders.*` but not `ord*`, and so does `${user}`: `x${user}
 from collections.abc import Iterator
 
 from policy.addresses import USER_TOKEN
-from policy.lint.findings import Finding, Level, PolicyText
+from policy.lint.findings import About, Family, Finding, Level, PolicyText
 from policy.patterns import ANY_NUMBER, ONE, split_tokens
 
 ID = "PAL015"
 TITLE = "wildcard without effect"
+FAMILY = Family.CORRECTNESS
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -20,7 +21,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             for item in group.items(key):
                 if ONE in item[:-1] or ANY_NUMBER in split_tokens(item):
                     text = f"'{item}': only a '*' at the very end is a wildcard here; '{key[:-1]}Pattern' knows more"
-                    yield group.finding(ID, Level.WARNING, text, key)
+                    yield group.finding(ID, Level.WARNING, text, key, About(item=item))
         for key in ("sourcePattern", "targetPattern"):
             for item in group.items(key):
                 for word in split_tokens(item):
@@ -28,4 +29,4 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                         token in word for token in (ONE, ANY_NUMBER, USER_TOKEN)
                     ):
                         text = f"'{item}': '{word}' is taken literally, wildcards and {USER_TOKEN} must be whole words"
-                        yield group.finding(ID, Level.WARNING, text, key)
+                        yield group.finding(ID, Level.WARNING, text, key, About(item=item))

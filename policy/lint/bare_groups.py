@@ -1,0 +1,24 @@
+"""In a configuration the groups of a vhost are not written as JSON.
+
+Both forms are read here. qdrouterd 1.20 wants JSON inside `groups: {`: names and texts in double quotes, and commas.
+"""
+
+from collections.abc import Iterator
+
+from policy.lint.findings import Family, Finding, Level, PolicyText
+
+ID = "PAL049"
+TITLE = "groups not in JSON"
+FAMILY = Family.COMPATIBILITY
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for group in policy.groups:
+        source = group.source
+        text = policy.texts.get(source.file or "")
+        if text is None or not (source.file or "").endswith(".conf"):
+            continue
+        path = ("groups", group.name)
+        line, column = source.line_of(path) or 1, source.column_of(path)
+        if not text.split("\n")[line - 1][column - 1 :].startswith('"'):
+            yield group.finding(ID, Level.NOTE, "its name is not in quotes, which 1.20 does not read", None)

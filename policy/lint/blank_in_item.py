@@ -1,0 +1,30 @@
+"""An item has a blank inside.
+
+Only commas separate items: "a b" is one item with a blank in it, which hardly any name or address is. Some documents of
+the C router say otherwise.
+"""
+
+from collections.abc import Iterator
+
+from policy.groups import ADDRESS_KEYS
+from policy.lint.findings import About, Confidence, Family, Finding, Level, PolicyText
+
+ID = "PAL043"
+TITLE = "blank inside an item"
+FAMILY = Family.CORRECTNESS
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for group in policy.groups:
+        for key in ("users", *ADDRESS_KEYS):
+            for item in group.items(key):
+                if any(character.isspace() for character in item.strip()) and not _is_name(item):
+                    better = ", ".join(item.split())
+                    text = f"'{item}' is one item: only commas separate"
+                    about = About(item=item, instead=better, confidence=Confidence.LIKELY)
+                    yield group.finding(ID, Level.WARNING, text, key, about)
+
+
+def _is_name(item: str) -> bool:
+    """Names from certificates, such as CN=a b,O=c, do have blanks."""
+    return "=" in item

@@ -1,0 +1,233 @@
+"""Findings in the forms programs and people read: text, JSON, SARIF 2.1.0, GitHub annotations, JUnit.
+
+Pure. What a policy says may come from somebody else: nothing of it reaches a terminal or a pipeline as a command.
+Sources: SARIF 2.1.0 (OASIS); workflow commands of GitHub Actions.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from xml.sax.saxutils import escape, quoteattr
+
+from policy.lint.findings import Finding, Level, LintRule
+from policy.lint.ignoring import fingerprints
+from policy.lint.places import excerpt
+from policy.lint.rules import RULES
+from policy.positioned_json import Problem
+
+JSON_VERSION: Final = 1
+SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_SARIF_LEVELS: Final = {Level.NOTE: "note", Level.WARNING: "warning", Level.ERROR: "error"}
+_GITHUB_LEVELS: Final = {Level.NOTE: "notice", Level.WARNING: "warning", Level.ERROR: "error"}
+_BY_ID: Final = {rule.ID: rule for rule in RULES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """findings  placed and sorted
+    problems  (file, what makes it unreadable)
+    texts     file -> text, for the excerpts
+    """
+
+    findings: Sequence[Finding]
+    problems: Sequence[tuple[str, Problem]] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def as_text(report: Report) -> str:
+    lines: list[str] = []
+    for file, problem in report.problems:
+        lines.append(f"{file}:{problem.line}:{problem.column}: invalid: {problem.text}")
+    for finding in report.findings:
+        lines += _text_lines(finding, report.texts.get(finding.file))
+    if not lines:
+        return "No findings\n"
+    return "".join(f"{_printable(line)}\n" for line in lines)
+
+
+def _text_lines(finding: Finding, text: str | None) -> Iterator[str]:
+    level = finding.level.name.lower()
+    yield f"{finding.file}:{finding.line}:{finding.column}: {level} {finding.rule}: {finding.text}"
+    if (shown := excerpt(finding, text)) is not None:
+        number = str(finding.line)
+        yield f"    {number} | {shown.text}"
+        yield f"    {' ' * len(number)} | {' ' * shown.start}{'^' * shown.length}"
+    yield f"    why: {why(_BY_ID[finding.rule])}"
+    if finding.instead:
+        yield f"    instead: {finding.instead}"
+    if finding.confidence != "certain":
+        yield f"    confidence: {finding.confidence}"
+
+
+def why(rule: LintRule) -> str:
+    """What the rule's page says, in one line."""
+    _, _, explanation = (rule.__doc__ or "").strip().partition("\n\n")
+    return " ".join(explanation.split())
+
+
+def as_json(report: Report) -> str:
+    findings = [
+        {
+            "rule": finding.rule,
+            "family": _BY_ID[finding.rule].FAMILY.value,
+            "level": finding.level.name.lower(),
+            "confidence": finding.confidence.value,
+            "file": finding.file,
+            "line": finding.line,
+            "column": finding.column,
+            "text": finding.text,
+            "why": why(_BY_ID[finding.rule]),
+            "instead": finding.instead,
+            "excerpt": shown.text if (shown := excerpt(finding, report.texts.get(finding.file))) else "",
+            "fix": None if finding.fix is None else {"safe": finding.fix.is_safe, "new": finding.fix.new},
+            "fingerprint": mark,
+        }
+        for finding, mark in zip(report.findings, fingerprints(report.findings), strict=True)
+    ]
+    problems = [
+        {"file": file, "line": problem.line, "column": problem.column, "text": problem.text}
+        for file, problem in report.problems
+    ]
+    return json.dumps({"version": JSON_VERSION, "findings": findings, "problems": problems}, indent=2) + "\n"
+
+
+def as_sarif(report: Report) -> str:
+    rules = [
+        {
+            "id": rule.ID,
+            "name": rule.TITLE,
+            "shortDescription": {"text": rule.TITLE},
+            "fullDescription": {"text": " ".join((rule.__doc__ or "").split())},
+            "properties": {"tags": [rule.FAMILY.value]},
+        }
+        for rule in RULES
+    ]
+    index = {rule.ID: number for number, rule in enumerate(RULES)}
+    results: list[dict[str, Any]] = []
+    for finding, mark in zip(report.findings, fingerprints(report.findings), strict=True):
+        shown = excerpt(finding, report.texts.get(finding.file))
+        region: dict[str, Any] = {"startLine": finding.line, "startColumn": finding.column}
+        if shown is not None:
+            region |= {"endColumn": finding.column + shown.length, "snippet": {"text": shown.text}}
+        advice = f" Instead: {finding.instead}" if finding.instead else ""
+        results.append(
+            {
+                "ruleId": finding.rule,
+                "ruleIndex": index[finding.rule],
+                "level": _SARIF_LEVELS[finding.level],
+                "message": {"text": f"{finding.text}.{advice}"},
+                "locations": [_location(finding.file, region)],
+                "partialFingerprints": {"qdpolicy/v1": mark},
+                "properties": {"confidence": finding.confidence.value},
+            }
+        )
+    notifications = [
+        {
+            "level": "error",
+            "message": {"text": problem.text},
+            "locations": [_location(file, {"startLine": problem.line, "startColumn": problem.column})],
+        }
+        for file, problem in report.problems
+    ]
+    run = {
+        "tool": {"driver": {"name": "qdpolicy", "rules": rules}},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [
+            {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications},
+        ],
+        "results": results,
+    }
+    return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _location(file: str, region: Mapping[str, Any]) -> dict[str, Any]:
+    return {"physicalLocation": {"artifactLocation": {"uri": _uri(file)}, "region": dict(region)}}
+
+
+def _uri(file: str) -> str:
+    """The path as a URI reference: what is not plain is written as %XX."""
+    plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
+    return "".join(
+        character if character in plain else "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "replace"))
+        for character in file.replace("\\", "/")
+    )
+
+
+def as_github(report: Report) -> str:
+    lines = [
+        _command("error", file, problem.line, problem.column, "qdpolicy", problem.text)
+        for file, problem in report.problems
+    ]
+    for finding in report.findings:
+        title = f"{finding.rule} {_BY_ID[finding.rule].TITLE}"
+        text = f"{finding.text}\nInstead: {finding.instead}" if finding.instead else finding.text
+        level = _GITHUB_LEVELS[finding.level]
+        lines.append(_command(level, finding.file, finding.line, finding.column, title, text))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _command(level: str, file: str, line: int, column: int, title: str, text: str) -> str:
+    """A workflow command. What is put in cannot end it and begin another."""
+
+    def escaped(value: str) -> str:
+        return _printable(value, "\n").replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+    def property_(value: str) -> str:
+        return escaped(value).replace(":", "%3A").replace(",", "%2C")
+
+    places = f"file={property_(file)},line={line},col={column},title={property_(title)}"
+    return f"::{level} {places}::{escaped(text)}"
+
+
+def as_junit(report: Report) -> str:
+    """One test case for each rule and file with findings, and one for each rule without."""
+    cases: list[str] = []
+    failures = 0
+    for file, problem in report.problems:
+        text = f"{problem.line}:{problem.column}: {problem.text}"
+        cases.append(_case("qdpolicy", file, f"<error message={_attribute(text)}/>"))
+    for rule in RULES:
+        found = [finding for finding in report.findings if finding.rule == rule.ID]
+        for finding in found:
+            failures += 1
+            message = f"{finding.file}:{finding.line}:{finding.column}: {finding.text}"
+            kind = finding.level.name.lower()
+            body = f'<failure type="{kind}" message={_attribute(message)}>{_xml(finding.instead)}</failure>'
+            cases.append(_case(rule.ID, f"{finding.file}:{finding.line}", body))
+        if not found:
+            cases.append(_case(rule.ID, rule.TITLE, ""))
+    counts = f'tests="{len(cases)}" failures="{failures}" errors="{len(report.problems)}"'
+    body = "\n".join(f"    {case}" for case in cases)
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites {counts}>\n  <testsuite name="qdpolicy lint" {counts}>\n'
+        f"{body}\n  </testsuite>\n</testsuites>\n"
+    )
+
+
+def _case(group: str, name: str, body: str) -> str:
+    return f"<testcase classname={_attribute(group)} name={_attribute(name)}>{body}</testcase>"
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(_printable(text))
+
+
+def _xml(text: str) -> str:
+    return escape(_printable(text))
+
+
+def _printable(text: str, kept: str = "") -> str:
+    """Without control characters, which could steer a terminal or spoil an XML file."""
+    return "".join(
+        character if character.isprintable() or character in kept else ascii(character)[1:-1] for character in text
+    )
+
+
+FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
+    "text": as_text,
+    "json": as_json,
+    "sarif": as_sarif,
+    "github": as_github,
+    "junit": as_junit,
+}

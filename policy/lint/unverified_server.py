@@ -1,0 +1,19 @@
+"""A connector does not compare the server's certificate with the name it connects to.
+
+With `verifyHostname: no` every certificate of the same authority is good enough, whoever owns it.
+"""
+
+from collections.abc import Iterator
+
+from policy.lint.findings import About, Family, Finding, Level, PolicyText
+
+ID = "PAL036"
+TITLE = "server name is not verified"
+FAMILY = Family.SECURITY
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for section in policy.sections("connector"):
+        if section.is_off("verifyHostname") and section.text("sslProfile"):
+            text = "the name in the server's certificate is not verified"
+            yield section.finding(ID, Level.WARNING, text, "verifyHostname", About(instead="verifyHostname: yes"))

@@ -1,0 +1,26 @@
+"""An sslProfile allows SSLv3, TLS 1.0 or TLS 1.1.
+
+All three are broken and withdrawn (RFC 7568, RFC 8996). Allow TLSv1.2 and TLSv1.3, or leave `protocols` out.
+"""
+
+from collections.abc import Iterator
+
+from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
+
+ID = "PAL033"
+TITLE = "outdated TLS"
+FAMILY = Family.SECURITY
+
+
+_OUTDATED = ("SSLV2", "SSLV3", "TLSV1", "TLSV1.0", "TLSV1.1")
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for section in policy.sections("sslProfile"):
+        written = section.text("protocols")
+        outdated = [name for name in written.split() if name.upper() in _OUTDATED]
+        if outdated:
+            kept = " ".join(name for name in written.split() if name not in outdated) or "TLSv1.2 TLSv1.3"
+            fix = Fix(old=written, new=kept, is_safe=False)
+            text = f"{', '.join(outdated)}: withdrawn because broken"
+            yield section.finding(ID, Level.WARNING, text, "protocols", About(item=written, instead=kept, fix=fix))
