@@ -41,7 +41,7 @@ def found(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[tuple[str
 
 
 ALL = [
-    ("PAL005", "warning", 2, 12),
+    ("PAL005", "warning", 2, 13),
     ("PAL010", "warning", 6, 7),
     ("PAL045", "warning", 6, 28),
     ("PAL013", "warning", 7, 19),
