@@ -22,7 +22,7 @@ from router.values import int_
 ADDRESSES: Final = ("$management", "_local/$management", "_local/$_management_internal")
 
 # How long rows are made before the loop may route messages again.
-SLICE_S: Final = 0.002
+SLICE_S: Final = 0.001
 # Stops a client that asks faster than it is answered from filling the memory with its questions.
 MAX_WAITING: Final = 256
 _BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})

@@ -7,7 +7,7 @@ import schemas
 
 
 def schema_attribute_types(long_type: str) -> Mapping[str, Any] | None:
-    """Attribute name (deprecated ones too) -> schema type; None when the schema has no such entity type."""
+    """Attribute name (deprecated ones and synonyms too) -> schema type; None when the schema has no such entity type."""
     entity_types = schemas.load("management")["entityTypes"]
     found = next((entity for entity in entity_types.values() if entity["fullyQualifiedType"] == long_type), None)
     if found is None:
@@ -15,5 +15,6 @@ def schema_attribute_types(long_type: str) -> Mapping[str, Any] | None:
     types: dict[str, Any] = {}
     for entity in (found, *(entity_types[base] for base in found["bases"])):
         for name, attribute in entity["attributes"].items():
-            types |= dict.fromkeys((name, *attribute.get("aliases", ())), attribute["type"])
+            names = (name, *attribute.get("aliases", ()), *attribute.get("synonyms", ()))
+            types |= dict.fromkeys(names, attribute["type"])
     return types
