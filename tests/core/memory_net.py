@@ -646,6 +646,7 @@ class Net:
                     self.work.finish()
                     moved = True
             if not moved:
+                self.work.busy.clear()  # as the daemon does every second
                 return
         raise AssertionError("the network does not come to rest")
 

@@ -1,0 +1,84 @@
+"""A listener's attributes, as its clients meet them in the Open and the Begin."""
+
+from typing import Any
+
+import pytest
+from memory_net import Client, Net
+
+from router.listener import listener_of
+
+DEFAULTS: dict[str, Any] = {
+    "name": "l", "host": "127.0.0.1", "port": "5672", "role": "normal", "cost": 1, "maxFrameSize": 16384,
+    "maxSessions": 32768, "idleTimeoutSeconds": 16, "initialHandshakeTimeoutSeconds": 0, "stripAnnotations": "both",
+    "requireSsl": False, "requireEncryption": False, "authenticatePeer": False, "multiTenant": False,
+    "messageLoggingComponents": "none",
+}  # fmt: skip
+
+
+def met(**attributes: Any) -> Client:
+    net = Net()
+    net.listener = lambda **_: listener_of({**DEFAULTS, **attributes}, tls=None, mechanisms=lambda _: ())  # type: ignore[method-assign]
+    client = net.client()
+    net.pump()
+    return client
+
+
+@pytest.mark.parametrize(("configured", "offered"), [(16384, 16384), (300, 512), (512, 512), (100_000, 100_000)])
+def test_max_frame_size(configured: int, offered: int) -> None:
+    """routing 6"""
+    assert met(maxFrameSize=configured).frames("open")[0][2] == offered
+
+
+@pytest.mark.parametrize(("configured", "offered"), [(32768, 32767), (10, 9), (1, 0), (0, 32767), (40_000, 32767)])
+def test_channel_max(configured: int, offered: int) -> None:
+    """routing 7"""
+    assert met(maxSessions=configured).frames("open")[0][3] == offered
+
+
+@pytest.mark.parametrize(("configured", "offered"), [(16, 8000), (0, None), (60, 30_000)])
+def test_idle_timeout(configured: int, offered: int | None) -> None:
+    """routing 8"""
+    assert (met(idleTimeoutSeconds=configured).frames("open")[0][4] or None) == offered
+
+
+def test_session_window() -> None:
+    """routing 10: set; unset it is the bytes that we are willing to hold, not 2^31-1 frames (listener.py says why)"""
+    assert met(maxSessionFrames=10).frames("begin")[0][2] == 10
+    assert met().frames("begin")[0][2] == 512
+
+
+def test_cost_is_told_when_it_is_more_than_one() -> None:
+    """routing 11"""
+    assert "qd.inter-router-cost" not in met().frames("open")[0][9]
+    properties = met(cost=7).frames("open")[0][9]
+    assert list(properties) == ["product", "version", "qd.conn-id", "qd.inter-router-cost"]
+    assert properties["qd.inter-router-cost"] == 7
+
+
+def test_open_properties_follow_with_their_types() -> None:
+    """routing 12"""
+    mine = {"text": "v", "number": 7, "large": 2**40, "real": 1.5, "yes": True, "none": None}
+    mine |= {"list": [1], "map": {"k": 1}}
+    properties = met(openProperties=mine).frames("open")[0][9]
+    assert list(properties)[3:] == list(mine)
+    assert {key: properties[key] for key in mine} == mine
+    assert isinstance(properties["yes"], bool)
+
+
+@pytest.mark.parametrize(
+    ("role", "strip", "strips"),
+    [("normal", "both", (True, True)), ("normal", "in", (True, False)), ("route-container", "out", (False, True)),
+     ("normal", "no", (False, False)), ("inter-router", "both", (False, False)), ("edge", "both", (False, False))],
+)  # fmt: skip
+def test_strip_annotations(role: str, strip: str, strips: tuple[bool, bool]) -> None:
+    """routing 99: off for routers (§1.1)"""
+    listener = listener_of({**DEFAULTS, "role": role, "stripAnnotations": strip}, tls=None, mechanisms=lambda _: ())
+    assert (listener.strips_in, listener.strips_out) == strips
+
+
+def test_link_capacity() -> None:
+    """routing 61"""
+    client = met(linkCapacity=33)
+    sender = client.sender(None)
+    client.net.pump()
+    assert sender.credit == 33
