@@ -7,7 +7,7 @@ import schemas
 
 
 def schema_attribute_types(long_type: str) -> Mapping[str, Any] | None:
-    """Attribute name (deprecated ones and synonyms too) -> schema type; None when the schema has no such entity type."""
+    """Attribute name (all that are accepted) -> schema type; None when the schema has no such entity type."""
     entity_types = schemas.load("management")["entityTypes"]
     found = next((entity for entity in entity_types.values() if entity["fullyQualifiedType"] == long_type), None)
     if found is None:

@@ -1,0 +1,72 @@
+"""Configurations in the manner of the books, through the whole daemon. Issue 4; management 3, 4, 7, 11, 13."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from daemon_process import PATIENCE_S, ROOT, Daemon, start
+
+from router.management.client import ManagementClient
+from router.tools.connection_options import ConnectionOptions
+from router.tools.transport import SocketTransport
+
+pytestmark = pytest.mark.interop
+
+CONFIGURATIONS = sorted((ROOT / "tests" / "management" / "configs").iterdir())
+PREFIX = "org.apache.qpid.dispatch."
+# What a router without a network and without brokers says of link routes and auto links.
+NOT_YET = r"performing CREATE of org.apache.qpid.dispatch.router.config.(linkRoute|autoLink): |configuring linkRoute"
+# A connector of the samples leads to a port where nobody is.
+EXPECTED = rf"{NOT_YET}|Connection to 127.0.0.1:1 failed"
+
+
+@pytest.fixture(params=CONFIGURATIONS, ids=[path.name for path in CONFIGURATIONS])
+def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Daemon, ManagementClient]]:
+    path: Path = request.param
+    shutil.copyfile(path, tmp_path / path.name)
+    made = start(tmp_path, "# not used\n", "-c", str(tmp_path / path.name))
+    try:
+        port = int(made.wait_for_log(r"Listening on 127\.0\.0\.1:(\d+)")[1])
+        options = ConnectionOptions(host="127.0.0.1", port=port, timeout_s=PATIENCE_S)
+        with ManagementClient(SocketTransport(options)) as client:
+            yield path.name, made, client
+    finally:
+        made.end()
+    assert made.process.returncode == 0
+
+
+def test_a_sample_loads_unchanged(running: tuple[str, Daemon, ManagementClient]) -> None:
+    name, router, client = running
+    unexpected = [line for line in router.log(r"\((error|critical)\) ") if line not in router.log(EXPECTED)]
+    assert unexpected == []
+
+    def names(kind: str, attribute: str) -> list[object]:
+        return [row[0] for row in client.query(f"{PREFIX}{kind}", [attribute]).rows]
+
+    match name:
+        case "old-standalone.conf":
+            assert names("router", "id") == ["Router.A"]
+            assert names("router.config.address", "prefix") == ["unicast", "exclusive", "broadcast", None]
+            assert names("router.config.address", "pattern")[-1] == "reports.#.daily"
+            assert client.read(name="server_tls")["privateKeyFile"] == "/etc/pki/tls/private/server.key"
+            assert client.query(f"{PREFIX}listener", ["stripAnnotations"]).rows == (("no",),)
+            deprecated = ("helloInterval", "raInterval", "debugDump", "timestamp", "certDb", "keyFile", "logMessage")
+            for old in deprecated:
+                assert router.log(f"AGENT .warning. Attribute '{old}' of entity '.*' has been deprecated. Use '")
+        case "old-policies.conf":
+            assert sorted(map(str, names("vhost", "hostname"))) == ["$default", "example.com", "traders.com"]
+            example = client.read(name="vhost/example.com")
+            assert example["maxConnectionsPerHost"] == 5
+            assert example["groups"]["$default"]["targets"].startswith("chat*")
+            assert client.read(name="vhost/traders.com")["groups"]["feeds"]["maxFrameSize"] == 60000
+        case "old-broker.conf":
+            assert names("connector", "name") == ["broker"]
+            assert names("router.config.address", "waypoint") == [True]
+            assert router.log("deprecated")
+        case "generated.json":
+            assert names("router", "metadata") == ["made by a script"]
+            assert router.log(r"Listening on .* \(router/io/router\.py:\d+\)$")
+            assert names("vhost", "hostname") == ["json.example.com"]
+        case _:
+            pytest.fail(f"{name} has no expectations")
