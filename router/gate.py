@@ -23,6 +23,7 @@ from policy.decision import Decision, Reason
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
+from router.address_text import without_authority
 from router.effects import Audit, Emit, log
 
 
@@ -61,14 +62,20 @@ MAX_REMEMBERED_TARGETS: Final = 1024
 Direction = Literal["send", "receive"]
 
 
-def _is_alias(allowed: AddressMatcher, address: str | None, routed: str | None) -> bool:
-    """Is `address` another name for `routed`, and allowed by a wildcard only?
+def _reaches_elsewhere(allowed: AddressMatcher, address: str | None, routed: str | None) -> bool:
+    """Does a wildcard allow `address`, which the router understands as an address outside that wildcard?
 
     Policy compares what the client wrote (§2.5), but `public/x:/secret` is routed to `secret`, and `public/` to
     `public`: whoever may use `public/*` must be judged on the address that is reached. An alias that the operator
-    listed as it stands is meant.
+    listed as it stands is meant, and so is what lies below a listed `amqp:/_topo/0/QDR/*`.
     """
-    return bool(address) and routed is not None and address != routed and allowed.match(address or "") != address
+    if not address or routed is None or address == routed:
+        return False
+    item = allowed.match(address)
+    if item is None or item == address:
+        return False
+    is_plain_wildcard = item.endswith("*") and "${" not in item
+    return not (is_plain_wildcard and routed.startswith(without_authority(item[:-1])))
 
 
 class Gate:
@@ -324,7 +331,7 @@ class ConnectionGate:
             )
             decision = decide_link(settings, facts)
             addresses = settings.targets if direction == "send" else settings.sources
-            if decision.is_allowed and _is_alias(addresses, address, routed):
+            if decision.is_allowed and _reaches_elsewhere(addresses, address, routed):
                 facts = replace(facts, address=routed)
                 decision = decide_link(settings, facts)
             text = self._attach_text(decision, facts)
@@ -404,7 +411,7 @@ class ConnectionGate:
             return None
         decision = decide_message(settings, MessageFacts(target=target))
         named = target
-        if decision.is_allowed and _is_alias(settings.targets, target, routed):
+        if decision.is_allowed and _reaches_elsewhere(settings.targets, target, routed):
             target = routed
             decision = decide_message(settings, MessageFacts(target=target))
         where = (

@@ -6,11 +6,12 @@ eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-aut
 
 from collections.abc import Callable
 
+from router.address_text import normalise
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, load_message, message_bytes
 from router.amqp.sections import MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
-from router.core.addresses import Address, normalise
+from router.core.addresses import Address
 from router.core.links import Handle, InLink
 from router.core.router import NO_ADDRESS, Core
 from router.gate import ConnectionGate, Refusal

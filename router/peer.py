@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from auth.identity import Identity
+from router.address_text import normalise
 from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.message_text import message_text
 from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
-from router.core.addresses import normalise
 from router.core.links import Attachment, Handle, InLink, OutLink
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log

@@ -21,7 +21,7 @@ TOP_LEVEL = ("auth", "policies", "policy", "router", "schemas", "spark")
 
 # Unit -> units of ours it may import. A module belongs to the unit with the longest matching name, and an entry also
 # admits the modules below it. Everybody may import itself; ROUTER_VOCABULARY is open to all of router.
-ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults")
+ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults", "router.address_text")
 CONNECTION_PARTS = ("router.amqp", "router.core", "router.gate", "router.inspection", "router.listener")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "schemas": (),
@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router": (),
     "router.values": (),
     "router.faults": (),
+    "router.address_text": (),
     "router.effects": ("router.values",),
     # The core's addresses match by the same patterns as policy's.
     "router.core": ("policy.patterns", *ROUTER_VOCABULARY),

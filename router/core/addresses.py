@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from router.address_text import normalise
+
 if TYPE_CHECKING:
     from router.core.links import InLink, OutLink
 
@@ -28,22 +30,6 @@ class Subscriber(Protocol):
     """An in-process consumer. Called with the whole encoded message; it is accepted by then."""
 
     def __call__(self, payload: bytes, link: "InLink") -> None: ...
-
-
-def normalise(text: str) -> str:
-    """The address without scheme, authority and one leading or trailing separator (routing §3.1)."""
-    if not text.startswith("/"):
-        scheme_end = text.find(":/")
-        if scheme_end >= 0:
-            text = text[scheme_end + 1 :]
-    if text.startswith("//"):
-        slash = text.find("/", 2)
-        text = text[slash + 1 :] if slash >= 0 else ""
-    elif text.startswith("/"):
-        text = text[1:]
-    if text.endswith(("/", ".")):
-        text = text[:-1]
-    return text
 
 
 def key_of(address: str, *, router_id: str, phase: int = 0, area: str = "0") -> str:

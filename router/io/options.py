@@ -4,10 +4,13 @@ import getopt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_LONG = {"c": "config", "I": "include", "d": "daemon", "P": "pidfile", "U": "user", "T": "test-hooks", "v": "version",
-         "h": "help"}  # fmt: skip
-_WITH_VALUE = frozenset("cIPU")
-_LETTER = {name: letter for letter, long in _LONG.items() for name in (letter, long)}
+# Letter -> long name.
+LONG_OPTIONS = {
+    **{"c": "config", "I": "include", "d": "daemon", "P": "pidfile", "U": "user", "T": "test-hooks"},
+    **{"v": "version", "h": "help"},
+}
+OPTIONS_WITH_VALUE = frozenset("cIPU")
+_LETTER = {name: letter for letter, long in LONG_OPTIONS.items() for name in (letter, long)}
 
 DEFAULT_CONFIG = "/etc/qpid-dispatch/qdrouterd.conf"
 
@@ -51,7 +54,7 @@ Exit status: 0 after SIGTERM, --help or --version; 1 when the command line or
 the configuration is wrong or a required listener cannot be opened.
 
 Signals: SIGTERM and SIGQUIT stop the router; SIGINT too, and the parent sees
-it; SIGHUP reopens the log files.
+it; SIGHUP reopens the log files and reads certificates and policyDir anew.
 """
 
 
@@ -61,8 +64,8 @@ def parse(arguments: Sequence[str]) -> Options:
     try:
         found, rest = getopt.gnu_getopt(
             list(arguments[1:]),
-            "".join(letter + ":" * (letter in _WITH_VALUE) for letter in _LONG),
-            [long + "=" * (letter in _WITH_VALUE) for letter, long in _LONG.items()],
+            "".join(letter + ":" * (letter in OPTIONS_WITH_VALUE) for letter in LONG_OPTIONS),
+            [long + "=" * (letter in OPTIONS_WITH_VALUE) for letter, long in LONG_OPTIONS.items()],
         )
     except getopt.GetoptError as error:
         raise UsageError(f"{program}: {error.msg}") from None

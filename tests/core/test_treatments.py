@@ -3,7 +3,8 @@
 import pytest
 from memory_net import Net
 
-from router.core.addresses import key_of, normalise
+from router.address_text import normalise
+from router.core.addresses import key_of
 from router.core.treatments import AddressBook
 
 NAMES = ("multicast", "closest", "unavailable")

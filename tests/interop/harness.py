@@ -54,9 +54,8 @@ POLICY: Sequence[tuple[str, Mapping[str, Any]]] = (
                     "users": "alice, carol",
                     "remoteHosts": "127.0.0.1, ::1",
                     "sources": "orders.*, multicast.*, ${user}.*",
-                    # Replies go to the dynamic addresses of others, which are targets as any other: as clients write
-                    # them and, behind a wildcard, as the router understands them (docs/spec/policy-and-auth.md §2.5).
-                    "targets": "orders.*, multicast.*, ${user}.*, amqp:/_topo/0/interop/*, _topo/0/interop/*",
+                    # Replies go to the dynamic addresses of others, which are targets as any other.
+                    "targets": "orders.*, multicast.*, ${user}.*, amqp:/_topo/0/interop/*",
                     "allowAnonymousSender": True,
                     "allowDynamicSource": True,
                 },
