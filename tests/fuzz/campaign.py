@@ -7,6 +7,7 @@ and ends the campaign with status 1. The figures of recorded runs are in docs/re
 """
 
 import argparse
+import contextlib
 import random
 import sys
 import time
@@ -48,10 +49,8 @@ def decode_values(data: bytes) -> None:
             continue
 
 def decode_messages(data: bytes) -> None:
-    try:
+    with contextlib.suppress(codec.CodecError):
         codec.decode_message(data)
-    except codec.CodecError:
-        pass
     message_text(data, tuple(COMPONENTS))
 
 def look_at_sections(data: bytes) -> None:
