@@ -1,0 +1,139 @@
+# Completion of Palisade Router's commands for bash. Written by deploy/completion/generate.py: do not edit.
+# Use: source it in ~/.bashrc, or copy it to /etc/bash_completion.d/.
+
+_palisade_options() {
+    case "$1" in
+        "qdrouterd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help" ;;
+        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --log --all-entities --all-routers -r --router -d --edge-router --limit --csv -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
+        "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
+        "qdpasswd") echo "-h --help -f --file -c --create --scrypt --stdin --delete" ;;
+        "qdpolicy") echo "-h --help" ;;
+        "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --fix --diff --unsafe" ;;
+        "qdpolicy rules") echo "-h --help" ;;
+        "qdpolicy rule") echo "-h --help" ;;
+        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --tls --send --receive --receive-dynamic --capability --connections --connections-of-user --connections-of-host --links --resolve --json" ;;
+        "qdpolicy diff") echo "-h --help --fail-on --resolve --json" ;;
+        "qdaudit") echo "-h --help" ;;
+        "qdaudit denials") echo "-h --help --out --format --since --until --strict" ;;
+    esac
+}
+
+# What an option's value may be: words, FILES, or NOTHING that is known. No output: it takes none.
+_palisade_values() {
+    case "$1 $2" in
+        "qdrouterd -c"|"qdrouterd --config") echo "FILES" ;;
+        "qdrouterd -I"|"qdrouterd --include") echo "FILES" ;;
+        "qdrouterd -P"|"qdrouterd --pidfile") echo "FILES" ;;
+        "qdrouterd -U"|"qdrouterd --user") echo "NOTHING" ;;
+        "qdstat -r"|"qdstat --router") echo "NOTHING" ;;
+        "qdstat -d"|"qdstat --edge-router") echo "NOTHING" ;;
+        "qdstat --limit") echo "NOTHING" ;;
+        "qdstat -b"|"qdstat --bus") echo "NOTHING" ;;
+        "qdstat -t"|"qdstat --timeout") echo "NOTHING" ;;
+        "qdstat --ssl-certificate") echo "FILES" ;;
+        "qdstat --ssl-key") echo "FILES" ;;
+        "qdstat --ssl-trustfile") echo "FILES" ;;
+        "qdstat --ssl-password") echo "NOTHING" ;;
+        "qdstat --ssl-password-file") echo "FILES" ;;
+        "qdstat --sasl-mechanisms") echo "PLAIN EXTERNAL ANONYMOUS" ;;
+        "qdstat --sasl-username") echo "NOTHING" ;;
+        "qdstat --sasl-password") echo "NOTHING" ;;
+        "qdstat --sasl-password-file") echo "FILES" ;;
+        "qdmanage -r"|"qdmanage --router") echo "NOTHING" ;;
+        "qdmanage -d"|"qdmanage --edge-router") echo "NOTHING" ;;
+        "qdmanage --type") echo "address allocator authServicePlugin autoLink binding connection connector console dummy exchange linkRoute listener log logStats management policy router router.address router.connection.linkRoute router.link router.node sslProfile vhost vhostStats vhostUserGroupSettings" ;;
+        "qdmanage --name") echo "NOTHING" ;;
+        "qdmanage --identity") echo "NOTHING" ;;
+        "qdmanage --body") echo "NOTHING" ;;
+        "qdmanage --properties") echo "NOTHING" ;;
+        "qdmanage --indent") echo "NOTHING" ;;
+        "qdmanage -b"|"qdmanage --bus") echo "NOTHING" ;;
+        "qdmanage -t"|"qdmanage --timeout") echo "NOTHING" ;;
+        "qdmanage --ssl-certificate") echo "FILES" ;;
+        "qdmanage --ssl-key") echo "FILES" ;;
+        "qdmanage --ssl-trustfile") echo "FILES" ;;
+        "qdmanage --ssl-password") echo "NOTHING" ;;
+        "qdmanage --ssl-password-file") echo "FILES" ;;
+        "qdmanage --sasl-mechanisms") echo "PLAIN EXTERNAL ANONYMOUS" ;;
+        "qdmanage --sasl-username") echo "NOTHING" ;;
+        "qdmanage --sasl-password") echo "NOTHING" ;;
+        "qdmanage --sasl-password-file") echo "FILES" ;;
+        "qdpasswd -f"|"qdpasswd --file") echo "FILES" ;;
+        "qdpolicy lint --format") echo "text json sarif github junit" ;;
+        "qdpolicy lint --output") echo "FILES" ;;
+        "qdpolicy lint --fail-level") echo "note warning error" ;;
+        "qdpolicy lint --ignore") echo "PAL001 PAL002 PAL003 PAL004 PAL005 PAL006 PAL007 PAL008 PAL009 PAL010 PAL011 PAL012 PAL013 PAL014 PAL015 PAL016 PAL017 PAL018 PAL019 PAL020 PAL021 PAL022 PAL023 PAL024 PAL025 PAL026 PAL027 PAL028 PAL029 PAL030 PAL031 PAL032 PAL033 PAL034 PAL035 PAL036 PAL037 PAL038 PAL039 PAL040 PAL041 PAL042 PAL043 PAL044 PAL045 PAL046 PAL047 PAL048 PAL049 PAL050 PAL051 PAL052 PAL053 PAL054" ;;
+        "qdpolicy lint --config") echo "FILES" ;;
+        "qdpolicy lint --baseline") echo "FILES" ;;
+        "qdpolicy lint --write-baseline") echo "FILES" ;;
+        "qdpolicy explain --user") echo "NOTHING" ;;
+        "qdpolicy explain --host") echo "NOTHING" ;;
+        "qdpolicy explain --vhost") echo "NOTHING" ;;
+        "qdpolicy explain --mechanism") echo "PLAIN EXTERNAL ANONYMOUS" ;;
+        "qdpolicy explain --send") echo "NOTHING" ;;
+        "qdpolicy explain --receive") echo "NOTHING" ;;
+        "qdpolicy explain --capability") echo "NOTHING" ;;
+        "qdpolicy explain --connections") echo "NOTHING" ;;
+        "qdpolicy explain --connections-of-user") echo "NOTHING" ;;
+        "qdpolicy explain --connections-of-host") echo "NOTHING" ;;
+        "qdpolicy explain --links") echo "NOTHING" ;;
+        "qdpolicy diff --fail-on") echo "widening narrowing any" ;;
+        "qdaudit denials --out") echo "NOTHING" ;;
+        "qdaudit denials --format") echo "table json" ;;
+        "qdaudit denials --since") echo "NOTHING" ;;
+        "qdaudit denials --until") echo "NOTHING" ;;
+    esac
+}
+
+_palisade_rest() {
+    case "$1" in
+        "qdmanage") echo "query create read update delete get-types get-attributes get-operations get-annotations get-mgmt-nodes get-schema get-json-schema get-log" ;;
+        "qdpolicy") echo "lint rules rule explain diff" ;;
+        "qdpolicy lint") echo "FILES" ;;
+        "qdpolicy rules") echo "PAL001 PAL002 PAL003 PAL004 PAL005 PAL006 PAL007 PAL008 PAL009 PAL010 PAL011 PAL012 PAL013 PAL014 PAL015 PAL016 PAL017 PAL018 PAL019 PAL020 PAL021 PAL022 PAL023 PAL024 PAL025 PAL026 PAL027 PAL028 PAL029 PAL030 PAL031 PAL032 PAL033 PAL034 PAL035 PAL036 PAL037 PAL038 PAL039 PAL040 PAL041 PAL042 PAL043 PAL044 PAL045 PAL046 PAL047 PAL048 PAL049 PAL050 PAL051 PAL052 PAL053 PAL054" ;;
+        "qdpolicy rule") echo "PAL001 PAL002 PAL003 PAL004 PAL005 PAL006 PAL007 PAL008 PAL009 PAL010 PAL011 PAL012 PAL013 PAL014 PAL015 PAL016 PAL017 PAL018 PAL019 PAL020 PAL021 PAL022 PAL023 PAL024 PAL025 PAL026 PAL027 PAL028 PAL029 PAL030 PAL031 PAL032 PAL033 PAL034 PAL035 PAL036 PAL037 PAL038 PAL039 PAL040 PAL041 PAL042 PAL043 PAL044 PAL045 PAL046 PAL047 PAL048 PAL049 PAL050 PAL051 PAL052 PAL053 PAL054" ;;
+        "qdpolicy explain") echo "FILES" ;;
+        "qdpolicy diff") echo "FILES" ;;
+        "qdaudit") echo "denials" ;;
+        "qdaudit denials") echo "FILES" ;;
+    esac
+}
+
+_palisade() {
+    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" key="${COMP_WORDS[0]##*/}" found word
+    # bash breaks --option=value in three.
+    if [[ $cur == "=" ]]; then
+        cur=""
+    elif [[ $prev == "=" ]]; then
+        prev="${COMP_WORDS[COMP_CWORD-2]}"
+    fi
+    case "$key" in
+        qdpolicy|qdaudit)
+            for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+                if [[ $word != -* ]]; then
+                    key="$key $word"
+                    break
+                fi
+            done
+            ;;
+    esac
+    COMPREPLY=()
+    found="$(_palisade_values "$key" "$prev")"
+    if [[ -z $found ]]; then
+        if [[ $cur == -* ]]; then
+            found="$(_palisade_options "$key")"
+        else
+            found="$(_palisade_rest "$key")"
+        fi
+    fi
+    case "$found" in
+        NOTHING) ;;
+        FILES)
+            compopt -o filenames 2>/dev/null
+            mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+            ;;
+        *) mapfile -t COMPREPLY < <(compgen -W "$found" -- "$cur") ;;
+    esac
+}
+
+complete -F _palisade qdrouterd qdstat qdmanage qdpasswd qdpolicy qdaudit
