@@ -250,7 +250,7 @@ def test_an_unknown_profile_is_refused(client: ManagementClient) -> None:
     """policy 52: with the names there are."""
     given = {"host": "127.0.0.1", "port": "0", "sslProfile": "nowhere"}
     for entity in ("listener", "connector"):
-        with pytest.raises(BadRequestStatus, match="no sslProfile named 'nowhere' .*interop-tls"):
+        with pytest.raises(BadRequestStatus, match=r"no sslProfile named 'nowhere' .*interop-tls"):
             client.create(given, type=entity, name="refused")
 
 
