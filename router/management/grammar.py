@@ -179,7 +179,8 @@ class _Text:
             name, self.at = word[0], word.end()
         else:
             name = str(self.json_value())
-        if not re.compile(r"\s*:").match(self.json, self.at):
+        # What `map_members` then skips; a bare name ends with its line.
+        if not re.compile(r"[ \t]*:" if is_bare else r"\s*:").match(self.json, self.at):
             self.fail(f"Expecting ':' after the name '{name[:80]}'", start)
         return name, is_bare
 

@@ -236,3 +236,10 @@ def test_reading_takes_time_in_proportion_to_the_text() -> None:
     groups = section.attributes["groups"]
     assert isinstance(groups, dict)
     assert len(groups) == 20_000
+
+
+@pytest.mark.parametrize("blank", ["\x1f", "\n", "\x0b"])
+def test_a_bare_name_is_followed_by_its_colon(blank: str) -> None:
+    """Found by fuzzing: such a name once escaped as an AssertionError."""
+    with pytest.raises(ConfigError, match="Expecting ':' after the name 'users'"):
+        parse_config(f"vhost {{\n groups: {{\n g: {{\n users{blank}: a\n }}\n }}\n}}\n", path="a.conf")
