@@ -87,7 +87,7 @@ _traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> who is told o
 
 @cache
 def _tracer() -> Pointer:
-    """The one C function that proton calls for every frame of a traced transport; made when first wanted."""
+    """The one C function that proton calls for every frame of a traced transport, and for its own warnings."""
 
     def on_frame(transport: Pointer, text: Pointer) -> None:
         sink = _traced.get(transport)
@@ -580,6 +580,8 @@ class Engine:
         self.transport = lib.pn_transport()
         if is_server:
             lib.pn_transport_set_server(self.transport)
+        # Without a tracer proton writes its warnings about a peer's frames to our stderr, past every log setting.
+        lib.pn_transport_set_tracer(self.transport, _tracer())
         lib.pn_transport_set_max_frame(self.transport, max_frame_bytes)
         lib.pn_transport_set_channel_max(self.transport, channel_max)
         lib.pn_transport_set_idle_timeout(self.transport, idle_timeout_ms)
@@ -791,7 +793,6 @@ class Engine:
             lib.pn_transport_trace(self.transport, lib.PN_TRACE_OFF)
             _traced.pop(self.transport, None)
             return
-        lib.pn_transport_set_tracer(self.transport, _tracer())
         _traced[self.transport] = sink
         lib.pn_transport_trace(self.transport, lib.PN_TRACE_FRM)
 

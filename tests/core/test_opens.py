@@ -1,5 +1,6 @@
 """The Open of a connection (docs/spec/policy-and-auth.md §3.3)."""
 
+import pytest
 from memory_net import Net, Vhosts
 
 ANYBODY = Vhosts(vhosts={"$default": {"groups": {"all": {"users": "*", "remoteHosts": "*"}}}})
@@ -19,3 +20,19 @@ def test_a_second_open_is_not_admitted_again() -> None:
     client.kill()
     net.pump()
     assert net.ledger.vhost_stats("$default")["connectionsCurrent"] == 0
+
+
+def test_a_peers_odd_open_writes_nothing_to_our_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    """Attack: the engine's own warnings would fill the operator's terminal past every log setting."""
+    net = Net()
+    client = net.client(opens=False)
+    client.transport.max_frame_size = 512
+    client.open()
+    net.pump()
+    uttered = bytes(client.uttered)
+    again = net.client(opens=False)
+    # max-frame-size 512 as uint (0x70) becomes 31, which AMQP forbids.
+    again.say(uttered.replace(b"\x70\x00\x00\x02\x00", b"\x70\x00\x00\x00\x1f"))
+    net.pump()
+    assert b"\x70\x00\x00\x00\x1f" in bytes(again.uttered)
+    assert capfd.readouterr().err == ""
