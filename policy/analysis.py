@@ -6,7 +6,7 @@ Left out is what permits nothing by itself: maxFrameSize and maxSessionWindow.
 Pure. Source: docs/spec/policy-and-auth.md §1.3, §2, §3.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,7 +20,7 @@ from policy.decision import Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.grants import NUMBERS, SWITCHES, AddressList, Grant, grant_of
 from policy.host_sets import Hosts, first_host, intersect, shown_hosts, subtract
-from policy.patterns import PatternTree, split_tokens
+from policy.patterns import PatternTree, normalise, split_tokens
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 
@@ -422,15 +422,42 @@ def _merged(changes: Iterable[Change]) -> Iterator[Change]:
 # Items that add nothing
 
 
+def superfluous_items(key: str, items: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The items that allow nothing the others do not, each with those it has something in common with.
+
+    Of several that cover each other one is kept. For every user: exactly for lists that do not count the words of a
+    name, else for names of up to MAX_USER_SHAPE characters. Raises TooComplexError.
+    """
+    is_pattern = key.endswith("Pattern")
+    # Endlessly many texts are not covered by lists of single ones, and one text by another only if it is the same.
+    endless = [item for item in items if (_is_endless(item) if is_pattern else item.endswith("*"))]
+    tree = PatternTree((split_tokens(item), item) for item in endless if USER_TOKEN not in item) if is_pattern else None
+    has_user = any(USER_TOKEN in item for item in endless)
+    same = Counter(map(normalise, items)) if is_pattern else Counter[str]()
+    removed: set[str] = set()
+    for item in items:
+        if tree is not None and not _is_endless(item) and not has_user and same[normalise(item)] == 1:
+            # A single text: one look into the tree says it.
+            if tree.find(split_tokens(item)) is None:
+                continue
+        elif is_pattern and same[normalise(item)] == 1:
+            if not any(other != item and _may_meet(item, other) for other in endless):
+                continue
+        elif not endless and not (is_pattern and same[normalise(item)] > 1):
+            continue
+        covering = covering_items(key, item, [other for other in items if other != item and other not in removed])
+        if covering is not None:
+            removed.add(item)
+            yield item, covering
+
+
 def covering_items(key: str, item: str, others: Sequence[str]) -> tuple[str, ...] | None:
     """The items among `others` that have something in common with `item`, if together they allow all that it allows.
 
-    For every user: exactly for lists that do not count the words of a name, else up to MAX_USER_SHAPE characters.
     Returns  None when `item` adds something
     """
     if key.endswith("Pattern"):
         candidates = tuple(other for other in others if _may_meet(item, other))
-        # Endlessly many texts are not covered by lists of single ones.
         if _is_endless(item) and not any(_is_endless(other) for other in candidates):
             return None
     else:

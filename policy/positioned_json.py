@@ -65,6 +65,73 @@ def parse(text: str) -> Document:
     return _Parser(_COMMENT_LINE.sub("", text)).document()
 
 
+class _Doubtful(Exception):
+    """Not plainly one of the texts `split` reads; the slow reader says what is wrong."""
+
+
+def split(text: str) -> list[tuple[object, int, int]] | None:
+    """The elements of a text that is one array, each with the offset and the line (1-based) it begins at.
+
+    Many times faster than `parse`, which it agrees with. None when the text is anything else, or in any way wrong.
+    """
+    plain = _COMMENT_LINE.sub("", text)
+    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+    found: list[tuple[object, int, int]] = []
+    line, counted = 1, 0
+    try:
+        at = _after_blanks(plain, 1 if plain.startswith("\ufeff") else 0)
+        if plain[at : at + 1] != "[":
+            return None
+        at = _after_blanks(plain, at + 1)
+        while plain[at : at + 1] != "]":
+            if found and plain[at : at + 1] != ",":
+                return None
+            at = _after_blanks(plain, at + 1) if found else at
+            line, counted = line + plain.count("\n", counted, at), at
+            value, end = decoder.raw_decode(plain, at)
+            found.append((value, at, line))
+            at = _after_blanks(plain, end)
+        return found if _after_blanks(plain, at + 1) == len(plain) else None
+    except (ValueError, RecursionError, _Doubtful):
+        return None
+
+
+class Places:
+    """Where what `split` has found stands, element by element, for as many of them as somebody asks about."""
+
+    __slots__ = ("_line_starts", "_plain", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._plain: str | None = None
+        self._line_starts: list[int] = []
+
+    def inside(self, offset: int) -> Mapping[Path, tuple[int, int]]:
+        """The places of the element that begins at `offset` and of all inside it."""
+        if self._plain is None:
+            self._plain = _COMMENT_LINE.sub("", self._text)
+            self._line_starts = [0, *(match.end() for match in re.finditer("\n", self._plain))]
+        parser = _Parser(self._plain, at=offset, line_starts=self._line_starts)
+        parser._value(())
+        return parser.positions
+
+
+def _after_blanks(text: str, at: int) -> int:
+    match = _BLANKS.match(text, at)
+    return at if match is None else match.end()
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Doubtful
+    return found
+
+
+def _no_constant(_: str) -> object:
+    raise _Doubtful
+
+
 @dataclass(slots=True)
 class _Parser:
     text: str

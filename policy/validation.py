@@ -3,7 +3,7 @@
 Pure. The router reads policy files without this, by the rules of vhosts.py; this is for people.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from itertools import chain
@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 import schemas
-from policy.loader import Entity, PolicyFileError, load_entities, parse_policy
+from policy.loader import Entity, PolicyFileError, load_entities, parse_policy, plain_entities
 from policy.positioned_json import Document, Problem
 
 MAX_SHOWN_CHARACTERS = 60
@@ -21,6 +21,9 @@ MAX_SHOWN_CHARACTERS = 60
 
 def load_valid_entities(text: str, file: str) -> tuple[Entity, ...]:
     """As loader.load_entities, and the file has also passed the schema. Raises PolicyFileError with all problems."""
+    plain = plain_entities(text, file)
+    if plain is not None and all(entity.type != "vhost" or is_plainly_valid(entity.attributes) for entity in plain):
+        return plain
     document = parse_policy(text, file)
     problems = sorted(
         {*document.problems, *validate(document)}, key=lambda problem: (problem.line, problem.column, problem.text)
@@ -34,6 +37,45 @@ def validate(document: Document) -> tuple[Problem, ...]:
     """Where the document departs from the schema, in no particular order."""
     errors = chain.from_iterable(_leaves(error) for error in _validator().iter_errors(document.value))
     return tuple(chain.from_iterable(_explain(error, document) for error in errors))
+
+
+def is_plainly_valid(vhost: Mapping[str, object]) -> bool:
+    """Does the vhost pass the schema, as can be seen at a glance? Thousands of them are many times faster this way.
+
+    False  when it does not, or when only the whole of the schema can tell
+    """
+    definitions = schemas.load("policy")["$defs"]
+    if not isinstance(vhost.get("hostname"), str) or "id" in vhost:
+        return False
+    groups = vhost.get("groups", {})
+    others = {key: value for key, value in vhost.items() if key != "groups"}
+    if not isinstance(groups, dict) or not _are_plain(others, definitions["vhost"]["properties"]):
+        return False
+    known = definitions["group"]["properties"]
+    return all(
+        len(name) <= 255 and isinstance(group, dict) and _are_plain(group, known) for name, group in groups.items()
+    )
+
+
+def _are_plain(values: Mapping[str, object], known: Mapping[str, Any]) -> bool:
+    return all(key in known and _is_plain(value, known[key]) for key, value in values.items())
+
+
+def _is_plain(value: object, schema: Mapping[str, Any]) -> bool:
+    match schema.get("$ref", schema.get("type")):
+        case "#/$defs/items":
+            is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+            return is_list or isinstance(value, str)
+        case "#/$defs/connectionLimit":
+            return type(value) is int and 0 <= value <= 65535
+        case "#/$defs/count":
+            return type(value) is int and 0 <= value < 2**64
+        case "#/$defs/boolean" | "boolean":
+            return isinstance(value, bool)
+        case "string":
+            return isinstance(value, str)
+        case _:
+            return False
 
 
 @cache

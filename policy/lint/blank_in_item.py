@@ -18,7 +18,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
         for key in ("users", *ADDRESS_KEYS):
             for item in group.items(key):
-                if any(character.isspace() for character in item.strip()) and not _is_name(item):
+                if len(item.split()) > 1 and not _is_name(item):
                     better = ", ".join(item.split())
                     text = f"'{item}' is one item: only commas separate"
                     about = About(item=item, instead=better, confidence=Confidence.LIKELY)

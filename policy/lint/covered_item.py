@@ -5,8 +5,9 @@ Remove it, or, if it was meant to be the narrower rule, remove the wide one that
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from policy.analysis import covering_items
+from policy.analysis import superfluous_items
 from policy.automata import TooComplexError
 from policy.groups import ADDRESS_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
@@ -19,22 +20,16 @@ FAMILY = Family.REACHABILITY
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
         for key in ADDRESS_KEYS:
-            remaining = list(group.items(key))
-            if len(remaining) < 2:
+            items = group.items(key)
+            if len(items) < 2:
                 continue
-            for item in group.items(key):
-                others = [other for other in remaining if other != item]
-                if (covering := _covering(key, item, others)) is None:
-                    continue
-                # Of two items that mean the same only one is too many.
-                remaining = others
+            for item, covering in _superfluous(key, items):
                 listed = ", ".join(f"'{other}'" for other in covering)
                 text = f"'{item}' allows nothing that {listed} does not: remove it"
                 yield group.finding(ID, Level.NOTE, text, key, About(item=item))
 
 
-def _covering(key: str, item: str, others: list[str]) -> tuple[str, ...] | None:
-    try:
-        return covering_items(key, item, others)
-    except TooComplexError:
-        return None
+def _superfluous(key: str, items: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    # A list too hard to decide is not blamed for anything.
+    with suppress(TooComplexError):
+        yield from superfluous_items(key, items)

@@ -6,6 +6,7 @@ answer decides who may connect. Write the address.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from policy.hosts import HostError, parse_hosts
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
@@ -23,6 +24,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                 yield group.finding(ID, Level.NOTE, text, "remoteHosts", About(item=item))
 
 
+@lru_cache(maxsize=65536)
 def has_host_name(item: str) -> bool:
     """Would the router have to ask the resolver about this item?"""
     try:

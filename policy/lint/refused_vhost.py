@@ -8,9 +8,10 @@ vhost names collide as patterns depends on the router's configuration, which is 
 from collections.abc import Iterator, Mapping, Sequence
 
 from policy.attributes import PolicyError, VhostSource
-from policy.lint.findings import Family, Finding, Level, PolicyText, VhostText
+from policy.lint.findings import NAMES, Family, Finding, Level, PolicyText, VhostText
 from policy.lint.host_names import has_host_name
 from policy.ruleset import compile_ruleset
+from policy.vhosts import compile_vhost
 
 ID = "PAL001"
 TITLE = "refused by the router"
@@ -24,8 +25,8 @@ def check(policy: PolicyText) -> Iterator[Finding]:
     for vhost in policy.vhosts:
         written = (_without_names(vhost), vhost.source)
         try:
-            compile_ruleset({}, [written], resolve=_refuse_name)
-            accepted.append(written)
+            compile_vhost(*written, resolve=_refuse_name)
+            accepted.append((_names_only(vhost.attributes), vhost.source))
         except PolicyError as error:
             if not any(text in str(error) for text in _EXPLAINED_ELSEWHERE):
                 yield _finding(error, vhost.source)
@@ -36,12 +37,19 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         yield _finding(error, VhostSource(file=error.file, line=error.line))
 
 
+def _names_only(attributes: Mapping[str, object]) -> Mapping[str, object]:
+    return {key: value for key, value in attributes.items() if key in (*NAMES, "aliases")}
+
+
 def _without_names(vhost: VhostText) -> Mapping[str, object]:
     """The vhost's attributes, without the items of remoteHosts that are host names."""
     groups = {}
     for group in vhost.groups:
-        numeric = [item for item in group.items("remoteHosts") if not has_host_name(item)]
-        groups[group.name] = {**group.settings, "remoteHosts": numeric}
+        written = group.items("remoteHosts")
+        numeric = [item for item in written if not has_host_name(item)]
+        groups[group.name] = (
+            group.settings if len(numeric) == len(written) else {**group.settings, "remoteHosts": numeric}
+        )
     return {**vhost.attributes, "groups": groups}
 
 

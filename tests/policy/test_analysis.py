@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rulesets import ruleset
 
-from policy.analysis import NAMELESS, OTHERS, Change, confirms, covering_items, diff_rulesets
+from policy.analysis import NAMELESS, OTHERS, Change, confirms, covering_items, diff_rulesets, superfluous_items
 from policy.cli.main import main
 from policy.decide import connector_settings, decide_connection, decide_link
 from policy.facts import ConnectionFacts, LinkFacts, Usage
@@ -277,3 +277,17 @@ def test_diff_command(files: tuple[str, str], capsys: pytest.CaptureFixture[str]
         ("narrowing", "b"),
     ]
     assert main(["diff", old, "missing.json"]) == 3
+
+
+@given(patterns, literals)
+@settings(max_examples=100, deadline=None)
+def test_without_superfluous_items_a_list_means_the_same(words: list[str], texts: list[str]) -> None:
+    for key, items in (("targetPattern", words), ("targets", texts)):
+        written = tuple(dict.fromkeys(items))
+        removed = {item for item, _ in superfluous_items(key, written)}
+        kept = [item for item in written if item not in removed]
+        one, other = ({"users": "*, anna", "remoteHosts": "*", key: each} for each in (list(written), kept))
+        rules = [ruleset({"hostname": "h", "groups": {"g": each}}) for each in (one, other)]
+        assert diff_rulesets(rules[0], rules[1]) == ()
+        for item in kept:
+            assert covering_items(key, item, [each for each in kept if each != item]) is None

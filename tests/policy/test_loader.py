@@ -4,7 +4,7 @@ import json
 from importlib import resources
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulesets import connect, resolve
 
@@ -13,9 +13,9 @@ from policy.decide import decide_link
 from policy.decision import Reason
 from policy.facts import LinkFacts
 from policy.loader import PolicyFileError, load_entities
-from policy.positioned_json import MAX_DEPTH, NotJson, parse
+from policy.positioned_json import MAX_DEPTH, NotJson, Places, parse, split
 from policy.ruleset import Ruleset, compile_ruleset
-from policy.validation import load_valid_entities
+from policy.validation import is_plainly_valid, load_valid_entities, validate
 
 POLICY = """\
 # who may what
@@ -196,3 +196,53 @@ def test_examples_are_found_by_name_and_only_they_are() -> None:
     for name in ("", "unknown", "../pyproject.toml", "quickstart/../__init__.py", "/etc/passwd"):
         with pytest.raises(FileNotFoundError):
             policies.path(name)
+
+
+elements = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 70000) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.lists(elements, max_size=4), st.sampled_from([None, 1]), st.sampled_from(["", "# c\n", "\ufeff", " \n"]))
+@settings(deadline=None)
+def test_the_fast_reader_agrees_with_the_slow_one(value: list[object], indent: int | None, begin: str) -> None:
+    text = begin + json.dumps(value, indent=indent)
+    found = split(text)
+    document = parse(text)
+    assert found is not None
+    assert [element for element, _, _ in found] == document.value
+    places = Places(text)
+    for index, (_, offset, line) in enumerate(found):
+        inside = places.inside(offset)
+        assert line == inside[()][0]
+        assert inside == {path[1:]: at for path, at in document.positions.items() if path[:1] == (index,)}
+
+
+@given(st.text(alphabet='[]{}",:a1#\n \\', max_size=25))
+@settings(max_examples=400, deadline=None)
+def test_the_fast_reader_reads_nothing_the_slow_one_refuses(text: str) -> None:
+    if (found := split(text)) is not None:
+        document = parse(text)
+        assert document.problems == ()
+        assert document.value == [element for element, _, _ in found]
+
+
+texts = st.sampled_from(["a", "", "*", "1"])
+lists = st.lists(st.one_of(texts, st.integers(0, 1)), max_size=2)
+values = st.one_of(texts, lists, st.integers(-1, 70000), st.booleans())
+VHOST_KEYS = ("hostname", "id", "name", "aliases", "maxConnections", "maxMessageSize", "allowUnknownUser", "x")
+names = st.sampled_from(VHOST_KEYS)
+keys = st.sampled_from(["users", "remoteHosts", "maxSenders", "allowDynamicSource", "sources", "y"])
+
+
+@given(
+    st.dictionaries(names, values, max_size=4),
+    st.dictionaries(st.sampled_from(["g", "h" * 256]), st.dictionaries(keys, values, max_size=3), max_size=2),
+)
+@settings(max_examples=300, deadline=None)
+def test_what_is_valid_at_a_glance_is_valid(attributes: dict[str, object], groups: dict[str, object]) -> None:
+    vhost = {**attributes, "groups": groups}
+    if is_plainly_valid(vhost):
+        assert validate(parse(json.dumps([["vhost", vhost]]))) == ()
