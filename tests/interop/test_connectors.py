@@ -29,7 +29,7 @@ from raw_peer import (
 )
 from server_peer import Call, Hangup, Server, failover_list, greeting, in_turn, serving
 
-from router.management.client import ManagementClient, NotFoundStatus
+from router.management.client import InternalServerErrorStatus, ManagementClient, NotFoundStatus
 from router.values import Array, Described, symbol, uint, ulong
 
 # Errors that tests of this module cause.
@@ -37,6 +37,7 @@ EXPECTED = [
     r"Failed to find policyVhost settings",
     r"Unable to open password file",
     r"AGENT \(error\) Error performing READ: No entity with name=out",
+    r"in the environment variable",
 ]
 
 CONFIGURATION = (
@@ -65,10 +66,12 @@ def router(
     certificates: Certificates, router_python: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningRouter]:
     folder = tmp_path_factory.mktemp("router")
-    with running_router(
-        folder, certificates, python=router_python, extra=CONFIGURATION, expected_errors=EXPECTED
-    ) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PALISADE_TEST_PASSWORD", "from the environment")
+        with running_router(
+            folder, certificates, python=router_python, extra=CONFIGURATION, expected_errors=EXPECTED
+        ) as running:
+            yield running
 
 
 @pytest.fixture
@@ -385,6 +388,22 @@ def test_an_empty_list_takes_the_alternatives_away(client: ManagementClient) -> 
         connector_row(client, "out", connectionStatus="SUCCESS", failoverUrls=f"amqp://{place}")
 
 
+def test_a_listeners_failover_list_reaches_a_connector(router: RunningRouter, client: ManagementClient) -> None:
+    """routing 15, 16: from one end to the other; the router is its own server here."""
+    since = router.mark()
+    given = {"host": "127.0.0.1", "port": "0", "policyVhost": "open-house"}
+    urls = "amqps://b.invalid, c.invalid:1"
+    client.create({**given, "failoverUrls": urls}, type="listener", name="advertising")
+    try:
+        port = port_of(router, "advertising", since=since)
+        with connector(client, port) as place:
+            urls = f"amqp://{place}, amqps://b.invalid:5672, amqp://c.invalid:1"
+            connector_row(client, "out", connectionStatus="SUCCESS", failoverUrls=urls)
+    finally:
+        router.ports.pop("advertising", None)
+        client.delete(type="listener", name="advertising")
+
+
 # SASL
 
 
@@ -401,7 +420,14 @@ def test_credentials_are_sent_as_configured(client: ManagementClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "sent"), [("literal:x", b"literal:x"), ("plain text", b"plain text"), ("file:{file}", b"from a file")]
+    ("form", "sent"),
+    [
+        ("literal:x", b"literal:x"),
+        ("plain text", b"plain text"),
+        ("file:{file}", b"from a file"),
+        ("env:PALISADE_TEST_PASSWORD", b"from the environment"),
+        ("env:  PALISADE_TEST_PASSWORD", b"from the environment"),
+    ],
 )
 def test_forms_of_the_password(client: ManagementClient, tmp_path: Path, form: str, sent: bytes) -> None:
     """policy 51: `literal:` is no form of saslPassword."""
@@ -414,6 +440,13 @@ def test_forms_of_the_password(client: ManagementClient, tmp_path: Path, form: s
         opened(client)
         assert server.calls[0].init is not None
         assert server.calls[0].init[1] == b"\0eve\0" + sent
+
+
+def test_a_missing_variable_fails_the_connector(client: ManagementClient) -> None:
+    """policy 51: rather than to send the words `env:…` as a password."""
+    given = {"host": "127.0.0.1", "port": "1", "saslUsername": "eve", "saslPassword": "env:PALISADE_NO_SUCH"}
+    with pytest.raises(InternalServerErrorStatus, match="Failed to find a password in the environment variable"):
+        client.create(given, type="connector", name="out")
 
 
 def test_an_unreadable_password_file_is_said(router: RunningRouter, client: ManagementClient, tmp_path: Path) -> None:
