@@ -66,6 +66,16 @@ def link_rows(core: Core, offset: int = 0) -> Iterator[Mapping[str, Any]]:
     return (link_row(link) for link in links if link.is_open)
 
 
+def find_link_row(core: Core, identity: str) -> Mapping[str, Any] | None:
+    link = core.links.get(int(identity)) if identity.isascii() and identity.isdecimal() and len(identity) < 20 else None
+    return link_row(link) if link is not None and str(link.identity) == identity else None
+
+
+def find_address_row(core: Core, key: str) -> Mapping[str, Any] | None:
+    address = core.table.addresses.get(key)
+    return address_row(address) if address is not None else None
+
+
 def address_row(address: Address) -> Mapping[str, Any]:
     return {
         "name": address.key,

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from router.audit_log import AuditLog
 from router.core.links import InLink
 from router.core.router import Core
 from router.core.treatments import AddressBook
-from router.core.views import address_rows, link_rows, router_totals
+from router.core.views import address_rows, find_address_row, find_link_row, link_rows, router_totals
 from router.core.watch import NORMAL, Thresholds
 from router.effects import Audit, CloseConnection, Effect, Log
 from router.faults import fault_text
@@ -68,9 +69,10 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _PagedRows:
-    """A management provider around a function of the number of the first row."""
+    """A management provider around a function of the number of the first row, and one of an identity."""
 
     page: Callable[[int], Iterator[Mapping[str, Any]]]
+    find: Callable[[str], Mapping[str, Any] | None]
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         return self.page(0)
@@ -209,9 +211,9 @@ class Application:
             store,
             {
                 "router": _Rows(self.router_rows),
-                "connection": _PagedRows(self.router.connection_rows),
-                "router.link": _PagedRows(lambda offset: link_rows(self.core, offset)),
-                "router.address": _PagedRows(lambda offset: address_rows(self.core, offset)),
+                "connection": _PagedRows(self.router.connection_rows, self.router.find_connection_row),
+                "router.link": _PagedRows(partial(link_rows, self.core), partial(find_link_row, self.core)),
+                "router.address": _PagedRows(partial(address_rows, self.core), partial(find_address_row, self.core)),
                 "connector": _Rows(self.connector_rows),
                 "policy": _Rows(self.policy_rows),
                 "vhostStats": _Rows(self.vhost_stats_rows),

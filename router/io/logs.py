@@ -51,6 +51,7 @@ class Logs:
         self.ring = LogRing()
         self._files: dict[str, TextIO] = {}
         self._has_failed = False
+        self._is_system_log_open = False
 
     def use(self, rules: LogRules) -> None:
         """Change the rules; opens what they need first, so that a bad file name changes nothing.
@@ -98,6 +99,9 @@ class Logs:
         self.ring.append(entry)
         sink = rules.sink(module)
         if sink == "syslog":
+            if not self._is_system_log_open:
+                self._is_system_log_open = True
+                syslog.openlog("qdrouterd", syslog.LOG_PID, syslog.LOG_DAEMON)
             syslog.syslog(syslog.LOG_DAEMON | _PRIORITY[level], rules.line(entry).rstrip("\n"))
             return
         try:

@@ -233,6 +233,13 @@ class Router:
         )
         return (row for row in rows if row is not None)
 
+    def find_connection_row(self, identity: str) -> Mapping[str, Any] | None:
+        number = int(identity) if identity.isascii() and identity.isdecimal() and len(identity) < 20 else -1
+        found = self.connections.get(number)
+        if found is None or str(number) != identity:
+            return None
+        return connection_row(found, self.work.now_s, is_traced=self.trace.is_on(number))
+
     @property
     def open_count(self) -> int:
         return sum(connection.stage is Stage.AMQP for connection in self.connections.values())

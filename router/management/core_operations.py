@@ -87,11 +87,10 @@ class CoreOperations:
             is_binding = "binding " if entity_type.short_name == "binding" else ""
             raise ManagementError(400, f"No {is_binding}name or identity provided")
         column, value = ("identity", identity) if identity is not None else ("name", name)
-        wanted = _text(value)
-        for row in self._views.core_rows(entity_type):
-            if row.get(column) is not None and str(row[column]) == wanted:
-                return row
-        raise ManagementError(404, "Not Found")
+        row = self._views.core_find(entity_type, column, _text(value))
+        if row is None:
+            raise ManagementError(404, "Not Found")
+        return row
 
     def _delete(self, entity_type: EntityType, properties: Row) -> tuple[int, object]:
         row = self._read(entity_type, properties)

@@ -54,6 +54,9 @@ class PagedProvider(Protocol):
     def page(self, offset: int) -> Iterable[Row]:
         """Rows from number `offset` on."""
 
+    def find(self, identity: str) -> Row | None:
+        """The row of this identity, without looking at the others."""
+
 
 def skip(provider: Provider, offset: int) -> Iterator[Row]:
     if isinstance(provider, PagedProvider):

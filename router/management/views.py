@@ -7,7 +7,7 @@ Two views, as in docs/spec/management.md §5: the agent's, over all types but th
 from collections.abc import Iterator, Mapping
 
 from router.management.entities import Entity, EntityStore
-from router.management.query import Provider, Row, skip
+from router.management.query import PagedProvider, Provider, Row, skip
 from router.management.rules import CORE_CONFIG_TYPES
 from router.management.schema import EntityType, Schema
 
@@ -105,6 +105,14 @@ class Views:
             return (self._core_row(each, live) for each in made)
         provider = self.providers.get(short_name)
         return skip(provider, offset) if provider is not None else iter(())
+
+    def core_find(self, entity_type: EntityType, column: str, wanted: str) -> Row | None:
+        """The first row of a core type whose `column` (identity or name) reads as `wanted`."""
+        provider = self.providers.get(entity_type.short_name)
+        if column == "identity" and isinstance(provider, PagedProvider):
+            return provider.find(wanted)
+        rows = self.core_rows(entity_type)
+        return next((row for row in rows if row.get(column) is not None and str(row[column]) == wanted), None)
 
     def core_row(self, entity: Entity) -> Row:
         live = {str(row.get("identity")): row for row in self._provided(entity.type.short_name)}
