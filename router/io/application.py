@@ -103,6 +103,7 @@ class Application:
         self.audit: AuditLog | None = None
         self.trace = FrameTrace(logs.write_frame)
         self.profiles: dict[str, ProfileSource] = {}
+        self.plugins: set[str] = set()  # names of authServicePlugins
         self.tls_files: dict[str, TlsFiles] = {}  # by name of the listener or connector
         self.authentication: Authentication | None = None
         self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))
@@ -187,6 +188,8 @@ class Application:
         store = self.store = EntityStore(self.schema, self.emit, self.core.next_identity)
         store.on_create("sslProfile", self.create_ssl_profile)
         store.on_delete("sslProfile", self.delete_ssl_profile)
+        store.on_create("authServicePlugin", self.create_plugin)
+        store.on_delete("authServicePlugin", self.delete_plugin)
         store.on_create("address", self.create_address)
         store.on_delete("address", self.addresses.remove)
         store.on_create("connector", self.create_connector)
@@ -331,6 +334,17 @@ class Application:
         """Listeners keep the copy they took (§8.3)."""
         self.profiles.pop(attributes["name"], None)
 
+    def create_plugin(self, attributes: Mapping[str, Any]) -> None:
+        """Remember the name: listeners that refer to it are refused, so that nobody is let in unasked."""
+        if attributes.get("authService"):
+            text = "Attribute authService of entity authServicePlugin has been deprecated. Use host and port instead."
+            self._log("CONN_MGR", "warning", text)
+        self.plugins.add(attributes["name"])
+        self._log("CONN_MGR", "info", f"Created SASL plugin config with name {attributes['name']}")
+
+    def delete_plugin(self, attributes: Mapping[str, Any]) -> None:
+        self.plugins.discard(attributes["name"])
+
     def create_address(self, attributes: Mapping[str, Any]) -> None:
         self.addresses.add(attributes)
 
@@ -380,8 +394,10 @@ class Application:
     def _listener(self, attributes: Mapping[str, Any]) -> Any:
         assert self.authentication is not None
         place = f"{attributes['host']}:{attributes['port']}"
-        if attributes.get("saslPlugin"):
-            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {attributes['saslPlugin']}")
+        if (plugin := attributes.get("saslPlugin")) and plugin not in self.plugins:
+            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {plugin}")
+        if plugin:
+            raise ManagementError(400, f"listener {place}: saslPlugin is not supported by this version")
         if attributes.get("http") or attributes.get("httpRootDir"):
             raise ManagementError(400, f"listener {place}: http listeners are not supported by this version")
         profile_name = attributes.get("sslProfile")

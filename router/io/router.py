@@ -62,6 +62,7 @@ class Router:
         )
         self.connections: dict[int, Stack] = {}
         self.ports: dict[str, Port] = {}
+        self._opening: dict[str, Listener] = {}  # by name; taken out when it is no longer wanted
         self.connectors: dict[str, Connecting] = {}
         self.started_at_s = int(self.clock())
         self._workers = workers
@@ -182,8 +183,17 @@ class Router:
     # Ports
 
     async def open_port(self, listener: Listener, **family: Any) -> Port:
-        """Listen. Errors: OSError."""
-        port = await listen(self, listener, **family)
+        """Listen, unless `close_port` comes first. Errors: OSError."""
+        self._opening[listener.name] = listener
+        try:
+            port = await listen(self, listener, **family)
+            is_wanted = self._opening.get(listener.name) is listener
+        finally:
+            if self._opening.get(listener.name) is listener:
+                del self._opening[listener.name]
+        if not is_wanted:
+            port.close()
+            return port
         self.ports[listener.name] = port
         if listener.port == "0":
             shown = ", ".join(f"{host}:{number}" for host, number in port.addresses)
@@ -193,7 +203,8 @@ class Router:
         return port
 
     def close_port(self, name: str) -> None:
-        """Stop listening; established connections stay."""
+        """Stop listening, also where that has not yet begun; established connections stay."""
+        self._opening.pop(name, None)
         port = self.ports.pop(name, None)
         if port is not None:
             port.close()
@@ -248,7 +259,7 @@ class Router:
 
     async def stop(self) -> None:
         """Close every connection with an AMQP Close and every port; bounded in time."""
-        for name in list(self.ports):
+        for name in (*self.ports, *self._opening):
             self.close_port(name)
         for name in list(self.connectors):
             self.remove_connector(name)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, ROOT, Daemon, eventually, free_port, start
+from daemon_process import LISTENER, PATIENCE_S, ROOT, Daemon, eventually, free_port, run_python, start
 
 from router.amqp import codec
 from router.amqp.codec import Message, decode_message, encode
@@ -299,6 +299,44 @@ def test_a_connector_tells_how_it_is_doing(router: Daemon, daemon: Callable[...,
         client.delete(type=CONNECTOR, name="out")
         with pytest.raises(NotFoundStatus):
             status()
+
+
+def test_sasl_plugins_are_entities_and_nobody_is_let_in_by_them(router: Daemon) -> None:
+    """Management §8.3; a listener that refers to one is refused as long as they are not supported."""
+    plugin = f"{PREFIX}authServicePlugin"
+    with router.client() as client:
+        with pytest.raises(ManagementError, match="Cannot find sasl plugin"):
+            client.create({"port": "0", "saslPlugin": "p"}, type=LISTENER_TYPE, name="x")
+        made = client.create({"authService": "127.0.0.1:5671"}, type=plugin, name="p")
+        assert (made["identity"], made["port"]) == ("authServicePlugin/p", "amqp")
+        assert router.log("CONN_MGR .info. Created SASL plugin config with name p")
+        with pytest.raises(BadRequestStatus, match="not supported by this version"):
+            client.create({"port": "0", "saslPlugin": "p"}, type=LISTENER_TYPE, name="x")
+        client.delete(type=plugin, name="p")
+        assert client.query(plugin).rows == ()
+
+
+def test_open_properties_are_sent_as_configured(daemon: Callable[..., Daemon]) -> None:
+    """Management 10."""
+    traced = daemon(
+        "log {\n module: PROTOCOL\n enable: trace+\n}\n"
+        'listener {\n name: plain\n host: 127.0.0.1\n port: 0\n openProperties: {\n  "site": "north",\n'
+        '  "nested": {"list": [1, true, null], "text": "# no comment"}\n }\n}\n'
+    )
+    traced.client().close()
+    line = traced.wait_for_log(r"-> @open\(16\) (.*)")[1]
+    assert ':site="north"' in line
+    assert ':nested={"list"=[1, true, null], "text"="# no comment"}' in line
+
+
+def test_the_documented_client_works(router: Daemon) -> None:
+    """docs/operations.md shows how to use it."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    snippet = text.partition("```python\n")[2].partition("```")[0]
+    assert "ConnectionOptions" in snippet
+    ran = run_python("-c", snippet.replace("port=5672", f"port={router.port()}"))
+    assert (ran.status, ran.err) == (0, "")
+    assert "$management" in ran.out
 
 
 def test_vhosts_come_change_and_go(router: Daemon) -> None:
