@@ -421,10 +421,11 @@ class Application:
     def create_listener(self, attributes: Mapping[str, Any]) -> None:
         """Listen at once; the request succeeds even if the port cannot be bound (§8.4)."""
         listener = self._listener(attributes)
+        opening = self.router.open_port(listener, **_family_of(attributes))
 
         async def open_it() -> None:
             try:
-                await self.router.open_port(listener, **_family_of(attributes))
+                await opening
             except OSError as error:
                 self._log_listener_error(listener.place, error)
 

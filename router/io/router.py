@@ -5,7 +5,7 @@ What a connection may not touch (sockets, clocks, threads, files) is reached thr
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -182,9 +182,12 @@ class Router:
 
     # Ports
 
-    async def open_port(self, listener: Listener, **family: Any) -> Port:
-        """Listen, unless `close_port` comes first. Errors: OSError."""
+    def open_port(self, listener: Listener, **family: Any) -> Coroutine[Any, Any, Port]:
+        """Listen once this is awaited, unless `close_port` comes first. Errors: OSError."""
         self._opening[listener.name] = listener
+        return self._open_port(listener, **family)
+
+    async def _open_port(self, listener: Listener, **family: Any) -> Port:
         try:
             port = await listen(self, listener, **family)
             is_wanted = self._opening.get(listener.name) is listener
