@@ -32,6 +32,7 @@ from server_peer import Call, Hangup, Server, failover_list, greeting, in_turn, 
 from router.management.client import InternalServerErrorStatus, ManagementClient, NotFoundStatus
 from router.values import Array, Described, symbol, uint, ulong
 
+END = 0x17
 # Errors that tests of this module cause.
 EXPECTED = [
     r"Failed to find policyVhost settings",
@@ -534,6 +535,33 @@ def test_the_connector_group_limits_what_the_server_asks_for(client: ManagementC
         assert answers[0][2].value[0] == "amqp:unauthorized-access"
         assert connections_counted(client) == before
     assert connections_counted(client) == before
+
+
+def test_the_connector_group_limits_targets_and_sessions_too(client: ManagementClient) -> None:
+    """policy 44"""
+    answers: list[list[Any]] = []
+
+    def on_channel(number: int, data: bytes) -> bytes:
+        return data[:6] + number.to_bytes(2, "big") + data[8:]
+
+    def behave(call: Call) -> None:
+        call.sasl()
+        call.open()
+        call.send(begin() + attach_sender("replies.new"))
+        assert call.expect(ATTACH)[6].value[0] == "replies.new"
+        source, target = Described(ulong(0x28), []), Described(ulong(0x29), ["orders.new"])
+        call.send(frame(ATTACH, "second", uint(1), False, None, None, source, target, None, None, uint(0)))
+        answers.append(call.expect(DETACH))
+        call.send(on_channel(1, begin()))
+        call.expect(BEGIN)
+        call.send(on_channel(2, begin()))
+        answers.append(call.expect(END))
+        call.stay()
+
+    with serving(behave) as server, connector(client, server, policyVhost="partners"):
+        assert eventually(lambda: len(answers) == 2, 10.0), answers
+        assert answers[0][2].value[:2] == ["amqp:unauthorized-access", "link disallowed by local policy"]
+        assert answers[1][0].value[:2] == ["amqp:resource-limit-exceeded", "session disallowed by local policy"]
 
 
 def test_messages_reach_a_server_it_connected_to(router: RunningRouter, client: ManagementClient) -> None:
