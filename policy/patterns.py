@@ -70,31 +70,38 @@ class PatternTree:
         end = len(tokens)
         if end > MAX_TOKENS:
             return None
-        stack = [(self._root, 0)]
-        # A place that did not lead to a match need not be tried again; without this, `#.a.#.a.#.b` is exponential.
-        tried: set[tuple[int, int]] = set()
-        while stack:
-            node, at = stack.pop()
-            if (id(node), at) in tried:
-                continue
-            tried.add((id(node), at))
+        node: _Node | None = self._root
+        at = 0
+        stack: list[tuple[_Node, int]] = []
+        # A place that did not lead to a match need not be tried again; without this, `#.a.#.a.#.b` is exponential. Only
+        # places inside a `#` are reached in two ways.
+        tried: set[tuple[_Node, int]] = set()
+        while True:
+            if node is None:
+                if not stack:
+                    return None
+                node, at = stack.pop()
+            if node.is_any_number:
+                if (node, at) in tried:
+                    node = None
+                    continue
+                tried.add((node, at))
             if at == end:
                 if node.payload is not None:
                     return node.payload
                 if node.any_number is not None and node.any_number.payload is not None:
                     return node.any_number.payload
+                node = None
                 continue
-            # The last one pushed is tried first.
+            # The last one pushed is tried first, and a literal word before all of them.
             if node.is_any_number:
                 stack.append((node, at + 1))
             if node.any_number is not None:
                 stack.append((node.any_number, at))
             if node.one is not None:
                 stack.append((node.one, at + 1))
-            literal = node.literals.get(tokens[at])
-            if literal is not None:
-                stack.append((literal, at + 1))
-        return None
+            node = node.literals.get(tokens[at])
+            at += 1
 
     # The same, word by word, for who wants to follow several trees at once (analysis.py).
 

@@ -1,0 +1,297 @@
+"""The engine against a naive reading of the specification, on random policies and requests.
+
+    python -m benchmarks.policy_agreement [--requests 1000000] [--seed 1]
+
+The naive evaluator takes the attribute maps as they are written and knows no index. Every decision is compared: the
+reason of the connection and, where it may stay, that of a link. Ends with status 1 at the first disagreement.
+Source: docs/spec/policy-and-auth.md §2, §3.
+"""
+
+import argparse
+import ipaddress
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from policy.decide import decide_connection, decide_link
+from policy.facts import ConnectionFacts, LinkFacts, Usage
+from policy.ruleset import PolicyError, compile_ruleset
+
+REQUESTS_PER_POLICY = 50
+LINKS_PER_CONNECTION = 5
+USERS = ("anna", "ben", "a.b", "*", "#", "${user}", "a,b", "a/", ".x", "")
+HOSTS = ("10.0.0.1", "10.0.0.9", "10.0.0.255", "::ffff:10.0.0.5", "::1", "2001:db8::7")
+VHOSTS = ("h", "shop.example", "a.b.example", "x", "y.h", "")
+WORDS = ("a", "b", "q", "anna", "*", "#", "")
+LITERALS = (
+    "*",
+    "a",
+    "a.b",
+    "a*",
+    "q.*",
+    "${user}",
+    "${user}.*",
+    "in.${user}",
+    "${user}*",
+    "x${user}y",
+    "*a",
+    "a.${user}*",
+)
+PATTERNS = (
+    "*",
+    "#",
+    "a.*",
+    "a/#",
+    "*/b",
+    "#.a.#",
+    "*.#",
+    "${user}",
+    "${user}/#",
+    "a/${user}",
+    "x${user}",
+    "a.b",
+    "/a",
+    "a..b",
+)
+HOST_ITEMS = ("*", "10.0.0.1", "10.0.0.3-10.0.0.9", "::1", "2001:db8::-2001:db8::ff", "10.0.0.0 - 10.0.0.255")
+NAMES = ("h", "shop.example", "*.example", "#.example", "$default", "*.h", "#", "a.*.example", "")
+
+
+# Naive
+
+
+def words_of(text: str) -> list[str]:
+    text = text.replace("/", ".")
+    while text.startswith("."):
+        text = text[1:]
+    if text.endswith("."):
+        text = text[:-1]
+    return text.split(".") if text else []
+
+
+def matches_words(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return any(matches_words(pattern[1:], words[skipped:]) for skipped in range(len(words) + 1))
+    return bool(words) and pattern[0] in ("*", words[0]) and matches_words(pattern[1:], words[1:])
+
+
+def matches_pattern(item: str, user: str, address: str) -> bool:
+    if "${user}" not in item:
+        return matches_words(words_of(item), words_of(address))
+    if not user:
+        return False
+    if item.startswith("${user}"):
+        rest, behind = item[len("${user}") :], address[len(user) :]
+        if not address.startswith(user):
+            return False
+        if any(part and part[0] not in "./" for part in (rest, behind)):
+            return False
+        return matches_words(_behind(rest), _behind(behind))
+    head, before = item[: -len("${user}")], address[: -len(user)]
+    if not address.endswith(user) or any(part and part[-1] not in "./" for part in (head, before)):
+        return False
+    return matches_words(_before(head), _before(before))
+
+
+def _behind(text: str) -> list[str]:
+    text = text.replace("/", ".")
+    text = text[:-1] if text.endswith(".") else text
+    return text[1:].split(".") if text else []
+
+
+def _before(text: str) -> list[str]:
+    text = text.replace("/", ".").lstrip(".")
+    return text[:-1].split(".") if text else []
+
+
+def matches_literal(item: str, user: str, address: str) -> bool:
+    is_prefix = item.endswith("*")
+    text = item[:-1] if is_prefix else item
+    if item.endswith("${user}*") and not user:
+        # Without a name such an item would be for everybody; a blank `${user}*` is for nobody.
+        return False
+    text = text.replace("${user}", user)
+    return address.startswith(text) if is_prefix else address == text
+
+
+def naive_vhost(names: Mapping[str, Mapping[str, Any]], requested: str, has_patterns: bool) -> Mapping[str, Any] | None:
+    if not has_patterns:
+        return names.get(requested) or names.get("$default")
+    words = words_of(requested)
+    fitting = [name for name in names if matches_words(words_of(name), words)]
+    # A literal word goes before `*`, `*` before `#`, from the first word on; the end of a name before a `#`.
+    fitting.sort(key=lambda name: [{"*": 1, "#": 3}.get(word, 0) for word in words_of(name)] + [2])
+    return names[fitting[0]] if fitting else names.get("$default")
+
+
+def naive_connection(
+    vhosts: Sequence[Mapping[str, Any]], has_patterns: bool, user: str, host: str, requested: str, usage: Usage
+) -> tuple[str, Mapping[str, Any]]:
+    vhost = naive_vhost({vhost["hostname"]: vhost for vhost in vhosts}, requested, has_patterns)
+    if vhost is None:
+        return "no_vhost", {}
+    groups = vhost["groups"]
+    listed = [group for group in groups.values() if user and user in group.get("users", ())]
+    listed = listed or [group for group in groups.values() if "*" in group.get("users", ())]
+    if not listed and vhost.get("allowUnknownUser"):
+        listed = [groups["$default"]]
+    if not listed:
+        return "unknown_user", {}
+    group = listed[0]
+    if not any(_admits(item, host) for item in group.get("remoteHosts", ())):
+        return "host_not_allowed", {}
+    for key, count, reason in (
+        ("maxConnections", usage.total, "vhost_connection_limit"),
+        ("maxConnectionsPerUser", usage.of_user, "user_connection_limit"),
+        ("maxConnectionsPerHost", usage.of_host, "host_connection_limit"),
+    ):
+        limit = vhost.get(key, 65535)
+        limit = group.get(key, limit) if key != "maxConnections" else limit
+        if count >= limit:
+            return reason, {}
+    return "allowed", group
+
+
+def _admits(item: str, host: str) -> bool:
+    address = ipaddress.ip_address(host)
+    address = getattr(address, "ipv4_mapped", None) or address
+    if item == "*":
+        return True
+    ends = [ipaddress.ip_address(end.strip()) for end in item.split("-")]
+    return ends[0].version == address.version and int(ends[0]) <= int(address) <= int(ends[-1])
+
+
+def naive_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> str:
+    is_send = facts.direction == "send"
+    name = "target" if is_send else "source"
+    limit = group.get("maxSenders" if is_send else "maxReceivers", 2**31)
+    if facts.open_links >= limit:
+        return "sender_limit" if is_send else "receiver_limit"
+    if is_send and (facts.is_coordinator or not facts.address):
+        return "allowed" if group.get("allowAnonymousSender") else "anonymous_sender"
+    if not is_send and facts.is_dynamic:
+        return "allowed" if group.get("allowDynamicSource") else "dynamic_source"
+    if not facts.address:
+        return "no_source_address"
+    if not group.get("allowWaypointLinks", True) and any(each.startswith("qd.waypoint") for each in facts.capabilities):
+        return "waypoint_capability"
+    if not group.get("allowFallbackLinks", True) and "qd.fallback" in facts.capabilities:
+        return "fallback_capability"
+    address = facts.address
+    is_allowed = any(matches_literal(item, user, address) for item in group.get(f"{name}s", ()))
+    is_allowed = is_allowed or any(matches_pattern(item, user, address) for item in group.get(f"{name}Pattern", ()))
+    return "allowed" if is_allowed else f"{name}_not_allowed"
+
+
+# Random
+
+
+def random_group(chance: random.Random, users: Sequence[str]) -> dict[str, Any]:
+    group: dict[str, Any] = {"users": list(users)}
+    if chance.random() < 0.9:
+        group["remoteHosts"] = chance.sample(HOST_ITEMS, chance.randint(0, 2))
+    for name in ("source", "target"):
+        is_pattern = chance.random() < 0.5
+        items = PATTERNS if is_pattern else LITERALS
+        group[f"{name}{'Pattern' if is_pattern else 's'}"] = chance.sample(items, chance.randint(0, 3))
+    for key in ("maxConnectionsPerUser", "maxConnectionsPerHost", "maxSenders", "maxReceivers"):
+        if chance.random() < 0.2:
+            group[key] = chance.randint(0, 2)
+    for key in ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowFallbackLinks"):
+        if chance.random() < 0.4:
+            group[key] = chance.random() < 0.5
+    return group
+
+
+def random_vhosts(chance: random.Random) -> list[dict[str, Any]]:
+    vhosts = []
+    for name in chance.sample(NAMES, chance.randint(1, 4)):
+        users = chance.sample([user for user in USERS if user], 4)
+        groups = {f"g{n}": random_group(chance, users[n * 2 : n * 2 + chance.randint(0, 2)]) for n in range(2)}
+        vhost: dict[str, Any] = {"hostname": name, "groups": groups}
+        if chance.random() < 0.4:
+            groups["$default"] = random_group(chance, ())
+            vhost["allowUnknownUser"] = True
+        for key in ("maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost"):
+            if chance.random() < 0.2:
+                vhost[key] = chance.randint(0, 2)
+        vhosts.append(vhost)
+    return vhosts
+
+
+def random_link(chance: random.Random, user: str) -> LinkFacts:
+    separator = chance.choice("./")
+    address: str | None = separator.join(chance.choice((*WORDS, user)) for _ in range(chance.randint(0, 4)))
+    return LinkFacts(
+        direction="send" if chance.random() < 0.5 else "receive",
+        address=chance.choice((address, address, address, None, f"{user}.q", f"in.{user}", f"a/{user}")),
+        is_dynamic=chance.random() < 0.1,
+        is_coordinator=chance.random() < 0.05,
+        capabilities=chance.choice(((), (), ("qd.waypoint.1",), ("x", "qd.fallback"))),
+        open_links=chance.choice((0, 0, 0, 1, 2)),
+    )
+
+
+def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> str | None:
+    """Compare `count` requests with one random policy; what is decided differently, if anything.
+
+    reasons  receives what was decided, as often as it was
+    """
+    vhosts = random_vhosts(chance)
+    has_patterns = chance.random() < 0.4
+    policy = {"enableVhostPolicy": True, "enableVhostNamePatterns": has_patterns}
+    try:
+        ruleset = compile_ruleset(policy, [(vhost, None) for vhost in vhosts], resolve=lambda _: ())
+    except PolicyError:
+        # Two names that are one pattern. Such a policy decides nothing.
+        return None if has_patterns else f"refused: {vhosts}"
+    for _ in range(count):
+        user, host, requested = chance.choice(USERS), chance.choice(HOSTS), chance.choice(VHOSTS)
+        usage = Usage(
+            total=chance.choice((0, 0, 1)), of_user=chance.choice((0, 0, 1)), of_host=chance.choice((0, 0, 1))
+        )
+        facts = ConnectionFacts(user=user, remote_host=host, requested_vhost=requested, connection_name="c")
+        judged = decide_connection(ruleset, facts, usage)
+        expected, group = naive_connection(vhosts, has_patterns, user, host, requested, usage)
+        if judged.decision.reason != expected:
+            return f"{facts} {usage}: {judged.decision.reason}, expected {expected}, {vhosts}"
+        reasons[f"connection {expected}"] += 1
+        for _ in range(LINKS_PER_CONNECTION if judged.settings is not None else 0):
+            assert judged.settings is not None
+            link = random_link(chance, user)
+            found, wanted = decide_link(judged.settings, link).reason, naive_link(group, user, link)
+            if found != wanted:
+                return f"{user!r} {link}: {found}, expected {wanted}, {group}"
+            reasons[f"link {wanted}"] += 1
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
+    began = time.perf_counter()
+    reasons: Counter[str] = Counter()
+    connections = 0
+    while connections < options.requests:
+        if (text := disagreement(chance, REQUESTS_PER_POLICY, reasons)) is not None:
+            print(f"Disagreement: {text}")
+            return 1
+        connections = sum(count for name, count in reasons.items() if name.startswith("connection"))
+    seconds = time.perf_counter() - began
+    links = sum(reasons.values()) - connections
+    print(f"seed {options.seed}: {connections} connections and {links} links, no disagreement, {seconds:.0f} s")
+    for name, count in sorted(reasons.items()):
+        print(f"  {name}: {count}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

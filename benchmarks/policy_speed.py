@@ -1,0 +1,115 @@
+"""What a decision costs: 10,000 users in 1,000 vhosts, a link against 1,000 sources, compiling and checking them all.
+
+    python -m benchmarks.policy_speed
+
+Medians of several rounds, in seconds of processor time: what else the machine does does not count. The aims beside the
+numbers are those of the project.
+"""
+
+import gc
+import json
+import statistics
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from policy.cli.main import main as qdpolicy
+from policy.decide import decide_connection, decide_link
+from policy.facts import ConnectionFacts, LinkFacts, Usage
+from policy.ruleset import Ruleset, compile_ruleset
+
+VHOSTS, USERS_PER_VHOST, ROUNDS = 1000, 10, 7
+
+
+def vhosts(group_count: int, item_count: int, users: int) -> list[dict[str, Any]]:
+    """`users` users in each of the vhosts, spread over the groups; half of the groups have patterns."""
+    found = []
+    for number in range(VHOSTS):
+        groups = {
+            f"g{group}": {
+                "users": [f"user-{number}-{user}" for user in range(group, users, group_count)]
+                or [f"only-{number}-{group}"],
+                "remoteHosts": f"10.{number % 250}.{group}.0-10.{number % 250}.{group}.255",
+                ("sources" if group % 2 else "sourcePattern"): [
+                    f"orders.{number}.{group}.{item}{'.*' if item % 3 == 0 else ''}" for item in range(item_count)
+                ],
+                "maxSenders": 10,
+            }
+            for group in range(group_count)
+        }
+        found.append({"hostname": f"h{number}.example", "maxConnections": 1000, "groups": groups})
+    return found
+
+
+def compiled(entities: list[dict[str, Any]]) -> Ruleset:
+    return compile_ruleset({"enableVhostPolicy": True}, [(entity, None) for entity in entities], resolve=lambda _: ())
+
+
+def seconds_per_call(call: Callable[[], object], count: int) -> float:
+    """The median of several rounds."""
+    rounds = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        for _ in range(count):
+            call()
+        rounds.append((time.process_time() - began) / count)
+    return statistics.median(rounds)
+
+
+def show(what: str, value: float, unit: str, aim: float) -> bool:
+    print(f"{what:44} {value:8.2f} {unit:3} (aim {aim:g} {unit})")
+    return value <= aim
+
+
+def main() -> int:
+    entities = vhosts(2, 20, USERS_PER_VHOST)
+    gc.collect()
+    began = time.process_time()
+    ruleset = compiled(entities)
+    compile_seconds = time.process_time() - began
+    tracemalloc.start()
+    kept = compiled(entities)
+    megabytes = tracemalloc.get_traced_memory()[0] / 1e6
+    tracemalloc.stop()
+    del kept
+    facts = ConnectionFacts(
+        user="user-500-3", remote_host="10.0.1.7", requested_vhost="h500.example", connection_name="c"
+    )
+    usage = Usage(total=5, of_user=1, of_host=1)
+    assert decide_connection(ruleset, facts, usage).decision.is_allowed
+    connection_seconds = seconds_per_call(lambda: decide_connection(ruleset, facts, usage), 20_000)
+    results = [
+        show("compile, 10,000 users in 1,000 vhosts", compile_seconds, "s", 2),
+        show("memory of it", megabytes, "MB", 150),
+        show("decide_connection", connection_seconds * 1e6, "µs", 20),
+    ]
+    for key in ("sources", "sourcePattern"):
+        items = [f"orders.{item}.new{'.*' if item % 2 else ''}" for item in range(1000)]
+        group = {"users": "*", "remoteHosts": "*", key: items}
+        one = compiled([{"hostname": "h", "groups": {"g": group}}])
+        settings = decide_connection(
+            one, ConnectionFacts(user="u", remote_host="10.0.0.1", requested_vhost="h", connection_name="c"), Usage()
+        ).settings
+        assert settings is not None
+        for address, is_allowed in (("orders.998.new", True), ("orders.999.new.x", True), ("orders.999.old", False)):
+            link = LinkFacts(direction="receive", address=address)
+            assert decide_link(settings, link).is_allowed == is_allowed
+            cost = seconds_per_call(lambda settings=settings, link=link: decide_link(settings, link), 20_000)  # type: ignore[misc]
+            verdict = "allowed" if is_allowed else "denied"
+            results.append(show(f"decide_link, 1,000 {key}, {verdict}", cost * 1e6, "µs", 5))
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "policy.json"
+        file.write_text(json.dumps([["vhost", entity] for entity in vhosts(20, 20, 20)], indent=1), "utf-8")
+        began = time.process_time()
+        status = qdpolicy(["lint", str(file)])
+        results.append(show("lint, 1,000 vhosts x 20 groups x 20 items", time.process_time() - began, "s", 5))
+        assert status == 0
+    return 0 if all(results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
