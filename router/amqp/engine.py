@@ -87,14 +87,18 @@ _traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> who is told o
 
 @cache
 def _tracer() -> Pointer:
-    """The one C function that proton calls for every frame of a traced transport, and for its own warnings."""
+    """The one C function that proton calls for every frame of a traced transport, and for its own warnings.
 
+    It is one that the binding declares, so that no executable memory has to be made at run time.
+    """
+
+    @ffi.def_extern(name="pn_pytracer")  # type: ignore[untyped-decorator]
     def on_frame(transport: Pointer, text: Pointer) -> None:
         sink = _traced.get(transport)
         if sink is not None:
             sink(bytes(ffi.string(text)).decode("utf-8", "replace"))
 
-    return ffi.callback("void(pn_transport_t *, const char *)", on_frame)
+    return lib.pn_pytracer
 
 
 class Owner(Protocol):

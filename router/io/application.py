@@ -463,6 +463,8 @@ class Application:
                 self._reload_certificates()
                 await self._reload_policy_dir()
                 self._log("SERVER", "notice", "Reload on SIGHUP finished")
+        except Exception as error:  # our own fault: the router goes on with what it has
+            self._log("ERROR", "error", f"Reload on SIGHUP: {fault_text(error)}")
         finally:
             self._reloading = None
 
