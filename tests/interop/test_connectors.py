@@ -1,6 +1,8 @@
 """Connectors to servers of every character (docs/spec/routing.md §1.9, policy-and-auth.md §3.5, §8b)."""
 
+import contextlib
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -327,6 +329,29 @@ def test_a_close_without_a_condition_is_a_loss_too(client: ManagementClient) -> 
 
     with serving(leave) as server, connector(client, server) as place:
         assert failed(client, "failed").endswith(f"Connection to {place} failed")
+
+
+def test_a_server_that_falls_silent_is_left(client: ManagementClient) -> None:
+    """routing 9, 19: our idle timeout holds in this direction too."""
+    with serving(greeting()) as server, connector(client, server, idleTimeoutSeconds=2) as place:
+        opened(client)
+        text = "amqp:resource-limit-exceeded local-idle-timeout expired"
+        assert failed(client, "failed").endswith(f"Connection to {place} failed: {text}")
+        server.wait_for_calls(2)
+
+
+def test_a_server_that_does_not_read_costs_only_itself(router: RunningRouter, client: ManagementClient) -> None:
+    """routing 19: twenty servers that never answer, and another connector still opens."""
+
+    def never_read(call: Call) -> None:
+        threading.Event().wait(3)
+
+    with serving(never_read) as silent, serving(greeting()) as server, contextlib.ExitStack() as several:
+        for number in range(20):
+            several.enter_context(connector(client, silent, name=f"silent{number}"))
+        with connector(client, server):
+            opened(client)
+        assert client.read(type="connector", name="silent0")["connectionStatus"] == "CONNECTING"
 
 
 # Failover
