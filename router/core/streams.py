@@ -6,6 +6,7 @@ it wait per receiver; beyond that the sender's session window closes.
 Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from router.core.forward import least_loaded, next_in_turn
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
 # through a slow receiver.
 HIGH_BYTES: Final = 128 * 1024
 LOW_BYTES: Final = HIGH_BYTES // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An AMQP error condition for a message of the peer's."""
+
+    name: str
+    description: str
+
+
+# A consumer inside the router takes messages in one piece; a larger one is a mistake or an attack.
+REQUEST_TOO_LARGE: Final = Problem(
+    "amqp:link:message-size-exceeded", f"A request to the router itself may have at most {HIGH_BYTES} bytes"
+)
 
 
 class Leg:
@@ -298,7 +313,10 @@ def begin_stream(link: InLink, address: "Address", delivery: Handle, size: int) 
     elif link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return None
     if not address.out_links:
-        link.release_undeliverable(delivery)
+        if address.subscribers:
+            link.refuse(delivery, REQUEST_TOO_LARGE)
+        else:
+            link.release_undeliverable(delivery)
         return None
     if address.distribution == "multicast":
         out_links = list(address.out_links)
