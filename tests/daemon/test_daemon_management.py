@@ -8,11 +8,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from daemon_process import LISTENER, PATIENCE_S, ROOT, Daemon, eventually, free_port, run_python, start
 
+from auth.secrets import Secret
+from auth.verifiers.files import set_user
+from auth.verifiers.hashes import Argon2idCost
 from router.amqp import codec
 from router.amqp.codec import Message, decode_message, encode
 from router.management.client import (
@@ -629,3 +633,55 @@ def test_a_flood_of_questions_is_answered_within_bounds(daemon: Callable[..., Da
         statuses = {int(flood.receive().application_properties["statusCode"]) for _ in range(64)}
         assert statuses <= {200, 500}
         flood.transport._abandon()
+
+
+def test_passwords_of_connectors_in_all_their_forms(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Management 14, §8.5: literal: is no prefix here; env:, file: and pass: are; deleting closes the connection."""
+    folder = tmp_path / "server"
+    (folder / "sasl").mkdir(parents=True)
+    users = folder / "users"
+    cheap = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
+    for user, password in {"plain": "secret-1", "literal": "literal:secret-2"}.items():
+        set_user(str(users), user, Secret(password), cost=cheap, must_exist=False)
+    (folder / "sasl" / "qdrouterd.conf").write_text(
+        f"pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: {users}\nmech_list: PLAIN ANONYMOUS\n"
+    )
+    (tmp_path / "password").write_text("secret-1\nnot this line\n")
+    server = start(
+        folder,
+        f"router {{\n id: server\n saslConfigDir: {folder}/sasl\n}}\n"
+        "listener {\n name: login\n host: 127.0.0.1\n port: 0\n authenticatePeer: yes\n saslMechanisms: PLAIN\n}\n"
+        + LISTENER,
+    )
+    try:
+        forms = {
+            "bare": ("plain", "secret-1"),
+            "pass": ("plain", "pass:secret-1"),
+            "env": ("plain", "env: PALISADE_TEST_PASSWORD"),
+            "file": ("plain", f"file:{tmp_path}/password"),
+            "literal": ("literal", "literal:secret-2"),
+            "missing": ("plain", f"file:{tmp_path}/no-such-file"),
+        }
+        sections = [
+            f"connector {{\n name: {name}\n host: 127.0.0.1\n port: {server.port('login')}\n saslMechanisms: PLAIN\n"
+            f" saslUsername: {user}\n saslPassword: {password}\n}}\n"
+            for name, (user, password) in forms.items()
+        ]
+        environment = {"PALISADE_TEST_PASSWORD": "secret-1"}
+        client_router = daemon("".join(sections) + LISTENER, environment=environment)
+        client_router.wait_for_log(r"CONN_MGR \(error\) Unable to open password file \S+/no-such-file, error: ")
+        with client_router.client() as client, server.client() as at_server:
+
+            def statuses() -> dict[str, str]:
+                return dict(client.query(CONNECTOR, ["name", "connectionStatus"]).rows)
+
+            good = dict.fromkeys(("bare", "pass", "env", "file", "literal"), "SUCCESS")
+            assert eventually(lambda: statuses().items() >= good.items()), statuses()
+            assert statuses()["missing"] != "SUCCESS"
+            assert len(at_server.query(CONNECTION).rows) == 6
+            for name in good:
+                client.delete(type=CONNECTOR, name=name)
+            assert eventually(lambda: len(at_server.query(CONNECTION).rows) == 1)
+        assert not [line for line in client_router.log() + server.log() if "secret-" in line]
+    finally:
+        server.end()
