@@ -23,7 +23,7 @@ from policy.decision import Decision, Reason
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
-from router.address_text import without_authority
+from router.address_text import normalise, without_authority
 from router.effects import Audit, Emit, log
 
 
@@ -434,6 +434,15 @@ class ConnectionGate:
         )
         self._audit(decision, stage="transfer", direction="send", address=target, refusal=TARGET_REFUSED)
         return TARGET_REFUSED
+
+    def may_send_to(self, address: str) -> bool:
+        """Is `address` among the targets, by any spelling of it? For what is done in the client's name."""
+        if self.settings is None:
+            return True
+        targets, routed = self.settings.targets, normalise(address)
+        if targets.match(address) is None:
+            return False
+        return not _reaches_elsewhere(targets, address, routed) or targets.match(routed) is not None
 
     def count_oversize(self, link_id: int, address: str | None) -> None:
         """A message is over maxMessageSize (§3.10)."""

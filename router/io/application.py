@@ -504,8 +504,7 @@ class Application:
         Otherwise whoever may use $management could make the router write to any address in its own name.
         """
         connection = self.router.connections.get(link.attachment.connection_id)
-        settings = connection.gate.settings if connection is not None else None
-        if connection is None or settings is None or settings.targets.match(reply_to) is not None:
+        if connection is None or connection.gate.may_send_to(reply_to):
             return True
         address = self.core.table.find(reply_to)
         if address is not None and any(out.address is address for out in link.attachment.out_links):

@@ -7,7 +7,8 @@ import pytest
 from memory_net import Client, Net, Vhosts
 from proton import Terminus, symbol
 
-from router.values import Described
+from router.amqp.codec import encode
+from router.values import Described, uint, ulong
 
 SOURCE, TARGET, ADDRESS = 5, 6, 0  # field numbers of Attach and of a terminus
 
@@ -370,3 +371,21 @@ def test_ending_a_session_takes_its_links_along() -> None:
     assert unsent.outcome == proton.Delivery.RELEASED
     assert len(net.core.links) == 1
     net.nothing_left()
+
+
+def test_refused_links_that_the_peer_never_lets_go_of_are_bounded() -> None:
+    """Attack: attach what is refused, never answer the Detach, attach again."""
+    net = Net()
+    client = net.client()
+    net.pump()
+    opening = bytes(client.uttered)
+    silent = net.client(opens=False)
+    silent.say(opening)
+    for handle in range(1100):
+        # A receiver with a null source is refused (routing 50).
+        body = encode(Described(ulong(0x12), [f"l{handle}", uint(handle), True, None, None, None, None]))
+        silent.say((len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body)
+        if silent.router.stage == "closed":
+            break
+    assert handle == 1001
+    assert "closed by us without an answer" in net.audits[-1]["detail"]

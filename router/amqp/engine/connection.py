@@ -1,0 +1,400 @@
+"""One AMQP connection's protocol engine.
+
+Bytes reach this engine only after the peer sent an exact AMQP header, so the TLS and
+SASL detection of a bare proton transport never runs; `transport.user` is never read.
+
+Control (open, begin, attach, detach, end, close) goes to an `Owner` by method calls with plain values. Messages do not:
+the link objects below call what the core put into their slots when the link was admitted.
+
+Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, Protocol
+
+from router.amqp.engine.library import READ_C, Pointer, ffi, lib
+from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
+from router.amqp.engine.values import EngineError, condition_of, put_value, set_condition, symbols_of, text_of, value_of
+from router.amqp.terminus import Condition, RemoteOpen
+
+_OUTPUT_BYTES: Final = 256 * 1024
+_OUTPUT = bytearray(_OUTPUT_BYTES)
+_OUTPUT_C = ffi.from_buffer(_OUTPUT)
+_OUTPUT_VIEW = memoryview(_OUTPUT)
+
+# What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
+# endless credit but no session window from filling our memory.
+CONGESTED_BYTES: Final = 512 * 1024
+RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
+# Stops a peer that attaches what it may not, never answers our Detach, and attaches again: each link would stay.
+MAX_UNANSWERED_DETACHES: Final = 1000
+# Sessions looked at per flush: one connection's many sessions must not cost every pass.
+_WATCHED_PER_FLUSH: Final = 8
+
+# Hot path: one global name per C function, looked up once.
+_peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+_event_delivery, _delivery_link = lib.pn_event_delivery, lib.pn_delivery_link
+_push, _pending = lib.pn_transport_push, lib.pn_transport_pending
+_transport_peek, _transport_pop = lib.pn_transport_peek, lib.pn_transport_pop
+_backlog = lib.pn_session_outgoing_bytes
+_DELIVERY: Final[int] = lib.PN_DELIVERY
+_FLOW: Final[int] = lib.PN_LINK_FLOW
+
+_traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> who is told of its frames
+
+
+@cache
+def _tracer() -> Pointer:
+    """The one C function that proton calls for every frame of a traced transport, and for its own warnings.
+
+    It is one that the binding declares, so that no executable memory has to be made at run time.
+    """
+
+    @ffi.def_extern(name="pn_pytracer")  # type: ignore[untyped-decorator]
+    def on_frame(transport: Pointer, text: Pointer) -> None:
+        sink = _traced.get(transport)
+        if sink is not None:
+            sink(bytes(ffi.string(text)).decode("utf-8", "replace"))
+
+    return lib.pn_pytracer
+
+
+class Owner(Protocol):
+    """Who is told what the peer asks for. Called while frames are being read; must not call `Engine.receive`."""
+
+    def on_open(self, remote: RemoteOpen) -> None: ...
+    def on_begin(self, session: "Session") -> None: ...
+    def on_end(self, session: "Session") -> None: ...
+    def on_attach(self, link: "IncomingWire | OutgoingWire") -> None: ...
+    def on_detach(self, link: "IncomingWire | OutgoingWire", *, is_closed: bool) -> None: ...
+    def on_close(self, condition: Condition | None) -> None: ...
+    def on_transport_error(self, condition: Condition) -> None: ...
+
+
+class Engine:
+    """One connection's AMQP engine. Owns the proton objects; `free` releases them."""
+
+    __slots__ = (
+        "afterwards",
+        "collector",
+        "connection",
+        "has_remote_open",
+        "is_blocked",
+        "is_deaf",
+        "is_freed",
+        "links",
+        "owner",
+        "sessions",
+        "sinks",
+        "touched",
+        "transport",
+        "unanswered",
+        "watched",
+        "write",
+    )
+
+    def __init__(
+        self,
+        owner: Owner,
+        write: Callable[[bytes], None],
+        touched: "set[Engine]",
+        *,
+        container_id: str,
+        max_frame_bytes: int,
+        channel_max: int,
+        idle_timeout_ms: int,
+        is_server: bool = True,
+    ) -> None:
+        """touched  the engines to flush at the end of this pass; this one joins whenever bytes came."""
+        self.owner = owner
+        self.write = write
+        self.touched = touched
+        self.is_freed = False
+        self.has_remote_open = False
+        self.unanswered = 0  # links we closed whose peer has not answered
+        self.is_deaf = False  # the connection is over: what the peer still says is not listened to
+        self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
+        self.transport = lib.pn_transport()
+        if is_server:
+            lib.pn_transport_set_server(self.transport)
+        # Without a tracer proton writes its warnings about a peer's frames to our stderr, past every log setting.
+        lib.pn_transport_set_tracer(self.transport, _tracer())
+        lib.pn_transport_set_max_frame(self.transport, max_frame_bytes)
+        lib.pn_transport_set_channel_max(self.transport, channel_max)
+        lib.pn_transport_set_idle_timeout(self.transport, idle_timeout_ms)
+        self.connection = lib.pn_connection()
+        lib.pn_connection_set_container(self.connection, container_id.encode())
+        self.collector = lib.pn_collector()
+        lib.pn_connection_collect(self.connection, self.collector)
+        lib.pn_transport_bind(self.transport, self.connection)
+        self.sinks: dict[Pointer, Callable[[Pointer], None]] = {}
+        self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
+        self.sessions: dict[Pointer, Session] = {}
+        self.watched: deque[Session] = deque()  # sessions on which the router sends
+        self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
+
+    # Bytes
+
+    def receive(self, data: bytes) -> None:
+        """Take plaintext bytes and act on every frame in them."""
+        transport, size = self.transport, len(data)
+        pointer = ffi.from_buffer(data)
+        at = 0
+        while at < size:
+            taken = _push(transport, pointer + at, size - at)
+            if taken <= 0:
+                break
+            at += taken
+        self.touched.add(self)
+        self.drain()
+
+    def receive_read(self, size: int) -> None:
+        """Take the first `size` bytes of READ_BUFFER."""
+        transport = self.transport
+        at = _push(transport, READ_C, size)
+        while 0 < at < size:
+            taken = _push(transport, READ_C + at, size - at)
+            if taken <= 0:
+                break
+            at += taken
+        self.touched.add(self)
+        self.drain()
+
+    def flush(self) -> None:
+        """Write every byte the engine has ready."""
+        if self.is_blocked or self.is_freed:
+            return
+        transport, write = self.transport, self.write
+        while not self.is_blocked and (size := _pending(transport)) > 0:
+            size = min(size, _OUTPUT_BYTES)
+            _transport_peek(transport, _OUTPUT_C, size)
+            _transport_pop(transport, size)
+            write(bytes(_OUTPUT_VIEW[:size]))
+        if self.watched:
+            self._watch_backlog()
+        if self.afterwards or _peek(self.collector):
+            self.drain()
+
+    def _watch_backlog(self) -> None:
+        watched = self.watched
+        for _ in range(min(len(watched), _WATCHED_PER_FLUSH)):
+            session = watched.popleft()
+            if session.is_ended:
+                continue
+            watched.append(session)
+            if _backlog(session.pointer) > CONGESTED_BYTES and not session.is_congested:
+                session.is_congested = True
+                self._tell_senders(session)
+
+    def _tell_senders(self, session: Session) -> None:
+        """The session's congestion has begun or ended."""
+        for link in self.links_of(session):
+            if isinstance(link, OutgoingWire) and link.on_credit is not None:
+                link.on_credit()
+
+    @property
+    def is_output_closed(self) -> bool:
+        """The engine will produce no more bytes: after they are written the socket may close."""
+        return bool(_pending(self.transport) < 0)
+
+    def close_input(self) -> None:
+        """The socket ended: no more bytes will come."""
+        lib.pn_transport_close_tail(self.transport)
+        self.drain()
+
+    def tick(self, now_ms: int) -> int:
+        """Run the idle timers. Returns the next time (ms) at which to call again, 0 for never."""
+        deadline = int(lib.pn_transport_tick(self.transport, now_ms))
+        self.drain()
+        return deadline
+
+    # Events
+
+    def drain(self) -> None:
+        """Hand every event to whoever it concerns. Hot for PN_DELIVERY and PN_LINK_FLOW, cold for the rest.
+
+        What a handler raises passes through; its event does not come again.
+        """
+        events, sinks = self.collector, self.sinks
+        try:
+            while event := _peek(events):
+                kind = _kind_of(event)
+                if kind == _DELIVERY:
+                    delivery = _event_delivery(event)
+                    sink = sinks.get(_delivery_link(delivery))
+                    if sink is not None:
+                        sink(delivery)
+                elif kind == _FLOW:
+                    self._on_flow(lib.pn_event_link(event))
+                elif (handle := _CONTROL.get(kind)) is not None and not self.is_deaf:
+                    handle(self, event)
+                _pop(events)
+        except BaseException:
+            _pop(events)
+            raise
+        afterwards = self.afterwards
+        while afterwards:
+            afterwards.pop()()
+
+    def stop_listening(self) -> None:
+        """The connection is over: nothing the peer has said or will say leads to anything any more."""
+        self.is_deaf = True
+        self.sinks.clear()
+        self.watched.clear()
+        self.afterwards.clear()
+
+    def _on_flow(self, pointer: Pointer) -> None:
+        link = self.links.get(pointer)
+        if isinstance(link, OutgoingWire):
+            session = link.session
+            if session.is_congested:
+                if session.backlog_bytes <= RELIEVED_BYTES:
+                    session.is_congested = False
+                    self._tell_senders(session)
+            elif link.on_credit is not None:
+                link.on_credit()
+        elif link is not None and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:
+            link.core.on_drained(drained)
+
+    def _on_open(self, _event: Pointer) -> None:
+        if self.has_remote_open:
+            # It would be admitted, and counted, once more.
+            raise EngineError("a second Open on one connection")
+        self.has_remote_open = True
+        connection = self.connection
+        properties = value_of(lib.pn_connection_remote_properties(connection))
+        self.owner.on_open(
+            RemoteOpen(
+                container_id=text_of(lib.pn_connection_remote_container(connection)) or "",
+                hostname=text_of(lib.pn_connection_remote_hostname(connection)),
+                offered_capabilities=symbols_of(lib.pn_connection_remote_offered_capabilities(connection)),
+                properties=properties if isinstance(properties, dict) else {},
+            )
+        )
+
+    def _on_begin(self, event: Pointer) -> None:
+        pointer = lib.pn_event_session(event)
+        if pointer not in self.sessions:
+            session = self.sessions[pointer] = Session(self, pointer)
+            self.owner.on_begin(session)
+
+    def _on_end(self, event: Pointer) -> None:
+        pointer = lib.pn_event_session(event)
+        session = self.sessions.pop(pointer, None)
+        if session is None:
+            return
+        for link in self.links_of(session):
+            self.owner.on_detach(link, is_closed=False)
+            self.forget(link.link)
+        self.owner.on_end(session)
+        session.is_ended = True
+        session.end()
+
+    def links_of(self, session: Session) -> "list[IncomingWire | OutgoingWire]":
+        return [link for link in self.links.values() if link.session is session]
+
+    def _on_attach(self, event: Pointer) -> None:
+        pointer = lib.pn_event_link(event)
+        if pointer in self.links:
+            return
+        if self.unanswered > MAX_UNANSWERED_DETACHES:
+            raise EngineError(f"more than {MAX_UNANSWERED_DETACHES} links closed by us without an answer")
+        wire = IncomingWire(self, pointer) if lib.pn_link_is_receiver(pointer) else OutgoingWire(self, pointer)
+        self.links[pointer] = wire
+        self.sinks[pointer] = wire.on_delivery
+        self.owner.on_attach(wire)
+        self.sinks[pointer] = wire.on_delivery  # the core may have put its own in place
+        if isinstance(wire, OutgoingWire) and wire.core is not None and not wire.session.is_watched:
+            wire.session.is_watched = True
+            self.watched.append(wire.session)
+
+    def _on_detach(self, event: Pointer) -> None:
+        link = self.links.get(lib.pn_event_link(event))
+        if link is not None:
+            is_closed = _kind_of(event) == lib.PN_LINK_REMOTE_CLOSE
+            self.owner.on_detach(link, is_closed=is_closed)
+            link.answer_detach(is_closed=is_closed)
+
+    def forget(self, pointer: Pointer) -> None:
+        self.links.pop(pointer, None)
+        self.sinks.pop(pointer, None)
+
+    def _on_close(self, _event: Pointer) -> None:
+        self.owner.on_close(condition_of(lib.pn_connection_remote_condition(self.connection)))
+
+    def _on_transport_error(self, _event: Pointer) -> None:
+        condition = condition_of(lib.pn_transport_condition(self.transport))
+        self.owner.on_transport_error(condition or Condition(name="amqp:internal-error", description=""))
+
+    def trace(self, sink: Callable[[str], None] | None) -> None:
+        """Call `sink` with the text of every frame from now on, `FRAME: 0 -> @begin(17) […]`; None: no longer."""
+        if sink is None:
+            lib.pn_transport_trace(self.transport, lib.PN_TRACE_OFF)
+            _traced.pop(self.transport, None)
+            return
+        _traced[self.transport] = sink
+        lib.pn_transport_trace(self.transport, lib.PN_TRACE_FRM)
+
+    # Answers
+
+    def open(
+        self,
+        *,
+        properties: dict[Any, Any],
+        capabilities: object,
+        hostname: str | None = None,
+        max_frame_bytes: int | None = None,
+        channel_max: int | None = None,
+    ) -> None:
+        """Send our Open. Limits given here replace those of the listener (policy, docs §3.3)."""
+        if max_frame_bytes is not None:
+            lib.pn_transport_set_max_frame(self.transport, max_frame_bytes)
+        if channel_max is not None:
+            lib.pn_transport_set_channel_max(self.transport, channel_max)
+        if hostname is not None:
+            lib.pn_connection_set_hostname(self.connection, hostname.encode())
+        put_value(lib.pn_connection_properties(self.connection), properties)
+        put_value(lib.pn_connection_offered_capabilities(self.connection), capabilities)
+        put_value(lib.pn_connection_desired_capabilities(self.connection), capabilities)
+        lib.pn_connection_open(self.connection)
+
+    def close(self, condition: Condition | None = None) -> None:
+        """Send Close, with an error when there is one."""
+        if condition is not None:
+            set_condition(lib.pn_connection_condition(self.connection), condition)
+        lib.pn_connection_close(self.connection)
+
+    def end_output(self) -> None:
+        """Produce no more bytes after what is pending."""
+        lib.pn_transport_close_head(self.transport)
+
+    def free(self) -> None:
+        """Release the proton objects. The engine is dead afterwards; calling again does nothing."""
+        if self.is_freed:
+            return
+        self.is_freed = True
+        self.stop_listening()
+        self.links.clear()
+        self.sessions.clear()
+        if self.transport in _traced:
+            self.trace(None)
+        lib.pn_transport_unbind(self.transport)
+        lib.pn_connection_release(self.connection)
+        lib.pn_collector_release(self.collector)
+        lib.pn_decref(self.transport)
+        lib.pn_decref(self.connection)
+        lib.pn_collector_free(self.collector)
+
+
+_CONTROL: dict[int, Callable[[Engine, Pointer], None]] = {
+    lib.PN_CONNECTION_REMOTE_OPEN: Engine._on_open,
+    lib.PN_SESSION_REMOTE_OPEN: Engine._on_begin,
+    lib.PN_SESSION_REMOTE_CLOSE: Engine._on_end,
+    lib.PN_LINK_REMOTE_OPEN: Engine._on_attach,
+    lib.PN_LINK_REMOTE_DETACH: Engine._on_detach,
+    lib.PN_LINK_REMOTE_CLOSE: Engine._on_detach,
+    lib.PN_CONNECTION_REMOTE_CLOSE: Engine._on_close,
+    lib.PN_TRANSPORT_ERROR: Engine._on_transport_error,
+}

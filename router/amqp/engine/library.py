@@ -1,0 +1,35 @@
+"""The one place that imports proton's C library, and the buffers that Python and C share.
+
+proton's C functions are called directly (`cproton_ffi.lib`), never through its object wrappers: those cost forty times
+as much per message.
+"""
+
+from typing import Any, Final
+
+from cproton_ffi import ffi, lib
+
+__all__ = ["MESSAGE", "MESSAGE_BYTES", "MESSAGE_C", "READ_BUFFER", "READ_C", "Pointer", "ffi", "lib"]
+
+Pointer = Any  # a cffi pointer
+
+# A message is handed on in one piece up to this size; what is larger, or still incomplete at it, is streamed.
+STREAM_AT_BYTES: Final = 128 * 1024
+MESSAGE_BYTES: Final = 256 * 1024  # one more read (64 KiB) and one frame fit on top of STREAM_AT_BYTES
+MESSAGE = bytearray(MESSAGE_BYTES)  # the message being routed at this moment; the loop is single-threaded
+MESSAGE_C = ffi.from_buffer(MESSAGE)
+_MESSAGE_VIEW = memoryview(MESSAGE)
+
+READ_BUFFER = bytearray(64 * 1024)  # what a socket delivers is consumed before the next read: one buffer for all
+READ_C = ffi.from_buffer(READ_BUFFER)
+
+
+def message_bytes(size: int) -> bytes:
+    """A copy of the message being routed, for a queue or a slow path."""
+    return bytes(_MESSAGE_VIEW[:size])
+
+
+def load_message(payload: bytes) -> int:
+    """Make `payload` (≤ MESSAGE_BYTES) the message being routed. Returns its size."""
+    size = len(payload)
+    _MESSAGE_VIEW[:size] = payload
+    return size

@@ -1,0 +1,104 @@
+"""AMQP control values out of proton's structures and into them: termini, conditions, properties."""
+
+from typing import Any, Final
+
+from router.amqp.codec import CodecError, decode, encode
+from router.amqp.engine.library import Pointer, ffi, lib
+from router.amqp.terminus import Condition, Terminus
+from router.values import Array
+
+# More than this of one value in an Open, Attach or disposition is refused: an attacker could otherwise make us
+# decode megabytes of properties per frame.
+MAX_CONTROL_VALUE_BYTES: Final = 256 * 1024
+
+_EXPIRY = {
+    lib.PN_EXPIRE_WITH_LINK: "link-detach",
+    lib.PN_EXPIRE_WITH_SESSION: "session-end",
+    lib.PN_EXPIRE_WITH_CONNECTION: "connection-close",
+    lib.PN_EXPIRE_NEVER: "never",
+}
+_DISTRIBUTION = {lib.PN_DIST_MODE_COPY: "copy", lib.PN_DIST_MODE_MOVE: "move"}
+_TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORDINATOR: "coordinator"}
+
+
+class EngineError(Exception):
+    """The peer sent something that cannot be decoded; `condition` is what to close the connection with."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description)
+        self.condition = Condition(name="amqp:decode-error", description=description)
+
+
+def text_of(value: Pointer) -> str | None:
+    if value == ffi.NULL:
+        return None
+    try:
+        return bytes(ffi.string(value)).decode("utf-8")
+    except UnicodeDecodeError:
+        raise EngineError("a string is not valid UTF-8") from None
+
+
+def value_of(data: Pointer) -> Any:
+    """Decode the first value of a pn_data_t; None when it is empty."""
+    size = lib.pn_data_encoded_size(data)
+    if size <= 0:
+        return None
+    if size > MAX_CONTROL_VALUE_BYTES:
+        raise EngineError(f"a value of {size} bytes is over the limit of {MAX_CONTROL_VALUE_BYTES}")
+    buffer = ffi.new("char[]", size)
+    written = lib.pn_data_encode(data, buffer, size)
+    if written < 0:
+        raise EngineError("a value cannot be re-encoded")
+    try:
+        value, _ = decode(bytes(ffi.buffer(buffer, written)))
+    except CodecError as error:
+        raise EngineError(str(error)) from None
+    return value
+
+
+def put_value(data: Pointer, value: object) -> None:
+    encoded = encode(value)
+    lib.pn_data_clear(data)
+    lib.pn_data_decode(data, encoded, len(encoded))
+
+
+def symbols_of(data: Pointer) -> tuple[str, ...]:
+    """The symbols of a capabilities field: one symbol or an array of them (AMQP 1.0 `multiple`)."""
+    value = value_of(data)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (str(value),)
+    if isinstance(value, (list, Array)):
+        return tuple(str(item) for item in value if isinstance(item, str))
+    return ()
+
+
+def condition_of(condition: Pointer) -> Condition | None:
+    if not lib.pn_condition_is_set(condition):
+        return None
+    return Condition(
+        name=text_of(lib.pn_condition_get_name(condition)) or "",
+        description=text_of(lib.pn_condition_get_description(condition)) or "",
+    )
+
+
+def set_condition(target: Pointer, condition: Condition) -> None:
+    lib.pn_condition_set_name(target, condition.name.encode())
+    lib.pn_condition_set_description(target, condition.description.encode())
+
+
+def terminus_of(pointer: Pointer) -> Terminus | None:
+    kind = _TERMINUS_KIND.get(lib.pn_terminus_get_type(pointer))
+    if kind is None:
+        return None
+    return Terminus(
+        is_coordinator=kind == "coordinator",
+        address=text_of(lib.pn_terminus_get_address(pointer)) or None,
+        is_dynamic=bool(lib.pn_terminus_is_dynamic(pointer)),
+        durability=lib.pn_terminus_get_durability(pointer),
+        expiry_policy=_EXPIRY.get(lib.pn_terminus_get_expiry_policy(pointer), "session-end"),
+        timeout_s=lib.pn_terminus_get_timeout(pointer),
+        distribution_mode=_DISTRIBUTION.get(lib.pn_terminus_get_distribution_mode(pointer)),
+        capabilities=symbols_of(lib.pn_terminus_capabilities(pointer)),
+    )
