@@ -37,8 +37,8 @@ GROWTH_KB = (8 if SECONDS >= 200 else 64) * 1024
 CREDIT = 30
 MAX_UNSETTLED = 60
 MAX_TRIES = 4
-# The last does not fit into a frame, nor into what the kernel takes at once.
-SIZES = (10, 100, 1000, 10_000, 100_000)
+# The last but one takes several frames, the last is passed on before it is complete (128 KiB, routing §10.1).
+SIZES = (10, 100, 1000, 10_000, 40_000, 300_000)
 
 ADDRESSES = """
 address {
@@ -214,7 +214,7 @@ class Sender(Client):
             self.send(f"{self.name}/{number}/{tries}")
 
     def send(self, message: str) -> None:
-        body = message.encode() + b" " + bytes(self.luck.choices(SIZES, (40, 30, 20, 8, 2))[0])
+        body = message.encode() + b" " + bytes(self.luck.choices(SIZES, (40, 30, 20, 8, 1, 1))[0])
         self.ledger.address[message] = self.address
         self.ledger.sent += 1
         delivery = self.link.delivery(message)
@@ -230,7 +230,10 @@ class Sender(Client):
         message = delivery.tag
         state = int(delivery.remote_state)
         if message not in self.unsettled:
-            self.ledger.unexpected.append(f"{message}: {NAMES.get(state, state)} after it was settled")
+            # Of a long message the router first says the outcome, then settles. Where both came in one read, proton
+            # shows the second with the first and has an event left over.
+            if self.ledger.told.get(message) != [state]:
+                self.ledger.unexpected.append(f"{message}: {NAMES.get(state, state)} after it was settled")
             return
         told = self.ledger.told.setdefault(message, [])
         if (state and state not in told) or (delivery.settled and not told):
