@@ -20,7 +20,7 @@ from policy.decision import Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.grants import NUMBERS, SWITCHES, AddressList, Grant, grant_of
 from policy.host_sets import Hosts, first_host, intersect, shown_hosts, subtract
-from policy.patterns import PatternTree, normalise, split_tokens
+from policy.patterns import PatternTree, split_tokens
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 
@@ -428,27 +428,33 @@ def superfluous_items(key: str, items: Sequence[str]) -> Iterator[tuple[str, tup
     Of several that cover each other one is kept. For every user: exactly for lists that do not count the words of a
     name, else for names of up to MAX_USER_SHAPE characters. Raises TooComplexError.
     """
-    is_pattern = key.endswith("Pattern")
-    # Endlessly many texts are not covered by lists of single ones, and one text by another only if it is the same.
-    endless = [item for item in items if (_is_endless(item) if is_pattern else item.endswith("*"))]
-    tree = PatternTree((split_tokens(item), item) for item in endless if USER_TOKEN not in item) if is_pattern else None
-    has_user = any(USER_TOKEN in item for item in endless)
-    same = Counter(map(normalise, items)) if is_pattern else Counter[str]()
     removed: set[str] = set()
-    for item in items:
-        if tree is not None and not _is_endless(item) and not has_user and same[normalise(item)] == 1:
-            # A single text: one look into the tree says it.
-            if tree.find(split_tokens(item)) is None:
-                continue
-        elif is_pattern and same[normalise(item)] == 1:
-            if not any(other != item and _may_meet(item, other) for other in endless):
-                continue
-        elif not endless and not (is_pattern and same[normalise(item)] > 1):
-            continue
+    for item in _candidates(key, items):
         covering = covering_items(key, item, [other for other in items if other != item and other not in removed])
         if covering is not None:
             removed.add(item)
             yield item, covering
+
+
+def _candidates(key: str, items: Sequence[str]) -> Iterator[str]:
+    """The items that may be superfluous: most are not, as can be seen at a glance."""
+    if not key.endswith("Pattern"):
+        prefixes = [item for item in items if item.endswith("*")]
+        if prefixes:
+            # One text is covered by a prefix, and endlessly many by nothing else.
+            yield from (item for item in items if any(item != each and item.startswith(each[:-1]) for each in prefixes))
+        return
+    endless = [item for item in items if _is_endless(item)]
+    single = {item: tuple(split_tokens(item)) for item in items if item not in set(endless)}
+    times = Counter(single.values())
+    tree = PatternTree((split_tokens(item), item) for item in endless if USER_TOKEN not in item)
+    has_user = any(USER_TOKEN in item for item in endless)
+    for item in items:
+        if (words := single.get(item)) is not None:
+            if has_user or times[words] > 1 or (endless and tree.find(words) is not None):
+                yield item
+        elif any(other != item and _may_meet(item, other) for other in endless):
+            yield item
 
 
 def covering_items(key: str, item: str, others: Sequence[str]) -> tuple[str, ...] | None:
@@ -473,6 +479,8 @@ def covering_items(key: str, item: str, others: Sequence[str]) -> tuple[str, ...
 
 
 def _is_endless(pattern: str) -> bool:
+    if "*" not in pattern and "#" not in pattern:
+        return USER_TOKEN in pattern
     return USER_TOKEN in pattern or not {"*", "#"}.isdisjoint(split_tokens(pattern))
 
 

@@ -23,6 +23,8 @@ def split_tokens(text: str) -> list[str]:
 
 def normalise_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
     """`#.#` becomes `#` and `#.*` becomes `*.#`, as often as possible: equal patterns look equal."""
+    if ANY_NUMBER not in tokens:
+        return tuple(tokens)
     result: list[str] = []
     for token in tokens:
         if token == ANY_NUMBER and result and result[-1] == ANY_NUMBER:
