@@ -229,7 +229,13 @@ class Application:
             is_debug_enabled=lambda: self.logs.rules.is_enabled("AGENT", "debug"),
         )
         ManagementService(
-            self.core, agent, self.may_update_admin_status, self.may_reply, self.emit, self.router.work.finish
+            self.core,
+            agent,
+            self.may_update_admin_status,
+            self.may_reply,
+            self.emit,
+            self.router.work.finish,
+            self.vhosts.names,
         )
         # Edge routers beat here; there are none yet, but operators' scripts count the address.
         self.core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)

@@ -16,6 +16,7 @@ from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.links import InLink
 from router.core.router import Core
 from router.effects import Emit, log
+from router.io.vhosts import KnownNames, NameWanted
 from router.management.agent import Agent, QueryRows, Request, Response
 from router.values import int_
 
@@ -62,10 +63,12 @@ class ManagementService:
         may_reply: Callable[[InLink, str], bool],
         emit: Emit,
         finish: Callable[[], None],
+        names: KnownNames,
     ) -> None:
         """may_update  connection id → may it change adminStatus (policy allowAdminStatusUpdate)
         may_reply    (link of the request, its reply-to) → may this requester have messages sent there
         finish       lets leave what was sent outside of a pass of the loop
+        names        of hosts, as far as the current request has needed them
         """
         self._may_reply = may_reply
         self._core = core
@@ -73,6 +76,7 @@ class ManagementService:
         self._may_update = may_update
         self._emit = emit
         self._finish = finish
+        self._names = names
         self._waiting: deque[tuple[Message, int]] = deque()
         self._task: asyncio.Task[None] | None = None
         for address in ADDRESSES:
@@ -91,24 +95,27 @@ class ManagementService:
             return
         connection_id = link.attachment.connection_id
         if self._task is None:
-            rows = self._answer(message, connection_id)
-            if rows is not None:
-                self._task = asyncio.get_running_loop().create_task(self._work_off(message, rows))
+            rest = self._answer(message, connection_id)
+            if rest is not None:
+                self._task = asyncio.get_running_loop().create_task(self._work_off(message, connection_id, rest))
         elif len(self._waiting) < MAX_WAITING:
             self._waiting.append((message, connection_id))
         else:
             self._reply(message, _BUSY)
 
-    def _answer(self, message: Message, connection_id: int) -> _Rows | None:
-        """Perform a request and reply; returns the rows that are still to be made, None when it is done."""
-        response = self._agent.begin(
-            Request(
-                properties=message.application_properties,
-                body=message.body,
-                connection_id=connection_id,
-                is_admin_update_allowed=self._may_update(connection_id),
-            )
+    def _answer(self, message: Message, connection_id: int) -> _Rows | NameWanted | None:
+        """Perform a request and reply; returns what it still takes, None when it is done."""
+        request = Request(
+            properties=message.application_properties,
+            body=message.body,
+            connection_id=connection_id,
+            is_admin_update_allowed=self._may_update(connection_id),
         )
+        try:
+            response = self._agent.begin(request)
+        except NameWanted as wanted:
+            return wanted
+        self._names.forget()
         if not isinstance(response.body, QueryRows):
             self._reply(message, response)
             return None
@@ -126,16 +133,19 @@ class ManagementService:
         self._reply(message, Response(status=200, description="OK", body=rows.body()))
         return True
 
-    async def _work_off(self, message: Message, rows: _Rows | None) -> None:
-        """Make the rest of a reply, then what has been asked meanwhile."""
+    async def _work_off(self, message: Message, connection_id: int, rest: _Rows | NameWanted | None) -> None:
+        """Do the rest of a request, then what has been asked meanwhile."""
         try:
-            while rows is not None or self._waiting:
+            while rest is not None or self._waiting:
                 await asyncio.sleep(0)
-                if rows is None:
+                if rest is None:
                     message, connection_id = self._waiting.popleft()
-                    rows = self._answer(message, connection_id)
-                elif self._fill(message, rows):
-                    rows = None
+                    rest = self._answer(message, connection_id)
+                elif isinstance(rest, NameWanted):
+                    await self._names.look_up(rest.name)
+                    rest = self._answer(message, connection_id)
+                elif self._fill(message, rest):
+                    rest = None
                 self._finish()
         finally:
             self._task = None

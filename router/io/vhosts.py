@@ -24,6 +24,44 @@ def resolve_host(name: str) -> Sequence[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+class NameWanted(BaseException):
+    """A rule names a host whose addresses are not known yet: look it up off the loop, then perform the request again.
+
+    Not an Exception: it is no failure, and nothing between the compiler and the management service may take it for one.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class KnownNames:
+    """Host names that have been looked up for the request that is being performed."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Sequence[str] | OSError | ValueError] = {}
+
+    def __call__(self, name: str) -> Sequence[str]:
+        """Errors: OSError or ValueError as the look-up had it; NameWanted."""
+        found = self._found.get(name)
+        if found is None:
+            raise NameWanted(name)
+        if isinstance(found, OSError | ValueError):
+            raise found
+        return found
+
+    async def look_up(self, name: str) -> None:
+        """May take as long as a name server does; meanwhile messages are routed."""
+        try:
+            self._found[name] = await asyncio.to_thread(resolve_host, name)
+        except (OSError, ValueError) as error:  # ValueError: no host name at all
+            self._found[name] = error
+
+    def forget(self) -> None:
+        """The request is done: the next one shall see the addresses of its time."""
+        self._found.clear()
+
+
 def compile_configured(configuration: Configuration) -> Ruleset:
     """The ruleset of a configuration. Errors: PolicyError."""
     vhosts = [(entity.attributes, _source(entity)) for entity in configuration.of_type("vhost")]
@@ -54,6 +92,7 @@ class Vhosts:
     def __init__(
         self, configuration: Configuration, schema: Schema, store: EntityStore, gate: Gate, emit: Emit
     ) -> None:
+        self.names = KnownNames()
         self._policy = configuration.policy
         self._schema = schema
         self._store = store
@@ -95,7 +134,7 @@ class Vhosts:
     def _change(self, attributes: Mapping[str, Any], verb: str) -> None:
         gate = self._gate
         try:
-            gate.ruleset = gate.ruleset.with_vhost(attributes, resolve=resolve_host)
+            gate.ruleset = gate.ruleset.with_vhost(attributes, resolve=self.names)
         except PolicyError as error:
             raise ManagementError(500, f"PolicyError: {error}") from None
         self._sources.pop(str(attributes["identity"]), None)

@@ -362,6 +362,24 @@ def test_vhosts_come_change_and_go(router: Daemon) -> None:
         assert len(client.query(VHOST).rows) == before
 
 
+def test_host_names_in_rules_are_looked_up_without_holding_anybody_up(router: Daemon) -> None:
+    """Management §8.10: a name server may take its time; the request waits, messages do not."""
+
+    def rules(*hosts: str) -> dict[str, Any]:
+        return {"hostname": "named", "groups": {"g": {"users": "u", "remoteHosts": ", ".join(hosts)}}}
+
+    with router.client() as client:
+        for host in ("nosuchhost.invalid", "x" * 300 + ".invalid"):
+            with pytest.raises(ManagementError, match=r"^PolicyError: Policy 'named' is invalid: .*failed to resolve"):
+                client.create(rules("10.0.0.1", host), type=VHOST, name="named")
+        assert "named" not in str(client.query(VHOST, ["name"]).rows)
+        client.create(rules("10.0.0.1", "127.0.0.1"), type=VHOST, name="named")
+        with pytest.raises(ManagementError, match="failed to resolve"):
+            client.update(rules("nosuchhost.invalid"), type=VHOST, name="named")
+        assert client.read(type=VHOST, name="named")["groups"]["g"]["remoteHosts"] == "10.0.0.1, 127.0.0.1"
+        client.delete(type=VHOST, name="named")
+
+
 def test_callme_echoes_values_of_every_kind(router: Daemon) -> None:
     """Management 51, over the wire."""
     with raw_peer(router) as raw:

@@ -1,0 +1,158 @@
+"""How the management service takes its turns with everything else on the loop. Management §7.2, §8.10; issue 4."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from router.amqp.codec import Message, decode_message, encode_message
+from router.io import vhosts
+from router.io.management_service import MAX_WAITING, ManagementService
+from router.io.vhosts import KnownNames
+from router.management.agent import QueryRows, Request, Response
+
+
+class Scene:
+    """A service between a core that collects replies and an agent that does what `begin` says."""
+
+    def __init__(self, begin: Callable[[Request], Response]) -> None:
+        self.replies: list[Message] = []
+        self.names = KnownNames()
+        core = SimpleNamespace(
+            subscribe=lambda address, consumer: None,
+            send=lambda to, payload: self.replies.append(decode_message(payload)),
+        )
+        agent = SimpleNamespace(
+            begin=begin, failed=lambda error: Response(status=500, description=type(error).__name__, body={})
+        )
+        made: Any = ManagementService
+        self.service = made(
+            core, agent, lambda connection: True, lambda link, to: True, lambda effect: None, lambda: None, self.names
+        )
+
+    def ask(self, number: int) -> None:
+        payload = encode_message(reply_to="r", correlation_id=str(number), application_properties={}, body=None)
+        self.service.on_message(payload, SimpleNamespace(attachment=SimpleNamespace(connection_id=1)))
+
+    async def replied(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.replies) < count:
+                await asyncio.sleep(0)
+
+    @property
+    def answered(self) -> list[object]:
+        return [reply.correlation_id for reply in self.replies]
+
+
+def ok(body: object = None) -> Response:
+    return Response(status=200, description="OK", body=body)
+
+
+def long_query(rows: int) -> Response:
+    def make() -> Iterator[list[object] | None]:
+        for number in range(rows):
+            yield None if number % 2 else [number, "x" * 50]
+
+    return ok(QueryRows(["a", "b"], make()))
+
+
+def test_a_short_answer_comes_at_once() -> None:
+    scene = Scene(lambda request: long_query(4))
+    scene.ask(1)
+    assert scene.replies[0].body == {"attributeNames": ["a", "b"], "results": [[0, "x" * 50], [2, "x" * 50]]}
+
+
+def test_a_long_answer_lets_the_loop_turn() -> None:
+    async def run() -> None:
+        scene = Scene(lambda request: long_query(100_000))
+        scene.ask(1)
+        assert scene.replies == []
+        turns = 0
+        async with asyncio.timeout(30):
+            while not scene.replies:
+                turns += 1
+                await asyncio.sleep(0)
+        assert turns > 10
+        assert len(scene.replies[0].body["results"]) == 50_000
+
+    asyncio.run(run())
+
+
+def test_requests_wait_their_turn_and_too_many_are_refused() -> None:
+    async def run() -> None:
+        answers = iter([long_query(50_000)])
+        scene = Scene(lambda request: next(answers, ok()))
+        for number in range(MAX_WAITING + 3):
+            scene.ask(number)
+        busy = [reply.correlation_id for reply in scene.replies]
+        assert busy == [str(MAX_WAITING + 1), str(MAX_WAITING + 2)]
+        assert {int(reply.application_properties["statusCode"]) for reply in scene.replies} == {500}
+        await scene.replied(MAX_WAITING + 3)
+        assert scene.answered[2:] == [str(number) for number in range(MAX_WAITING + 1)]
+
+    asyncio.run(run())
+
+
+def test_a_row_that_fails_is_an_answer() -> None:
+    def broken() -> Iterator[list[object] | None]:
+        yield [1]
+        raise KeyError("what only the router knows")
+
+    scene = Scene(lambda request: ok(QueryRows(["a"], broken())))
+    scene.ask(1)
+    assert scene.replies[0].application_properties == {"statusCode": 500, "statusDescription": "KeyError"}
+
+
+def test_a_slow_name_server_holds_up_one_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, looked_up = threading.Event(), []
+
+    def slow(name: str) -> list[str]:
+        looked_up.append(name)
+        assert release.wait(10)
+        if name == "unknown":
+            raise OSError("no such name")
+        return ["10.0.0.1"]
+
+    monkeypatch.setattr(vhosts, "resolve_host", slow)
+
+    async def run() -> None:
+        scene = Scene(lambda request: ok([*scene.names("one"), *scene.names("two")]))
+        scene.ask(1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert scene.replies == []  # and the loop turned all the while
+        release.set()
+        await scene.replied(1)
+        assert scene.replies[0].body == ["10.0.0.1", "10.0.0.1"]
+        assert looked_up == ["one", "two"]
+        # The next request sees the addresses of its own time.
+        scene.ask(2)
+        await scene.replied(2)
+        assert looked_up == ["one", "two"] * 2
+
+    asyncio.run(run())
+
+
+def test_a_name_that_is_not_known_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> list[str]:
+        raise OSError("no such name")
+
+    monkeypatch.setattr(vhosts, "resolve_host", unknown)
+
+    def begin(request: Request) -> Response:
+        try:
+            return ok(list(scene.names("unknown")))
+        except OSError as error:
+            return Response(status=500, description=str(error), body={})
+
+    scene = Scene(begin)
+
+    async def run() -> None:
+        scene.ask(1)
+        await scene.replied(1)
+
+    asyncio.run(run())
+    assert scene.replies[0].application_properties["statusDescription"] == "no such name"
