@@ -23,6 +23,19 @@ class AddressMatcher(Protocol):
         ...
 
 
+class Exclusions:
+    """Addresses a list allows, but for those another list names."""
+
+    __slots__ = ("_allowed", "_denied")
+
+    def __init__(self, allowed: AddressMatcher, denied: AddressMatcher) -> None:
+        self._allowed = allowed
+        self._denied = denied
+
+    def match(self, address: str) -> str | None:
+        return None if self._denied.match(address) is not None else self._allowed.match(address)
+
+
 class AddressRules(Protocol):
     """A compiled address list."""
 

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Final, Literal
 
 from policy.addresses import USER_TOKEN
-from policy.automata import MAX_VISITED, TooComplexError, address_automaton, find_word
+from policy.automata import MAX_VISITED, Automaton, TooComplexError, address_automaton, find_word
 from policy.decide import connector_settings, decide_connection, decide_link, decide_session
 from policy.decision import Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, Usage
@@ -33,6 +33,7 @@ OTHERS: Final = "every other user"
 NAMELESS: Final = "peers without a name"
 
 Direction = Literal["send", "receive"]
+_Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, one of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,10 +171,30 @@ def _users(before: Vhost | None, after: Vhost | None) -> Iterator[tuple[str, str
         each for group in others for each in ((group.source_key, group.sources), (group.target_key, group.targets))
     ]
     yield "", NAMELESS
+    for name in sorted(_denied_names(vhosts) - named.keys()):
+        yield name, f"users with names like '{name.replace(_FRESH_USER, _READABLE_USERS[0])}'"
     for shape in user_shapes([(key, rules.items) for key, rules in lists]):
         if shape not in named:
             example = shape.replace(_FRESH_USER, _READABLE_USERS[0])
             yield shape, OTHERS if shape == _FRESH_USER else f"users with names like '{example}'"
+
+
+def _denied_names(vhosts: Iterable[Vhost]) -> set[str]:
+    """Names that, put into an item with `${user}`, may give an address somebody has denied."""
+    found: set[str] = set()
+    for group in (group for vhost in vhosts for group in vhost.groups.values()):
+        for rules, denied in ((group.sources, group.denied_sources), (group.targets, group.denied_targets)):
+            if not any(USER_TOKEN in item for item in rules.items):
+                continue
+            for item in denied.items:
+                text = item.removesuffix("*")
+                begins = {at for each in rules.items if text.startswith(head := each.partition(USER_TOKEN)[0])
+                          for at in (len(head),)}  # fmt: skip
+                begins |= {at + 1 for at, letter in enumerate(text) if letter in "./"}
+                found |= {text[begin:end] for begin in begins for end in range(begin + 1, len(text) + 1)}
+                if item.endswith("*"):
+                    found |= {text[begin:] + _FRESH_USER for begin in begins}
+    return found - {_FRESH_USER}
 
 
 def user_shapes(lists: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
@@ -268,30 +289,34 @@ def _address_changes(before: Grant, after: Grant, direction: str, user: str, hos
     for is_widening, less, more in ((True, one, other), (False, other, one)):
         for item in more.items:
             has_user = any(USER_TOKEN in each for each in (item, *less.items))
-            found = _only_in(item, more, less, user if has_user else "")
-            if found is None:
-                continue
-            word, exceptions = found
-            change = _change(is_widening, direction, hosts, (one.rule, other.rule))
-            witness = replace(change.witness, direction="send" if direction == "send" else "receive", address=word)
-            yield replace(change, witness=witness, addresses=item, exceptions=exceptions)
+            for addresses, exceptions, word in _only_in(item, more, less, user if has_user else ""):
+                change = _change(is_widening, direction, hosts, (one.rule, other.rule))
+                witness = replace(change.witness, direction="send" if direction == "send" else "receive", address=word)
+                yield replace(change, witness=witness, addresses=addresses, exceptions=exceptions)
 
 
 @lru_cache(maxsize=65536)
-def _only_in(item: str, more: AddressList, less: AddressList, user: str) -> tuple[str, tuple[str, ...]] | None:
-    """An address `item` of `more` allows and `less` does not, and the items of `less` that take some of it away."""
-    own = address_automaton(more.key, (item,), user)
-    denied_here, denied_there = more.denied_automaton(), less.denied_automaton()
+def _only_in(item: str, more: AddressList, less: AddressList, user: str) -> tuple[_Found, ...]:
+    """What `item` of `more` allows and `less` does not: sets as (item, exceptions), each with an address in it."""
+    found = []
+    own, denied_here = address_automaton(more.key, (item,), user), more.denied_automaton()
     other = address_automaton(less.key, less.items, user)
-    word = find_word(
-        (own, denied_here, other, denied_there), lambda is_in: is_in[0] and not is_in[1] and (not is_in[2] or is_in[3])
-    )
-    if word is None:
-        return None
-    exceptions = [
-        each for each in less.items if find_word((own, address_automaton(less.key, (each,), user)), all) is not None
-    ]
-    return word, (*exceptions, *more.denied)
+    word = find_word((own, denied_here, other), lambda is_in: is_in == (True, False, False))
+    if word is not None:
+        exceptions = [each for each in (*less.items, *more.denied) if _meets(own, less, each, user)]
+        found.append((item, tuple(exceptions), word))
+    for denied in less.denied:
+        there = address_automaton("sources", (denied,), "")
+        word = find_word((own, denied_here, other, there), lambda is_in: is_in == (True, False, True, True))
+        if word is not None:
+            shown = item if item == denied else f"{item}' as far as it is '{denied}"
+            found.append((shown, more.denied, word))
+    return tuple(found)
+
+
+def _meets(own: Automaton, less: AddressList, item: str, user: str) -> bool:
+    key = less.key if item in less.items else "sources"
+    return find_word((own, address_automaton(key, (item,), user)), all) is not None
 
 
 def _change(is_widening: bool, subject: str, hosts: Hosts, rules: tuple[Rule | None, Rule | None]) -> Change:
@@ -340,7 +365,9 @@ def _connector_changes(old: Ruleset, new: Ruleset, requested: str) -> Iterator[C
     ]
     if not groups:
         return
-    for user in ("", *user_shapes([(key, rules.items) for key, rules in lists])):
+    vhosts = [vhost for ruleset in (old, new) if (vhost := ruleset.select_vhost(requested)) is not None]
+    names = sorted(_denied_names(vhosts))
+    for user in ("", *names, *user_shapes([(key, rules.items) for key, rules in lists])):
         before, after = (grant_of(ruleset, requested, user, is_connector=True) for ruleset in (old, new))
         for change in _grant_changes(before, after, user):
             witness = replace(change.witness, vhost=requested, user=user or None)

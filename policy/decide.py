@@ -119,7 +119,8 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
         if user_id and not settings.allow_user_id_proxy and user_id != settings.user.encode():
             return _deny(Reason.USER_ID_PROXY, settings.rule("allowUserIdProxy", "false"))
         if target is not None and settings.targets.match(target) is None:
-            return _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, settings.rule(settings.origin.target_key))
+            rule = _denying_rule(settings, "denyTargets", target, settings.origin.target_key)
+            return _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, rule)
         return ALLOWED
     except Exception:
         return INTERNAL_ERROR
@@ -173,7 +174,7 @@ def _decide_sender(settings: Settings, facts: LinkFacts) -> Decision:
     item = settings.targets.match(facts.address)
     key = settings.origin.target_key
     if item is None:
-        return _deny(Reason.TARGET_NOT_ALLOWED, settings.rule(key))
+        return _deny(Reason.TARGET_NOT_ALLOWED, _denying_rule(settings, "denyTargets", facts.address, key))
     return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))
 
 
@@ -191,8 +192,16 @@ def _decide_receiver(settings: Settings, facts: LinkFacts) -> Decision:
     item = settings.sources.match(facts.address)
     key = settings.origin.source_key
     if item is None:
-        return _deny(Reason.SOURCE_NOT_ALLOWED, settings.rule(key))
+        return _deny(Reason.SOURCE_NOT_ALLOWED, _denying_rule(settings, "denySources", facts.address, key))
     return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))
+
+
+def _denying_rule(settings: Settings, deny_key: str, address: str, key: str) -> Rule:
+    """The item that denies the address, else the list that does not allow it."""
+    origin = settings.origin
+    denied = origin.denied_targets if deny_key == "denyTargets" else origin.denied_sources
+    item = denied.bind("").match(address) if denied.items else None
+    return settings.rule(key) if item is None else settings.rule(deny_key, item)
 
 
 def _capability_denied(settings: Settings, capabilities: tuple[str, ...]) -> Decision | None:

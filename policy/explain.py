@@ -205,6 +205,8 @@ def _address_step(settings: Settings, address: str, is_send: bool, decision: Dec
         item = (decision.rule.item or "") if decision.rule is not None else ""
         text = f"may {verb} '{address}': it matches {item}"
         return _passed("address", text, decision.rule)
+    if decision.rule is not None and (decision.rule.item or "").startswith("deny"):
+        return _failed("address", f"may not {verb} '{address}': {decision.rule.item} overrides", decision.rule)
     listed = _shown(rules.canonical, "nothing")
     text = f"may not {verb} '{address}': {key} of group '{settings.group}' admits {listed}"
     if (advice := _address_advice(rules.canonical, address)) is not None:

@@ -134,8 +134,12 @@ def _message_size(ruleset: Ruleset, vhost: Vhost, group: Group) -> int | None:
 
 
 def _addresses(group: Group, key: str, max_links: int) -> AddressList:
-    written, rules = (group.source_key, group.sources) if key == "sources" else (group.target_key, group.targets)
-    return AddressList(key=written, items=rules.items if max_links > 0 else (), rule=group.rule(written))
+    if key == "sources":
+        written, rules, denied = group.source_key, group.sources, group.denied_sources
+    else:
+        written, rules, denied = group.target_key, group.targets, group.denied_targets
+    items = rules.items if max_links > 0 else ()
+    return AddressList(key=written, items=items, denied=denied.items, rule=group.rule(written))
 
 
 def _refused(vhost: Vhost | None) -> Grant:

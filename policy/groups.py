@@ -11,6 +11,7 @@ from policy.addresses import (
     DEPRECATED_USER_TOKEN,
     USER_TOKEN,
     AddressRules,
+    LiteralRules,
     compile_literals,
     compile_patterns,
 )
@@ -49,6 +50,8 @@ _GROUP_BOOLEANS: Final = {
     "allowDynamicLinkRoutes": True,
     "allowAdminStatusUpdate": True,
 }
+# Extensions: what the lists name is denied, whatever sources and targets say.
+DENY_KEYS: Final = ("denySources", "denyTargets")
 ADDRESS_KEYS: Final = ("sources", "targets", "sourcePattern", "targetPattern")
 _NO_ADDRESSES: Final = compile_literals(())
 
@@ -81,6 +84,8 @@ class Group:
     targets: AddressRules
     source_key: str  # "sources" or "sourcePattern"
     target_key: str
+    denied_sources: LiteralRules
+    denied_targets: LiteralRules
     canonical: tuple[object, ...]
 
     def rule(self, key: str, value: object = None) -> Rule:
@@ -121,6 +126,8 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
                 users = read_items(value)
             elif key == "remoteHosts":
                 hosts = parse_hosts(read_items(value), reading.resolve)
+            elif key in DENY_KEYS:
+                addresses[key] = tuple(_read_denied_item(item, prefix, where, reading) for item in read_items(value))
             elif key in ADDRESS_KEYS:
                 addresses[key] = tuple(_read_address_item(item, prefix, where, reading) for item in read_items(value))
             else:
@@ -135,6 +142,9 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
     sources = _compile_addresses(source_key, addresses)
     targets = _compile_addresses(target_key, addresses)
     flags = tuple(booleans.values())
+    denied = [compile_literals(addresses.get(key, ())) for key in DENY_KEYS]
+    # Only where it is used, so that the digest of a policy without extensions stays what it was.
+    extensions = tuple((key, rules.canonical) for key, rules in zip(DENY_KEYS, denied, strict=True) if rules.items)
     return Group(
         name=name,
         vhost=reading.vhost,
@@ -160,9 +170,12 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
         targets=targets,
         source_key=source_key,
         target_key=target_key,
+        denied_sources=denied[0],
+        denied_targets=denied[1],
         canonical=(
             *(sorted(users), hosts.is_any, hosts.v4, hosts.v6, sorted(numbers.items()), flags),
             *(source_key, sources.canonical, target_key, targets.canonical),
+            *extensions,
         ),
     )
 
@@ -186,6 +199,14 @@ def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], read
         text = f"item '{item}' may contain match pattern '{USER_TOKEN}' as a prefix or a suffix only."
         raise reading.error(f"{prefix} policy key '{key}' {text}", *where)
     return current
+
+
+def _read_denied_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
+    """What is denied is denied to everybody: a name in it would be a hole for whoever has none."""
+    if USER_TOKEN in item or DEPRECATED_USER_TOKEN in item:
+        text = f"{prefix} policy key '{where[-1]}' item '{item}' must not contain '{USER_TOKEN}'"
+        raise reading.error(text, *where)
+    return item
 
 
 def _address_key(

@@ -1,13 +1,13 @@
 """`remoteHosts`: from which network addresses a group's members may connect.
 
 Pure: host names are resolved by the caller's `resolve`, once, when a ruleset is compiled.
-Source: docs/spec/policy-and-auth.md §2.3.
+Source: docs/spec/policy-and-auth.md §2.3. Networks in CIDR form, `10.0.0.0/8`, are an extension.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 # Host name -> its numeric addresses, each once. Raises OSError, whose text is shown to the administrator.
 Resolve = Callable[[str], Sequence[str]]
@@ -77,6 +77,8 @@ def parse_address(host: str) -> IPv4Address | IPv6Address:
 
 
 def _parse_range(item: str, resolve: Resolve) -> tuple[IPv4Address | IPv6Address, IPv4Address | IPv6Address]:
+    if "/" in item:
+        return _parse_network(item)
     ends = [end.strip(" ") for end in item.split("-")]
     if len(ends) > 2:
         raise HostError("hostspec must contain 1 or 2 host names")
@@ -85,6 +87,21 @@ def _parse_range(item: str, resolve: Resolve) -> tuple[IPv4Address | IPv6Address
         raise HostError("mixed IPv4 and IPv6 host specs in range not allowed")
     if int(low) > int(high):
         raise HostError("host specs in range must have lower numeric address first")
+    return low, high
+
+
+def _parse_network(item: str) -> tuple[IPv4Address | IPv6Address, IPv4Address | IPv6Address]:
+    address, _, length = item.partition("/")
+    # Only a number: ip_network would take a netmask as well, in which one digit too few is easily overlooked.
+    if not (length.isascii() and length.isdigit() and len(length) <= 3):
+        raise HostError(f"'{item}' is no network: write it as 10.0.0.0/8 or 2001:db8::/32")
+    try:
+        network = ip_network(item)
+    except ValueError as error:
+        raise HostError(f"'{item}' is no network: {error}") from None
+    low, high = parse_address(str(network[0])), parse_address(str(network[-1]))
+    if low.version != high.version:
+        raise HostError(f"'{address}' has IPv4 addresses in it and others: write two networks")
     return low, high
 
 

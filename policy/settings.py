@@ -5,7 +5,7 @@ Source: docs/spec/policy-and-auth.md §1.3, §2.8, §3.5.
 
 from dataclasses import dataclass, field
 
-from policy.addresses import AddressMatcher
+from policy.addresses import AddressMatcher, AddressRules, Exclusions
 from policy.decision import Rule
 from policy.groups import Group
 from policy.vhosts import Vhost
@@ -75,7 +75,12 @@ def make_settings(
         allow_fallback_links=group.allow_fallback_links,
         allow_dynamic_link_routes=group.allow_dynamic_link_routes,
         allow_admin_status_update=group.allow_admin_status_update,
-        sources=group.sources.bind(user),
-        targets=group.targets.bind(user),
+        sources=_bound(group.sources, group.denied_sources, user),
+        targets=_bound(group.targets, group.denied_targets, user),
         origin=group,
     )
+
+
+def _bound(allowed: AddressRules, denied: AddressRules, user: str) -> AddressMatcher:
+    """The list with the user's name put in; who has no denials pays nothing for them."""
+    return Exclusions(allowed.bind(user), denied.bind(user)) if denied.items else allowed.bind(user)

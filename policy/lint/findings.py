@@ -123,6 +123,8 @@ class GroupText:
     def may_send(self, address: str) -> bool:
         """May some member of the group send to `address`?"""
         literals, patterns = compile_literals(self.items("targets")), compile_patterns(self.items("targetPattern"))
+        if compile_literals(self.items("denyTargets")).bind(SOME_USER).match(address) is not None:
+            return False
         return any(rules.bind(SOME_USER).match(address) is not None for rules in (literals, patterns))
 
     def is_true(self, key: str) -> bool:

@@ -20,6 +20,7 @@ from policy.lint import (
     deprecated_name,
     duplicate_item,
     enforcement_off,
+    extension,
     groups_without_users,
     host_names,
     idle_group,
@@ -118,6 +119,7 @@ RULES: tuple[LintRule, ...] = (
     same_port,
     ignore_comment,
     unused_ignore,
+    extension,
 )
 
 

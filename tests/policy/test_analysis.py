@@ -44,6 +44,10 @@ def summary(changes: tuple[Change, ...]) -> list[tuple[str, str, str | None]]:
         ({"maxConnectionsPerUser": 0}, [("-", "connect", None)]),
         ({"maxSenders": 0}, [("-", "send", "orders.*"), ("-", "maxSenders", "0")]),
         ({"maxFrameSize": 1000}, []),
+        ({"denyTargets": "stock"}, []),
+        ({"denyTargets": "orders.*"}, [("-", "send", "orders.*")]),
+        ({"denyTargets": "orders.secret"}, [("-", "send", "orders.*' as far as it is 'orders.secret")]),
+        ({"remoteHosts": "10.0.0.0/29"}, [("+", "connect", None), ("-", "connect", None)]),
     ],
 )
 def test_one_change(changed: dict[str, object], expected: list[tuple[str, str, str | None]]) -> None:
@@ -84,6 +88,13 @@ def test_user_tokens_are_compared_for_every_name() -> None:
     assert {(each.is_widening, each.addresses) for each in changes} == {(True, "${user}")}
     assert all("." in (each.witness.user or "") for each in changes)
     assert diff_rulesets(old, old) == ()
+
+
+def test_a_denied_name_among_unnamed_users() -> None:
+    """Only the user whose name somebody has denied notices."""
+    old = one_group(users="*", targets="in.${user}")
+    (change,) = diff_rulesets(old, one_group(users="*", targets="in.${user}", denyTargets="in.bob"))
+    assert (change.is_widening, change.witness.user, change.witness.address) == (False, "bob", "in.bob")
 
 
 def test_patterns_against_literals() -> None:
@@ -170,6 +181,9 @@ def groups(draw: st.DrawFn) -> dict[str, Any]:
             group[literal] = draw(literals)
         else:
             group[pattern] = draw(patterns)
+    for key in ("denySources", "denyTargets"):
+        if draw(st.integers(0, 3)) == 0:
+            group[key] = draw(st.lists(st.sampled_from(["a", "b*", "in.anna", "b.c", "a.b"]), max_size=2))
     for key in ("maxSenders", "maxConnectionsPerUser", "maxSessions", "maxMessageSize"):
         if (value := draw(st.sampled_from([None, None, 0, 2]))) is not None:
             group[key] = value
@@ -234,6 +248,15 @@ def test_every_witness_is_confirmed_and_nothing_is_missed(old: Ruleset, new: Rul
 @settings(max_examples=60, deadline=None)
 def test_nothing_differs_from_itself(rules: Ruleset) -> None:
     assert diff_rulesets(rules, rules) == ()
+
+
+@given(groups(), st.sampled_from(["denySources", "denyTargets"]), st.lists(literals, max_size=1))
+@settings(max_examples=60, deadline=None)
+def test_adding_a_deny_never_widens(group: dict[str, Any], key: str, more: list[list[str]]) -> None:
+    denied = [item for items in more for item in items if "${user}" not in item]
+    stricter = {**group, key: [*group.get(key, []), *denied]}
+    old, new = (ruleset({"hostname": "h", "groups": {"g": each}}) for each in (group, stricter))
+    assert not any(change.is_widening for change in diff_rulesets(old, new))
 
 
 @given(groups(), st.data())

@@ -45,7 +45,10 @@ UNKNOWN = "[Errno -2] Name or service not known"
         ("1.1.1.1-::1", "mixed IPv4 and IPv6 host specs in range not allowed"),
         ("1.1.1.1-2.2.2.2-3.3.3.3", "hostspec must contain 1 or 2 host names"),
         ("no.example", f"HostStruct: 'no.example' failed to resolve: '{UNKNOWN}'"),
-        ("10.0.0.0/8", f"HostStruct: '10.0.0.0/8' failed to resolve: '{UNKNOWN}'"),
+        ("10.0.0.1/8", "'10.0.0.1/8' is no network: 10.0.0.1/8 has host bits set"),
+        ("10.0.0.0/33", "'10.0.0.0/33' is no network: '10.0.0.0/33' does not appear to be an IPv4 or IPv6 network"),
+        ("10.0.0.0/255.0.0.0", "'10.0.0.0/255.0.0.0' is no network: write it as 10.0.0.0/8 or 2001:db8::/32"),
+        ("10.0.0.0/8-11.0.0.0/8", "'10.0.0.0/8-11.0.0.0/8' is no network: write it as 10.0.0.0/8 or 2001:db8::/32"),
         ("1.1.1.1-", f"HostStruct: '' failed to resolve: '{UNKNOWN}'"),
         ("*-1.1.1.1", f"HostStruct: '*' failed to resolve: '{UNKNOWN}'"),
         (
@@ -70,7 +73,7 @@ def test_what_no_host_name_can_be_is_not_handed_to_the_resolver() -> None:
     def reckless(_: str) -> list[str]:
         return ["10.0.0.1"]
 
-    for item in ("10.0.0.0/8", "10.0.0.*", "a b", "*-10.0.0.9"):
+    for item in ("a/8", "10.0.0.*", "a b", "*-10.0.0.9"):
         with pytest.raises(HostError):
             parse_hosts([item], reckless)
 

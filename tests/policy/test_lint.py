@@ -61,7 +61,7 @@ def test_rules_are_ordered_documented_and_all_have_cases() -> None:
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targets": "#"}}, {"PAL015"}),
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "maxConnections": 1}}, {"PAL004", "PAL022"}),
         ({"g": {"users": "a", "remoteHosts": "b.example - 10.0.0.1", "maxSessions": 1}}, {"PAL016", "PAL022"}),
-        ({"g": {"users": "a", "remoteHosts": "10.0.0.0/8"}}, {"PAL001", "PAL022"}),
+        ({"g": {"users": "a", "remoteHosts": "10.0.0.1/8"}}, {"PAL001", "PAL022", "PAL055"}),
     ],
 )
 def test_groups(tmp_path: Path, groups: object, ids: set[str]) -> None:

@@ -1,0 +1,25 @@
+"""A rule uses an extension.
+
+qdrouterd 1.20 does not know it: it refuses networks in `remoteHosts`, and passes over unknown keys with a line in its
+log, so that what `denySources` and `denyTargets` deny is open there. Fine where only this router reads the policy.
+"""
+
+from collections.abc import Iterator
+
+from policy.groups import DENY_KEYS
+from policy.lint.findings import About, Family, Finding, Level, PolicyText
+
+ID = "PAL055"
+TITLE = "extension"
+FAMILY = Family.COMPATIBILITY
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for group in policy.groups:
+        for item in group.items("remoteHosts"):
+            if "/" in item:
+                text = f"'{item}' is a network, which 1.20 refuses"
+                yield group.finding(ID, Level.NOTE, text, "remoteHosts", About(item=item))
+        for key in DENY_KEYS:
+            if key in group.settings:
+                yield group.finding(ID, Level.NOTE, f"'{key}' is unknown to 1.20, which denies nothing by it", key)

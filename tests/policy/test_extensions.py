@@ -1,0 +1,67 @@
+"""What a policy can say that the C router's cannot: networks, and denials that override."""
+
+import pytest
+from rulesets import connect, group_ruleset, ruleset, settings
+
+from policy.decide import decide_link, decide_message
+from policy.decision import Reason
+from policy.explain import explain_link
+from policy.facts import LinkFacts, MessageFacts
+from policy.ruleset import PolicyError
+
+
+@pytest.mark.parametrize(
+    ("network", "host", "is_admitted"),
+    [
+        ("10.0.0.0/8", "10.255.255.255", True),
+        ("10.0.0.0/8", "11.0.0.0", False),
+        ("10.0.0.0/8", "::ffff:10.1.1.1", True),
+        ("10.0.0.1/32", "10.0.0.1", True),
+        ("2001:db8::/32", "2001:db8:ffff::1", True),
+        ("2001:db8::/32", "2001:db9::", False),
+        ("::ffff:10.0.0.0/104", "10.1.1.1", True),
+        ("0.0.0.0/0", "::1", False),
+    ],
+)
+def test_networks(network: str, host: str, is_admitted: bool) -> None:
+    rules = ruleset({"hostname": "h", "groups": {"g": {"users": "bob", "remoteHosts": network}}})
+    assert connect(rules, host=host).decision.is_allowed == is_admitted
+
+
+def test_a_network_across_the_border_of_mapped_addresses_is_refused() -> None:
+    with pytest.raises(PolicyError, match="write two networks"):
+        ruleset({"hostname": "h", "groups": {"g": {"users": "bob", "remoteHosts": "::fffe:0:0/95"}}})
+
+
+@pytest.mark.parametrize(
+    ("address", "is_allowed"), [("orders.a", True), ("orders.secret", False), ("orders.x.y", False), ("stock", False)]
+)
+def test_denials_override(address: str, is_allowed: bool) -> None:
+    both = {"sources": "orders.*", "targetPattern": "orders.#"}
+    granted = settings(**both, denySources="orders.secret, orders.x*", denyTargets="orders.secret, orders.x*")
+    receive, send = (decide_link(granted, LinkFacts(direction=each, address=address)) for each in ("receive", "send"))
+    assert (receive.is_allowed, send.is_allowed) == (is_allowed, is_allowed)
+    assert decide_message(granted, MessageFacts(target=address)).is_allowed == is_allowed
+
+
+def test_a_denial_names_its_item() -> None:
+    granted = settings(targets="*", denyTargets="$management")
+    link = LinkFacts(direction="send", address="$management")
+    decision = decide_link(granted, link)
+    assert decision.reason is Reason.TARGET_NOT_ALLOWED
+    assert decision.rule is not None
+    assert decision.rule.item == "denyTargets: $management"
+    assert "overrides" in explain_link(granted, link).steps[-1].text
+
+
+def test_nobodys_name_can_stand_in_a_denial() -> None:
+    """For a peer without a name `in.${user}` would deny nothing of what others are denied."""
+    with pytest.raises(PolicyError, match="must not contain"):
+        group_ruleset(denySources="in.${user}")
+
+
+def test_a_policy_without_extensions_keeps_its_digest() -> None:
+    """Recorded denials name the digest of the rules they were decided by."""
+    plain = group_ruleset(sources="a")
+    assert plain.digest == group_ruleset(sources="a", denySources="").digest
+    assert plain.digest != group_ruleset(sources="a", denySources="b").digest
