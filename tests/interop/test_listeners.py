@@ -217,8 +217,8 @@ def test_a_silent_peer_is_closed(router: RunningRouter, client: ManagementClient
     with listener(router, client, "impatient", idleTimeoutSeconds=2), raw_peer(router, "impatient") as peer:
         peer.send(AMQP + open_frame())
         assert peer.read_until(OPEN)[4] == 1000
-        took_s = peer.seconds_until_closed(8)
-        assert 1.5 < took_s < 4
+        took_s = peer.seconds_until_closed(12)
+        assert 1.5 < took_s < 6
         (condition,) = peer.read_until(CLOSE)
         assert condition.value[:2] == ["amqp:resource-limit-exceeded", "local-idle-timeout expired"]
 
@@ -227,7 +227,7 @@ def test_a_peer_that_says_nothing_is_cut(router: RunningRouter, client: Manageme
     """routing 27"""
     attributes = {"initialHandshakeTimeoutSeconds": 1}
     with listener(router, client, "hurried", **attributes), raw_peer(router, "hurried") as peer:
-        assert 0.9 < peer.seconds_until_closed(5) < 2
+        assert 0.9 < peer.seconds_until_closed(8) < 4
         router.wait_for_log(r"ERROR \(error\) Run Time: Timeout waiting for initial handshake", since=peer.since)
         router.wait_for_log(rf"from {peer.name} .* failed: amqp:not-allowed Timeout waiting", since=peer.since)
 
