@@ -6,7 +6,6 @@ Each `create_*` is also what a management CREATE of that type does: the file is 
 import asyncio
 import os
 import platform
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from auth.tls import TlsProfileError
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
 from policy.ruleset import PolicyError, Ruleset
@@ -29,31 +27,21 @@ from router.effects import Audit, CloseConnection, Effect, Log
 from router.faults import fault_text
 from router.gate import Gate
 from router.io.allocators import allocator_rows
+from router.io.endpoints import Endpoints, family_of
 from router.io.frame_trace import FrameTrace
 from router.io.logs import LogFileError, Logs
 from router.io.management_service import ManagementService
 from router.io.memory import virtual_bytes, virtual_text
 from router.io.router import Router
-from router.io.security import (
-    Authentication,
-    ProfileSource,
-    SecurityError,
-    TlsFiles,
-    client_tunnels,
-    configured_password,
-    tls_settings,
-)
+from router.io.security import Authentication
 from router.io.vhosts import ReloadError, Vhosts, compile_configured, place_of
 from router.io.workers import Workers
-from router.listener import ConnectionTerms, listener_of, terms_of
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore, ManagementError
 from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
 from router.management.schema import Schema
-from router.outgoing import Connector
 
-_FAMILY: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 AUDIT_DRAIN_S: Final = 3.0
 
 
@@ -102,14 +90,9 @@ class Application:
         self.attributes: Mapping[str, Any] = configuration.router
         self.audit: AuditLog | None = None
         self.trace = FrameTrace(logs.write_frame)
-        self.profiles: dict[str, ProfileSource] = {}
-        self.plugins: set[str] = set()  # names of authServicePlugins
-        self.tls_files: dict[str, TlsFiles] = {}  # by name of the listener or connector
-        self.authentication: Authentication | None = None
         self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))
         self.stopping = asyncio.Event()
         self.failure: str | None = None  # why it stops by itself
-        self._opening: set[asyncio.Task[None]] = set()
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
 
@@ -160,10 +143,10 @@ class Application:
         self._log("ROUTER", "info", "Router started in Standalone mode")
         self._log("ROUTER", "info", f"Version: {self.version}")
         try:
-            self.authentication = Authentication.load(self.attributes)
+            authentication = Authentication.load(self.attributes)
         except (SaslConfigError, UserFileError) as error:
             raise StartError(f"Configuration: {error}") from None
-        workers = Workers(self.authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
+        workers = Workers(authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit)
         self.router = Router(
             router_id=router_id,
@@ -179,21 +162,22 @@ class Application:
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")
         self._log_policy(gate.ruleset)
-        self._start_management()
+        self._start_management(authentication)
         for name in gate.ruleset.vhosts:
             self._log("POLICY", "info", f"Created policy rules for vhost {name}")
 
-    def _start_management(self) -> None:
+    def _start_management(self, authentication: Authentication) -> None:
         """The entity store takes in the file through the handlers that serve management requests too."""
         store = self.store = EntityStore(self.schema, self.emit, self.core.next_identity)
-        store.on_create("sslProfile", self.create_ssl_profile)
-        store.on_delete("sslProfile", self.delete_ssl_profile)
-        store.on_create("authServicePlugin", self.create_plugin)
-        store.on_delete("authServicePlugin", self.delete_plugin)
+        endpoints = self.endpoints = Endpoints(self.router, authentication, self.emit)
+        store.on_create("sslProfile", endpoints.create_ssl_profile)
+        store.on_delete("sslProfile", endpoints.delete_ssl_profile)
+        store.on_create("authServicePlugin", endpoints.create_plugin)
+        store.on_delete("authServicePlugin", endpoints.delete_plugin)
         store.on_create("address", self.create_address)
         store.on_delete("address", self.addresses.remove)
-        store.on_create("connector", self.create_connector)
-        store.on_delete("connector", self.delete_connector)
+        store.on_create("connector", endpoints.create_connector)
+        store.on_delete("connector", endpoints.delete_connector)
         # The vhosts and listeners of the file come as a whole: compiled once, opened last.
         store.on_create("vhost", lambda _attributes: None)
         store.on_create("listener", lambda _attributes: None)
@@ -206,8 +190,8 @@ class Application:
         store.on_create("vhost", self.vhosts.create)
         store.on_update("vhost", self.vhosts.update)
         store.on_delete("vhost", self.vhosts.delete)
-        store.on_create("listener", self.create_listener)
-        store.on_delete("listener", self.delete_listener)
+        store.on_create("listener", endpoints.create_listener)
+        store.on_delete("listener", endpoints.delete_listener)
         store.on_update("log", self.update_log)
         agent = Agent(
             self.schema,
@@ -305,7 +289,7 @@ class Application:
         ready = []
         for entity in listeners:
             try:
-                ready.append((entity, self._listener(entity.attributes)))
+                ready.append((entity, self.endpoints.listener(entity.attributes)))
             except ManagementError as error:
                 raise StartError(f"{_start_text(error)}{_place(entity)}") from None
         threads = self.attributes["workerThreads"]
@@ -314,134 +298,18 @@ class Application:
         has_connector = bool(self.configuration.of_type("connector"))
         for number, (entity, listener) in enumerate(ready):
             try:
-                await self.router.open_port(listener, **_family_of(entity.attributes))
+                await self.router.open_port(listener, **family_of(entity.attributes))
             except OSError as error:
-                self._log_listener_error(listener.place, error)
+                self.endpoints.log_listener_error(listener.place, error)
                 if number == 0 and not has_connector:
                     self._log("SERVER", "critical", f"Shutting down, required listener failed {listener.place}")
                     self.failure = f"required listener failed {listener.place}: {error.strerror or error}"
                     self.stopping.set()
 
-    def _log_listener_error(self, place: str, error: OSError) -> None:
-        text = error.strerror or str(error)
-        self._log("SERVER", "error", f"Listener error on {place}: {text} (proton:io)")
-
     # Entities
-
-    def create_ssl_profile(self, attributes: Mapping[str, Any]) -> None:
-        """Errors: ManagementError."""
-        try:
-            self.profiles[attributes["name"]] = ProfileSource(attributes, self.emit)
-        except SecurityError as error:
-            raise ManagementError(500, f"CError: {error}") from None
-        self._log("CONN_MGR", "info", f"Created SSL Profile with name {attributes['name']} ")
-
-    def delete_ssl_profile(self, attributes: Mapping[str, Any]) -> None:
-        """Listeners keep the copy they took (§8.3)."""
-        self.profiles.pop(attributes["name"], None)
-
-    def create_plugin(self, attributes: Mapping[str, Any]) -> None:
-        """Remember the name: listeners that refer to it are refused, so that nobody is let in unasked."""
-        if attributes.get("authService"):
-            text = "Attribute authService of entity authServicePlugin has been deprecated. Use host and port instead."
-            self._log("CONN_MGR", "warning", text)
-        self.plugins.add(attributes["name"])
-        self._log("CONN_MGR", "info", f"Created SASL plugin config with name {attributes['name']}")
-
-    def delete_plugin(self, attributes: Mapping[str, Any]) -> None:
-        self.plugins.discard(attributes["name"])
 
     def create_address(self, attributes: Mapping[str, Any]) -> None:
         self.addresses.add(attributes)
-
-    def create_connector(self, attributes: Mapping[str, Any]) -> None:
-        """Connect at once (§8.5). Errors: ManagementError; nothing is started then."""
-        place = f"{attributes['host']}:{attributes['port']}"
-        profile_name = attributes.get("sslProfile")
-        tunnel, has_certificate = None, False
-        if profile_name:
-            source = self._profile(profile_name, f"connector {place}")
-            files = TlsFiles.of_connector(source, verify_hostname=bool(attributes["verifyHostname"]))
-            self.tls_files[attributes["name"]] = files
-            tunnel = client_tunnels(files)
-            has_certificate = bool(source.profile.cert_file)
-        try:
-            password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self.emit)
-        except SecurityError as error:
-            raise ManagementError(500, f"CError: {error}") from None
-        words = attributes.get("saslMechanisms")
-        connector = Connector(
-            **terms_of(attributes),
-            tunnel=tunnel,
-            has_certificate=has_certificate,
-            mechanisms=tuple(str(words).split()) if words else None,
-            username=attributes.get("saslUsername"),
-            password=password,
-        )
-        self._log_configured("Connector", connector, attributes.get("protocolFamily"), profile_name)
-        self.router.add_connector(connector)
-
-    def delete_connector(self, attributes: Mapping[str, Any]) -> None:
-        self.router.remove_connector(attributes["name"])
-        self.tls_files.pop(attributes["name"], None)
-
-    def _profile(self, name: str, whose: str) -> ProfileSource:
-        found = self.profiles.get(name)
-        if found is None:
-            known = ", ".join(sorted(self.profiles)) or "none is defined"
-            raise ManagementError(400, f"{whose}: no sslProfile named '{name}' (known: {known})")
-        return found
-
-    def _log_configured(self, kind: str, terms: ConnectionTerms, family: str | None, profile: str | None) -> None:
-        suffix = f", sslProfile={profile}" if profile else ""
-        text = f"Configured {kind}: {terms.place} proto={family or 'any'}, role={terms.role}{suffix}"
-        self._log("CONN_MGR", "info", text)
-
-    def _listener(self, attributes: Mapping[str, Any]) -> Any:
-        assert self.authentication is not None
-        place = f"{attributes['host']}:{attributes['port']}"
-        if (plugin := attributes.get("saslPlugin")) and plugin not in self.plugins:
-            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {plugin}")
-        if plugin:
-            raise ManagementError(400, f"listener {place}: saslPlugin is not supported by this version")
-        if attributes.get("http") or attributes.get("httpRootDir"):
-            raise ManagementError(400, f"listener {place}: http listeners are not supported by this version")
-        profile_name = attributes.get("sslProfile")
-        tls = None
-        if profile_name:
-            source = self._profile(profile_name, f"listener {place}")
-            files = TlsFiles.of_listener(source, sasl_mechanisms=attributes.get("saslMechanisms"))
-            self.tls_files[attributes["name"]] = files
-            tls = tls_settings(files, self.emit)
-        if attributes.get("trustedCertsFile"):
-            self._log("CONN_MGR", "warning", "Configuration listener attribute 'trustedCertsFile' is not used. "
-                                             "Specify sslProfile caCertFile instead.")  # fmt: skip
-        try:
-            mechanisms = self.authentication.mechanisms(attributes)
-        except SaslConfigError as error:
-            raise ManagementError(500, f"listener {place}: {error}") from None
-        listener = listener_of(attributes, tls=tls, mechanisms=mechanisms)
-        self._log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name)
-        return listener
-
-    def create_listener(self, attributes: Mapping[str, Any]) -> None:
-        """Listen at once; the request succeeds even if the port cannot be bound (§8.4)."""
-        listener = self._listener(attributes)
-        opening = self.router.open_port(listener, **_family_of(attributes))
-
-        async def open_it() -> None:
-            try:
-                await opening
-            except OSError as error:
-                self._log_listener_error(listener.place, error)
-
-        task = asyncio.get_running_loop().create_task(open_it())
-        self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
-
-    def delete_listener(self, attributes: Mapping[str, Any]) -> None:
-        self.router.close_port(attributes["name"])
-        self.tls_files.pop(attributes["name"], None)
 
     def update_log(self, _before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         try:
@@ -466,21 +334,13 @@ class Application:
             while self._wants_reload:  # a signal that comes while we read means: once more
                 self._wants_reload = False
                 self.logs.reopen()
-                self._reload_certificates()
+                self.endpoints.reload_certificates()
                 await self._reload_policy_dir()
                 self._log("SERVER", "notice", "Reload on SIGHUP finished")
         except Exception as error:  # our own fault: the router goes on with what it has
             self._log("ERROR", "error", f"Reload on SIGHUP: {fault_text(error)}")
         finally:
             self._reloading = None
-
-    def _reload_certificates(self) -> None:
-        for name, files in self.tls_files.items():
-            try:
-                files.reload()
-            except (TlsProfileError, SecurityError) as error:
-                text = f"Reload of sslProfile {files.profile.name} for {name} failed, what it had stays in use: {error}"
-                self._log("CONN_MGR", "error", text)
 
     async def _reload_policy_dir(self) -> None:
         if not self.vhosts.has_folder:
@@ -580,8 +440,3 @@ def _start_text(error: ManagementError) -> str:
 
 def _place(entity: ConfiguredEntity) -> str:
     return f" ({entity.file}:{entity.line})" if entity.line is not None else ""
-
-
-def _family_of(attributes: Mapping[str, Any]) -> dict[str, socket.AddressFamily]:
-    family = _FAMILY.get(str(attributes.get("socketAddressFamily")))
-    return {"family": family} if family is not None else {}

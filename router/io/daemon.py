@@ -127,9 +127,12 @@ async def _serve(application: Application, report: Report | None) -> int:
         report(application.failure)
     await application.stopping.wait()
     await application.stop()
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP):
+        # What comes while the interpreter ends must not turn a clean stop into a death by signal (§2.4).
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     if caught and caught[0] == signal.SIGINT:
         # The parent is to see that an interrupt ended us (§2.4).
-        loop.remove_signal_handler(signal.SIGINT)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     return 1 if application.failure is not None else 0

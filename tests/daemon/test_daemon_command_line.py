@@ -181,8 +181,13 @@ def test_an_interrupt_ends_it_as_an_interrupt(daemon: Callable[..., Daemon]) -> 
 def test_a_second_signal_does_not_disturb_the_stop(daemon: Callable[..., Daemon]) -> None:
     """Management §2.4."""
     router = daemon(LISTENER)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        router.signal(number)
+    with router.client():  # does not read its Close, so that the stop takes a while
+        router.signal(signal.SIGTERM)
+        router.wait_for_log("Closing connection on shutdown")
+        while router.process.poll() is None:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+                router.signal(number)
+            time.sleep(0.01)
     assert router.wait() == 0
 
 
