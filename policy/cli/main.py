@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from policy.cli import diff, explain, lint, rules, test
+from policy.cli import diff, explain, fmt, lint, rules, schema, test
 
 EPILOG = """\
 exit status:
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for verb in (lint, rules, explain, diff, test):
+    for verb in (lint, rules, explain, diff, test, fmt, schema):
         verb.add_parser(verbs)
     options = parser.parse_args(arguments)
     try:
