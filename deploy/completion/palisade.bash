@@ -8,11 +8,14 @@ _palisade_options() {
         "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
         "qdpasswd") echo "-h --help -f --file -c --create --scrypt --stdin --delete" ;;
         "qdpolicy") echo "-h --help" ;;
+        "qdpolicy diff") echo "-h --help --fail-on --resolve --json" ;;
+        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --tls --send --receive --receive-dynamic --capability --connections --connections-of-user --connections-of-host --links --resolve --json" ;;
+        "qdpolicy fmt") echo "-h --help --check --diff" ;;
         "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --fix --diff --unsafe" ;;
         "qdpolicy rules") echo "-h --help" ;;
         "qdpolicy rule") echo "-h --help" ;;
-        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --tls --send --receive --receive-dynamic --capability --connections --connections-of-user --connections-of-host --links --resolve --json" ;;
-        "qdpolicy diff") echo "-h --help --fail-on --resolve --json" ;;
+        "qdpolicy schema") echo "-h --help" ;;
+        "qdpolicy test") echo "-h --help --junit --min-coverage --resolve" ;;
         "qdaudit") echo "-h --help" ;;
         "qdaudit denials") echo "-h --help --out --format --since --until --strict" ;;
     esac
@@ -59,13 +62,7 @@ _palisade_values() {
         "qdmanage --sasl-password") echo "NOTHING" ;;
         "qdmanage --sasl-password-file") echo "FILES" ;;
         "qdpasswd -f"|"qdpasswd --file") echo "FILES" ;;
-        "qdpolicy lint --format") echo "text json sarif github junit" ;;
-        "qdpolicy lint --output") echo "FILES" ;;
-        "qdpolicy lint --fail-level") echo "note warning error" ;;
-        "qdpolicy lint --ignore") echo "PAL001 PAL002 PAL003 PAL004 PAL005 PAL006 PAL007 PAL008 PAL009 PAL010 PAL011 PAL012 PAL013 PAL014 PAL015 PAL016 PAL017 PAL018 PAL019 PAL020 PAL021 PAL022 PAL023 PAL024 PAL025 PAL026 PAL027 PAL028 PAL029 PAL030 PAL031 PAL032 PAL033 PAL034 PAL035 PAL036 PAL037 PAL038 PAL039 PAL040 PAL041 PAL042 PAL043 PAL044 PAL045 PAL046 PAL047 PAL048 PAL049 PAL050 PAL051 PAL052 PAL053 PAL054" ;;
-        "qdpolicy lint --config") echo "FILES" ;;
-        "qdpolicy lint --baseline") echo "FILES" ;;
-        "qdpolicy lint --write-baseline") echo "FILES" ;;
+        "qdpolicy diff --fail-on") echo "widening narrowing any" ;;
         "qdpolicy explain --user") echo "NOTHING" ;;
         "qdpolicy explain --host") echo "NOTHING" ;;
         "qdpolicy explain --vhost") echo "NOTHING" ;;
@@ -77,7 +74,15 @@ _palisade_values() {
         "qdpolicy explain --connections-of-user") echo "NOTHING" ;;
         "qdpolicy explain --connections-of-host") echo "NOTHING" ;;
         "qdpolicy explain --links") echo "NOTHING" ;;
-        "qdpolicy diff --fail-on") echo "widening narrowing any" ;;
+        "qdpolicy lint --format") echo "text json sarif github junit" ;;
+        "qdpolicy lint --output") echo "FILES" ;;
+        "qdpolicy lint --fail-level") echo "note warning error" ;;
+        "qdpolicy lint --ignore") echo "NOTHING" ;;
+        "qdpolicy lint --config") echo "FILES" ;;
+        "qdpolicy lint --baseline") echo "FILES" ;;
+        "qdpolicy lint --write-baseline") echo "FILES" ;;
+        "qdpolicy test --junit") echo "FILES" ;;
+        "qdpolicy test --min-coverage") echo "NOTHING" ;;
         "qdaudit denials --out") echo "NOTHING" ;;
         "qdaudit denials --format") echo "table json" ;;
         "qdaudit denials --since") echo "NOTHING" ;;
@@ -88,12 +93,12 @@ _palisade_values() {
 _palisade_rest() {
     case "$1" in
         "qdmanage") echo "query create read update delete get-types get-attributes get-operations get-annotations get-mgmt-nodes get-schema get-json-schema get-log" ;;
-        "qdpolicy") echo "lint rules rule explain diff" ;;
-        "qdpolicy lint") echo "FILES" ;;
-        "qdpolicy rules") echo "PAL001 PAL002 PAL003 PAL004 PAL005 PAL006 PAL007 PAL008 PAL009 PAL010 PAL011 PAL012 PAL013 PAL014 PAL015 PAL016 PAL017 PAL018 PAL019 PAL020 PAL021 PAL022 PAL023 PAL024 PAL025 PAL026 PAL027 PAL028 PAL029 PAL030 PAL031 PAL032 PAL033 PAL034 PAL035 PAL036 PAL037 PAL038 PAL039 PAL040 PAL041 PAL042 PAL043 PAL044 PAL045 PAL046 PAL047 PAL048 PAL049 PAL050 PAL051 PAL052 PAL053 PAL054" ;;
-        "qdpolicy rule") echo "PAL001 PAL002 PAL003 PAL004 PAL005 PAL006 PAL007 PAL008 PAL009 PAL010 PAL011 PAL012 PAL013 PAL014 PAL015 PAL016 PAL017 PAL018 PAL019 PAL020 PAL021 PAL022 PAL023 PAL024 PAL025 PAL026 PAL027 PAL028 PAL029 PAL030 PAL031 PAL032 PAL033 PAL034 PAL035 PAL036 PAL037 PAL038 PAL039 PAL040 PAL041 PAL042 PAL043 PAL044 PAL045 PAL046 PAL047 PAL048 PAL049 PAL050 PAL051 PAL052 PAL053 PAL054" ;;
-        "qdpolicy explain") echo "FILES" ;;
+        "qdpolicy") echo "diff explain fmt lint rules rule schema test" ;;
         "qdpolicy diff") echo "FILES" ;;
+        "qdpolicy explain") echo "FILES" ;;
+        "qdpolicy fmt") echo "FILES" ;;
+        "qdpolicy lint") echo "FILES" ;;
+        "qdpolicy test") echo "FILES" ;;
         "qdaudit") echo "denials" ;;
         "qdaudit denials") echo "FILES" ;;
     esac

@@ -1,12 +1,14 @@
 """A qdrouterd as an operator starts it: any configuration, any options, its output and its exit status."""
 
 import ctypes
+import fcntl
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +56,18 @@ class Daemon:
             self.has_ended = True
             self.grew.notify_all()
 
+    def _catch_up(self) -> None:
+        """Wait until everything the router has written so far has been read."""
+        assert self.process.stderr is not None
+        while not self.has_ended:
+            count = len(self.lines)
+            time.sleep(0.02)
+            waiting = fcntl.ioctl(self.process.stderr.fileno(), termios.FIONREAD, b"\0" * 4)
+            if waiting == b"\0" * 4 and len(self.lines) == count:
+                return
+
     def mark(self) -> int:
+        self._catch_up()
         with self.grew:
             return len(self.lines)
 
@@ -73,6 +86,7 @@ class Daemon:
 
     def log(self, pattern: str = "", since: int = 0) -> list[str]:
         """The lines from number `since` on with the pattern."""
+        self._catch_up()
         with self.grew:
             return [line for line in self.lines[since:] if re.search(pattern, line)]
 
