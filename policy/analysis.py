@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, combinations
 from typing import Final, Literal
 
 from policy.addresses import USER_TOKEN
@@ -42,12 +42,14 @@ class Witness:
 
     vhost    what the client asks for
     user     None: a peer without a name
+    groups   what the authenticator says of the user
     address  None where the connection itself, a switch or a limit differs
     """
 
     vhost: str
     user: str | None
     host: str
+    groups: tuple[str, ...] = ()
     direction: Direction | None = None
     address: str | None = None
 
@@ -90,8 +92,10 @@ def diff_rulesets(old: Ruleset, new: Ruleset) -> tuple[Change, ...]:
     for requested, before, after in _vhost_classes(old, new):
         if _is_same(old, new, before, after):
             continue
-        for user, label in _users(before, after):
-            changes += _confirmed(old, new, requested, user, label)
+        for groups in _group_combinations(before, after):
+            for user, label in _users(before, after, groups):
+                shown = f"{label} in {' and '.join(groups)}" if groups else label
+                changes += _confirmed(old, new, requested, user, groups, shown)
         changes += _connector_changes(old, new, requested)
     if old.max_connections != new.max_connections:
         changes.append(_total_change(old, new))
@@ -160,13 +164,23 @@ def _words_of_trees(trees: Sequence[PatternTree]) -> Iterator[tuple[str, ...]]:
 # Users
 
 
-def _users(before: Vhost | None, after: Vhost | None) -> Iterator[tuple[str, str]]:
+def _group_combinations(before: Vhost | None, after: Vhost | None) -> Iterator[tuple[str, ...]]:
+    """Groups of the authenticator a user may be in. One decides in each ruleset, so two at a time show everything."""
+    names = sorted({name for vhost in (before, after) if vhost is not None for name in vhost.joined_groups})
+    yield ()
+    yield from ((name,) for name in names)
+    yield from combinations(names, 2)
+
+
+def _users(before: Vhost | None, after: Vhost | None, groups: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """(a user, what to call the set he stands for): those that are named, then the kinds of those that are not."""
     vhosts = [vhost for vhost in (before, after) if vhost is not None]
     named = dict.fromkeys(chain.from_iterable(vhost.user_groups for vhost in vhosts))
     for user in named:
-        yield user, user
-    others = [group for vhost in vhosts if (group := vhost.group_of(_FRESH_USER)) is not None]
+        # Who is named in both rulesets is where he is named, whatever groups he is in.
+        if not groups or any(user not in vhost.user_groups for vhost in vhosts):
+            yield user, user
+    others = [group for vhost in vhosts if (group := vhost.group_of(_FRESH_USER, groups)) is not None]
     lists = [
         each for group in others for each in ((group.source_key, group.sources), (group.target_key, group.targets))
     ]
@@ -188,8 +202,8 @@ def _denied_names(vhosts: Iterable[Vhost]) -> set[str]:
                 continue
             for item in denied.items:
                 text = item.removesuffix("*")
-                begins = {at for each in rules.items if text.startswith(head := each.partition(USER_TOKEN)[0])
-                          for at in (len(head),)}  # fmt: skip
+                heads = (each.partition(USER_TOKEN)[0] for each in rules.items)
+                begins = {len(head) for head in heads if text.startswith(head)}
                 begins |= {at + 1 for at, letter in enumerate(text) if letter in "./"}
                 found |= {text[begin:end] for begin in begins for end in range(begin + 1, len(text) + 1)}
                 if item.endswith("*"):
@@ -227,12 +241,14 @@ def user_shapes(lists: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]
 # Comparing
 
 
-def _confirmed(old: Ruleset, new: Ruleset, requested: str, user: str, label: str) -> Iterator[Change]:
+def _confirmed(
+    old: Ruleset, new: Ruleset, requested: str, user: str, groups: tuple[str, ...], label: str
+) -> Iterator[Change]:
     """The changes of a user, his name a readable one, each confirmed by the decisions."""
-    before, after = grant_of(old, requested, user), grant_of(new, requested, user)
+    before, after = grant_of(old, requested, user, groups), grant_of(new, requested, user, groups)
     vhost = after.vhost or before.vhost or requested
     for change in _grant_changes(before, after, user):
-        witness = replace(change.witness, vhost=requested, user=user or None)
+        witness = replace(change.witness, vhost=requested, user=user or None, groups=groups)
         yield _with_readable_user(old, new, replace(change, witness=witness, vhost=vhost, users=(label,)))
 
 
@@ -404,7 +420,11 @@ def _value(ruleset: Ruleset, change: Change) -> float:
         is_allowed = settings is not None or not ruleset.is_enabled
     else:
         facts = ConnectionFacts(
-            user=witness.user, remote_host=witness.host, requested_vhost=witness.vhost, connection_name="witness"
+            user=witness.user,
+            remote_host=witness.host,
+            requested_vhost=witness.vhost,
+            connection_name="witness",
+            groups=witness.groups,
         )
         judged = decide_connection(ruleset, facts, usage)
         is_allowed, settings = judged.decision.is_allowed, judged.settings

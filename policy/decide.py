@@ -73,7 +73,7 @@ def decide_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage) ->
             rule = Rule(item=f"defaultVhost: {ruleset.default_vhost}")
             return ConnectionDecision(decision=_deny(Reason.NO_VHOST, rule))
         user = facts.user or ""
-        group = vhost.group_of(user)
+        group = vhost.group_of(user, facts.groups)
         if group is None:
             rule = vhost.rule("allowUnknownUser", "false")
             return ConnectionDecision(decision=_deny(Reason.UNKNOWN_USER, rule), vhost=vhost.name)

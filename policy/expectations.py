@@ -25,7 +25,8 @@ from policy.vhosts import CONNECTOR_GROUP
 _TEXTS = ("name", "user", "host", "vhost", "mechanism", "is", "reason")
 _SWITCHES = ("tls", "dynamic", "anonymous")
 _ADDRESSES = ("send", "receive")
-_KEYS = (*_TEXTS, *_SWITCHES, *_ADDRESSES)
+_LISTS = (*_ADDRESSES, "groups")
+_KEYS = (*_TEXTS, *_SWITCHES, *_LISTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +104,9 @@ def _problems(document: Document, path: tuple[str | int, ...], entry: Mapping[st
             yield _problem(document, place, f"'{key}' is a text in double quotes")
         elif key in _SWITCHES and not isinstance(value, bool):
             yield _problem(document, place, f"'{key}' is true or false")
-        elif key in _ADDRESSES and not (isinstance(value, str) or _is_texts(value)):
-            yield _problem(document, place, f"'{key}' is an address, or a list of addresses")
+        elif key in _LISTS and not (isinstance(value, str) or _is_texts(value)):
+            kind = "group" if key == "groups" else "address"
+            yield _problem(document, place, f"'{key}' is {'a' if kind == 'group' else 'an'} {kind}, or a list of them")
     if entry.get("is") not in ("allow", "deny"):
         yield _problem(document, (*path, "is"), '"is" is "allow" or "deny"')
     if isinstance(entry.get("host"), str) and not is_numeric_host(entry["host"]):
@@ -131,6 +133,7 @@ def _expectations(entry: Mapping[str, Any], line: int) -> Iterator[Expectation]:
         connection_name="expected",
         mechanism=entry.get("mechanism"),
         is_encrypted=entry.get("tls", False),
+        groups=tuple([groups] if isinstance(groups := entry.get("groups", []), str) else groups),
     )
     who = f"'{connection.user}'" if connection.user else "a peer without a name"
     for link, what in _links(entry):

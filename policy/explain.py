@@ -81,8 +81,8 @@ def _connection_steps(
         return
     user = facts.user or ""
     yield Step(about="user", text=_user_text(facts))
-    group = vhost.group_of(user)
-    yield _group_step(vhost, user, group)
+    group = vhost.group_of(user, facts.groups)
+    yield _group_step(vhost, facts, group)
     if group is None:
         return
     is_near = group.hosts.contains(facts.remote_host)
@@ -117,13 +117,17 @@ def _vhost_step(ruleset: Ruleset, requested: str, vhost: Vhost | None) -> Step:
     return _passed("vhost", f"'{requested}' is vhost '{vhost.name}', {by}", vhost.rule("hostname", vhost.name))
 
 
-def _group_step(vhost: Vhost, user: str, group: Group | None) -> Step:
+def _group_step(vhost: Vhost, facts: ConnectionFacts, group: Group | None) -> Step:
+    user = facts.user or ""
     if group is None:
         default = "allowUnknownUser is false"
         text = f"no group of vhost '{vhost.name}' lists '{user}' or '{ANY_USER}', and {default}"
         return _failed("group", text, vhost.rule("allowUnknownUser", "false"))
     if user in vhost.user_groups:
         return _passed("group", f"group '{group.name}' lists '{user}'", group.rule("users", user))
+    if vouched := [name for name in facts.groups if vhost.joined_groups.get(name) is group]:
+        text = f"the authenticator says '{user}' is in '{vouched[0]}', which group '{group.name}' lists"
+        return _passed("group", text, group.rule("authenticatorGroups", vouched[0]))
     if group is vhost.any_user_group:
         text = f"no group lists '{user}': group '{group.name}' lists '{ANY_USER}'"
         return _passed("group", text, group.rule("users", ANY_USER))

@@ -84,14 +84,16 @@ UNRESTRICTED: Final = Grant(
 )
 
 
-def grant_of(ruleset: Ruleset, requested: str, user: str, *, is_connector: bool = False) -> Grant:
+def grant_of(
+    ruleset: Ruleset, requested: str, user: str, groups: tuple[str, ...] = (), *, is_connector: bool = False
+) -> Grant:
     """What `user` may do who asks for the vhost `requested`, or what the peer of such a connector may do."""
     if not ruleset.is_enabled:
         return UNRESTRICTED
     vhost = ruleset.select_vhost(requested)
     if vhost is None:
         return _refused(None)
-    group = vhost.groups.get(CONNECTOR_GROUP) if is_connector else vhost.group_of(user)
+    group = vhost.groups.get(CONNECTOR_GROUP) if is_connector else vhost.group_of(user, groups)
     if group is None:
         return _refused(vhost)
     per_user, per_host = group.max_connections_per_user, group.max_connections_per_host

@@ -52,18 +52,23 @@ _GROUP_BOOLEANS: Final = {
 }
 # Extensions: what the lists name is denied, whatever sources and targets say.
 DENY_KEYS: Final = ("denySources", "denyTargets")
+AUTHENTICATOR_KEY: Final = "authenticatorGroups"  # an extension as well
 ADDRESS_KEYS: Final = ("sources", "targets", "sourcePattern", "targetPattern")
 _NO_ADDRESSES: Final = compile_literals(())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A user group. Numbers are None where the group says nothing; canonical is what the ruleset's digest covers."""
+    """A user group. Numbers are None where the group says nothing; canonical is what the ruleset's digest covers.
+
+    authenticator_groups  names of groups the authenticator vouches for: who is in one of them is in this group
+    """
 
     name: str
     vhost: str
     source: VhostSource | None
     users: tuple[str, ...]
+    authenticator_groups: tuple[str, ...]
     hosts: HostRanges
     max_connections_per_user: int | None
     max_connections_per_host: int | None
@@ -111,6 +116,7 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
     numbers: dict[str, int] = {}
     booleans = dict(_GROUP_BOOLEANS)
     users: tuple[str, ...] = ()
+    authenticator_groups: tuple[str, ...] = ()
     hosts = HostRanges()
     addresses: dict[str, tuple[str, ...]] = {}
     for key, value in attributes.items():
@@ -124,6 +130,8 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
                 booleans[key] = read_boolean(value)
             elif key == "users":
                 users = read_items(value)
+            elif key == AUTHENTICATOR_KEY:
+                authenticator_groups = read_items(value)
             elif key == "remoteHosts":
                 hosts = parse_hosts(read_items(value), reading.resolve)
             elif key in DENY_KEYS:
@@ -145,11 +153,14 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
     denied = [compile_literals(addresses.get(key, ())) for key in DENY_KEYS]
     # Only where it is used, so that the digest of a policy without extensions stays what it was.
     extensions = tuple((key, rules.canonical) for key, rules in zip(DENY_KEYS, denied, strict=True) if rules.items)
+    if authenticator_groups:
+        extensions += ((AUTHENTICATOR_KEY, tuple(sorted(authenticator_groups))),)
     return Group(
         name=name,
         vhost=reading.vhost,
         source=reading.source,
         users=users,
+        authenticator_groups=authenticator_groups,
         hosts=hosts,
         max_connections_per_user=numbers.get("maxConnectionsPerUser"),
         max_connections_per_host=numbers.get("maxConnectionsPerHost"),

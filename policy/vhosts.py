@@ -5,7 +5,7 @@ Validation stops at the first error, whose text is that of docs/spec/policy-and-
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from policy.attributes import (
     split_items,
 )
 from policy.decision import Rule
-from policy.groups import MAX_VALUE, Group, read_group
+from policy.groups import AUTHENTICATOR_KEY, MAX_VALUE, Group, read_group
 from policy.hosts import Resolve
 
 ANY_USER: Final = "*"
@@ -45,6 +45,7 @@ class Vhost:
 
     user_groups    user name -> the group that lists it
     any_user_group the group that lists `*`
+    joined_groups  name of a group the authenticator vouches for -> the group that lists it
     digest         sha256 over the rules; order and place do not count
     """
 
@@ -59,13 +60,22 @@ class Vhost:
     groups: Mapping[str, Group]
     user_groups: Mapping[str, Group]
     any_user_group: Group | None
+    joined_groups: Mapping[str, Group]
     digest: bytes
 
-    def group_of(self, user: str) -> Group | None:
-        """The group of a user (§2.4): the one that lists the name, that lists `*`, `$default` for unknown users."""
+    def group_of(self, user: str, authenticator_groups: Collection[str] = ()) -> Group | None:
+        """The group of a user (§2.4): the one that lists the name, that lists `*`, `$default` for unknown users.
+
+        authenticator_groups  of the user; who is in one that a group lists is in that group, before `*`. Of several the
+                              first by name, so that no order changes a decision
+        """
         group = self.user_groups.get(user)
         if group is not None:
             return group
+        if authenticator_groups and self.joined_groups:
+            joined = [self.joined_groups[name] for name in authenticator_groups if name in self.joined_groups]
+            if joined:
+                return min(joined, key=_name_of)
         if self.any_user_group is not None:
             return self.any_user_group
         return self.groups[DEFAULT_GROUP] if self.allow_unknown_user else None
@@ -128,6 +138,7 @@ def compile_vhost(
         elif key != "hostname":
             reading.warnings.append(f"{prefix} '{key}' is ignored.")
     user_groups = _index_users(groups, reading)
+    joined_groups = _index_joined(groups, reading)
     if allow_unknown_user and DEFAULT_GROUP not in groups:
         text = f"Policy vhost '{name}' allows connections by default but default settings are not defined"
         raise reading.error(text, "allowUnknownUser")
@@ -150,6 +161,7 @@ def compile_vhost(
         groups=groups,
         any_user_group=user_groups.pop(ANY_USER, None),
         user_groups=user_groups,
+        joined_groups=joined_groups,
         digest=hashlib.sha256(json.dumps(canonical).encode()).digest(),
     )
     return vhost, tuple(reading.warnings)
@@ -207,3 +219,20 @@ def _index_users(groups: Mapping[str, Group], reading: Reading) -> dict[str, Gro
                 raise reading.error(text, "groups", group.name, "users")
             found[user] = group
     return found
+
+
+def _index_joined(groups: Mapping[str, Group], reading: Reading) -> dict[str, Group]:
+    """Group of the authenticator -> the group that lists it."""
+    found: dict[str, Group] = {}
+    for group in groups.values():
+        for name in group.authenticator_groups:
+            if (other := found.get(name)) is not None:
+                names = f"'{other.name}' and '{group.name}'"
+                text = f"Policy vhost '{reading.vhost}' authenticator group '{name}' is in multiple user groups {names}"
+                raise reading.error(text, "groups", group.name, AUTHENTICATOR_KEY)
+            found[name] = group
+    return found
+
+
+def _name_of(group: Group) -> str:
+    return group.name

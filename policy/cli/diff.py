@@ -92,6 +92,7 @@ def _what(change: Change) -> str:
 def _example(change: Change) -> str:
     witness = change.witness
     who = f"'{witness.user}'" if witness.user is not None else "a peer without a name"
+    who += f" in {', '.join(witness.groups)}" if witness.groups else ""
     text = f"{who} from {witness.host} at vhost '{witness.vhost}'"
     if witness.direction is not None:
         text += f" {'sends to' if witness.direction == 'send' else 'receives from'} '{witness.address}'"

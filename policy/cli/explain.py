@@ -43,6 +43,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--host", metavar="IP", type=_host, required=True, help="numeric address of the peer")
     parser.add_argument("--vhost", metavar="NAME", default="", help="hostname of the client's Open, or the policyVhost")
     parser.add_argument("--mechanism", metavar="NAME", help="SASL mechanism, such as PLAIN")
+    parser.add_argument(
+        "--group", metavar="NAME", action="append", default=[], help="of the authenticator; several times"
+    )
     parser.add_argument("--tls", action="store_true", help="the connection is encrypted")
     link = parser.add_mutually_exclusive_group()
     link.add_argument("--send", metavar="ADDRESS", help="judge a sender to this address; '' is an anonymous one")
@@ -70,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
         connection_name=f"{options.host}:0",
         mechanism=options.mechanism,
         is_encrypted=options.tls,
+        groups=tuple(options.group),
     )
     usage = Usage(total=options.connections, of_user=options.connections_of_user, of_host=options.connections_of_host)
     explained = [explain_connection(ruleset, facts, usage)]

@@ -6,7 +6,7 @@ log, so that what `denySources` and `denyTargets` deny is open there. Fine where
 
 from collections.abc import Iterator
 
-from policy.groups import DENY_KEYS
+from policy.groups import AUTHENTICATOR_KEY, DENY_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL055"
@@ -20,6 +20,6 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             if "/" in item:
                 text = f"'{item}' is a network, which 1.20 refuses"
                 yield group.finding(ID, Level.NOTE, text, "remoteHosts", About(item=item))
-        for key in DENY_KEYS:
+        for key in (*DENY_KEYS, AUTHENTICATOR_KEY):
             if key in group.settings:
-                yield group.finding(ID, Level.NOTE, f"'{key}' is unknown to 1.20, which denies nothing by it", key)
+                yield group.finding(ID, Level.NOTE, f"'{key}' is unknown to 1.20, which passes over it", key)

@@ -6,6 +6,7 @@ ignore comment for this rule if that is what it is for.
 
 from collections.abc import Iterator
 
+from policy.groups import AUTHENTICATOR_KEY
 from policy.lint.findings import Family, Finding, Level, PolicyText
 from policy.vhosts import CONNECTOR_GROUP
 
@@ -16,8 +17,10 @@ FAMILY = Family.REACHABILITY
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for vhost in policy.vhosts:
-        groups = vhost.groups
-        is_used = vhost.open_groups or any(group.items("users") or group.name == CONNECTOR_GROUP for group in groups)
+        is_used = vhost.open_groups or any(
+            group.items("users") or group.items(AUTHENTICATOR_KEY) or group.name == CONNECTOR_GROUP
+            for group in vhost.groups
+        )
         if not is_used:
             yield vhost.finding(
                 ID, Level.NOTE, "no user can ever connect: no group lists any, unknown ones are refused"

@@ -28,7 +28,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 
 def _problem(vhost: VhostText, group: GroupText) -> str | None:
-    if group.items("users"):
+    if group.items("users") or group.items("authenticatorGroups"):
         return None
     if group.name != DEFAULT_GROUP:
         return "it lists no users, so nobody is ever in it"

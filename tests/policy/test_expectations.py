@@ -65,7 +65,7 @@ def test_not_met(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ('{"host": "::1", "is": "maybe"}', '"is" is "allow" or "deny"'),
         ('{"host": "::1", "is": "deny", "reason": "no_vhst"}', "did you mean 'no_vhost'?"),
         ('{"host": "::1", "is": "deny", "adress": "x"}', "unknown member 'adress'"),
-        ('{"host": "::1", "is": "deny", "send": []}', "'send' is an address, or a list of addresses"),
+        ('{"host": "::1", "is": "deny", "send": []}', "'send' is an address, or a list of them"),
         ('{"host": "::1", "is": "deny", "send": "a", "receive": "a"}', "one of send"),
         ('{"is": "deny"}', '"host" is missing'),
         ("1", "an expectation is a map"),

@@ -1,12 +1,13 @@
-"""What a policy can say that the C router's cannot: networks, and denials that override."""
+"""What a policy can say that the C router's cannot: networks, denials that override, groups of the authenticator."""
 
 import pytest
 from rulesets import connect, group_ruleset, ruleset, settings
 
-from policy.decide import decide_link, decide_message
+from policy.analysis import diff_rulesets
+from policy.decide import decide_connection, decide_link, decide_message
 from policy.decision import Reason
 from policy.explain import explain_link
-from policy.facts import LinkFacts, MessageFacts
+from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import PolicyError
 
 
@@ -65,3 +66,47 @@ def test_a_policy_without_extensions_keeps_its_digest() -> None:
     plain = group_ruleset(sources="a")
     assert plain.digest == group_ruleset(sources="a", denySources="").digest
     assert plain.digest != group_ruleset(sources="a", denySources="b").digest
+
+
+def joined(groups: tuple[str, ...], user: str = "bob", **more: object) -> str | None:
+    """The group of a user of whom the authenticator says he is in these groups."""
+    rules = ruleset(
+        {
+            "hostname": "h",
+            "groups": {
+                "named": {"users": "anna", "remoteHosts": "*"},
+                "b": {"authenticatorGroups": "cn=ops, cn=night", "remoteHosts": "*"},
+                "a": {"authenticatorGroups": ["cn=dev"], "remoteHosts": "*"},
+                **more,
+            },
+        }
+    )
+    facts = ConnectionFacts(user=user, remote_host="10.0.0.1", requested_vhost="h", connection_name="c", groups=groups)
+    return decide_connection(rules, facts, Usage()).group
+
+
+def test_groups_of_the_authenticator() -> None:
+    assert joined(("cn=ops",)) == "b"
+    assert joined(("x", "cn=night")) == "b"
+    assert joined(("cn=ops", "cn=dev")) == joined(("cn=dev", "cn=ops")) == "a"
+    assert joined(("x",)) is None
+    assert joined(()) is None
+    assert joined(("cn=ops",), user="anna") == "named"
+    assert joined(("x",), everybody={"users": "*", "remoteHosts": "*"}) == "everybody"
+    assert joined(("cn=dev",), everybody={"users": "*", "remoteHosts": "*"}) == "a"
+
+
+def test_a_group_of_the_authenticator_is_in_one_group_only() -> None:
+    with pytest.raises(PolicyError, match="authenticator group 'cn=dev' is in multiple user groups 'a' and 'c'"):
+        joined((), c={"authenticatorGroups": "cn=dev"})
+
+
+def test_a_difference_for_members_of_a_group_of_the_authenticator() -> None:
+    group = {"users": "anna", "remoteHosts": "10.0.0.1"}
+    old, new = (
+        ruleset({"hostname": "h", "groups": {"g": {**group, "authenticatorGroups": names}}}) for names in ("", "ops")
+    )
+    assert diff_rulesets(new, new) == ()
+    (change,) = diff_rulesets(old, new)
+    assert (change.is_widening, change.witness.groups) == (True, ("ops",))
+    assert change.users == ("peers without a name in ops", "every other user in ops")
