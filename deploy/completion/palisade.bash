@@ -9,7 +9,7 @@ _palisade_options() {
         "qdpasswd") echo "-h --help -f --file -c --create --scrypt --stdin --delete" ;;
         "qdpolicy") echo "-h --help" ;;
         "qdpolicy diff") echo "-h --help --fail-on --resolve --json" ;;
-        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --tls --send --receive --receive-dynamic --capability --connections --connections-of-user --connections-of-host --links --resolve --json" ;;
+        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --send --receive --receive-dynamic --capability --connections --connections-of-user --connections-of-host --links --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
         "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --fix --diff --unsafe" ;;
         "qdpolicy rules") echo "-h --help" ;;
@@ -67,6 +67,7 @@ _palisade_values() {
         "qdpolicy explain --host") echo "NOTHING" ;;
         "qdpolicy explain --vhost") echo "NOTHING" ;;
         "qdpolicy explain --mechanism") echo "PLAIN EXTERNAL ANONYMOUS" ;;
+        "qdpolicy explain --group") echo "NOTHING" ;;
         "qdpolicy explain --send") echo "NOTHING" ;;
         "qdpolicy explain --receive") echo "NOTHING" ;;
         "qdpolicy explain --capability") echo "NOTHING" ;;
