@@ -86,6 +86,22 @@ def test_senders_state_reaches_the_receiver() -> None:
     net.nothing_left()
 
 
+def test_senders_state_on_the_transfer_reaches_the_receiver() -> None:
+    """routing 86: a state that comes with the message, in one frame"""
+    net = Net()
+    sender, receiver = pair(net)
+    sending = sender.send()
+    sending.update(0x34, [b"txn-1"])
+    net.pump()
+    received = receiver.complete[0]
+    assert received.delivery.remote_state == 0x34
+    assert received.delivery.remote.data == [b"txn-1"]
+    received.accept()
+    net.pump()
+    assert sending.outcome == ACCEPTED
+    net.nothing_left()
+
+
 def test_three_way_acknowledgement() -> None:
     """routing 87"""
     net = Net()

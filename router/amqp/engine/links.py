@@ -24,6 +24,7 @@ RECEIVED: Final[int] = lib.PN_RECEIVED
 _readable, _partial, _recv = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_link_recv
 _advance, _new_delivery, _send = lib.pn_link_advance, lib.pn_delivery, lib.pn_link_send
 _settle, _update = lib.pn_delivery_settle, lib.pn_delivery_update
+_remote_state, _is_settled = lib.pn_delivery_remote_state, lib.pn_delivery_settled
 _backlog = lib.pn_session_outgoing_bytes
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
 
@@ -223,7 +224,11 @@ class IncomingWire(_Wire):
             self._on_unusual(delivery, size)
             return
         _advance(self.link)
+        # A state on the transfer itself, of a transaction say. The message may be settled once it is forwarded.
+        has_state = _remote_state(delivery) and not _is_settled(delivery)
         self.forward(self.core, self.address, delivery, size if size > 0 else 0)
+        if has_state and self.on_updated is not None:
+            self.on_updated(delivery)
 
     def release_core(self) -> None:
         """The core has let go of the link: what still comes is discarded."""
