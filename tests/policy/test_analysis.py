@@ -260,10 +260,11 @@ def test_adding_a_deny_never_widens(group: dict[str, Any], key: str, more: list[
 
 
 @given(groups(), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_removing_an_item_never_widens(group: dict[str, Any], data: st.DataObject) -> None:
-    key = data.draw(st.sampled_from(sorted(key for key in group if isinstance(group[key], list)) or ["users"]))
-    assume(isinstance(group[key], list) and group[key])
+    keys = [key for key in group if isinstance(group[key], list) and group[key] and not key.startswith("deny")]
+    assume(keys)
+    key = data.draw(st.sampled_from(sorted(keys)))
     fewer = {**group, key: group[key][1:]}
     old, new = (ruleset({"hostname": "h", "groups": {"g": each}}) for each in (group, fewer))
     assert not any(change.is_widening for change in diff_rulesets(old, new))
