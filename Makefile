@@ -26,7 +26,7 @@ unit: .venv/.dev
 check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/preflight.py deploy/examples/send_receive.py
+	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/preflight.py deploy/examples/send_receive.py deploy/completion/generate.py
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 bench: .venv/.dev

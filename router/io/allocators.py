@@ -11,7 +11,7 @@ from router.core.links import OutLink
 from router.core.router import Core
 from router.stack import Stack
 
-# Bytes of one object with what it alone refers to, measured on CPython 3.11, 64 bits; rounded.
+# Bytes of one object with what it alone refers to, typical of CPython 3.11, 64 bits; rounded.
 _BYTES: Final[Mapping[str, int]] = {
     "qd_buffer_t": 512,
     "qd_connection_t": 4096,
