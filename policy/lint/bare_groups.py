@@ -5,7 +5,7 @@ Both forms are read here. qdrouterd 1.20 wants JSON inside `groups: {`: names an
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Family, Finding, Level, PolicyText
+from policy.lint.findings import CONFIGURATION_SUFFIX, Family, Finding, Level, PolicyText
 
 ID = "PAL049"
 TITLE = "groups not in JSON"
@@ -13,12 +13,12 @@ FAMILY = Family.COMPATIBILITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
+    lines = {file: text.split("\n") for file, text in policy.texts.items() if file.endswith(CONFIGURATION_SUFFIX)}
     for group in policy.groups:
         source = group.source
-        text = policy.texts.get(source.file or "")
-        if text is None or not (source.file or "").endswith(".conf"):
+        if (written := lines.get(source.file or "")) is None:
             continue
         path = ("groups", group.name)
         line, column = source.line_of(path) or 1, source.column_of(path)
-        if not text.split("\n")[line - 1][column - 1 :].startswith('"'):
-            yield group.finding(ID, Level.NOTE, "its name is not in quotes, which 1.20 does not read", None)
+        if not written[line - 1][column - 1 :].startswith('"'):
+            yield group.finding(ID, Level.NOTE, "its name is not in quotes, which 1.20 does not read")

@@ -4,8 +4,10 @@ Pure. A rule knows the attribute; here the item is looked up in the text behind 
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from policy.lint.findings import Finding
 
@@ -37,19 +39,20 @@ def _placed(finding: Finding, text: str | None) -> Finding:
     found = re.compile(pattern).search(text, begin, begin + _MAX_VALUE_CHARACTERS)
     if found is None:
         return finding
-    line = text.count("\n", 0, found.start()) + 1
-    column = found.start() - text.rfind("\n", 0, found.start())
-    return replace(finding, line=line, column=column)
+    starts = _line_starts(text)
+    line = bisect_right(starts, found.start())
+    return replace(finding, line=line, column=found.start() - starts[line - 1] + 1)
 
 
 def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
     """The line of a finding; what looks like a password in it is left out."""
     if text is None:
         return None
-    lines = text.split("\n")
-    if not 1 <= finding.line <= len(lines):
+    starts = _line_starts(text)
+    if not 1 <= finding.line <= len(starts):
         return None
-    line = lines[finding.line - 1].rstrip("\r")
+    end = starts[finding.line] if finding.line < len(starts) else len(text)
+    line = text[starts[finding.line - 1] : end].rstrip("\r\n")
     start = min(finding.column - 1, len(line))
     rest = re.match(r'"[^"]*"|[^\s:,{]+', line[start:])
     length = len(finding.item) if finding.item and line.startswith(finding.item, start) else len(rest[0]) if rest else 1
@@ -87,10 +90,12 @@ def fixed(findings: Iterable[Finding], texts: Mapping[str, str], *, is_unsafe_al
     return changed
 
 
+@lru_cache(maxsize=16)
+def _line_starts(text: str) -> tuple[int, ...]:
+    """The offsets at which lines begin: found once for a file, however many findings it has."""
+    return (0, *(match.end() for match in re.finditer("\n", text)))
+
+
 def _offset(text: str, line: int, column: int) -> int:
-    at = 0
-    for _ in range(line - 1):
-        at = text.find("\n", at) + 1
-        if at == 0:
-            return len(text)
-    return at + column - 1
+    starts = _line_starts(text)
+    return starts[line - 1] + column - 1 if line <= len(starts) else len(text)
