@@ -4,6 +4,7 @@ Source: docs/spec/policy-and-auth.md §1.3, §2.8, §3.5.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from policy.addresses import AddressMatcher, AddressRules, Exclusions
 from policy.decision import Rule
@@ -43,6 +44,11 @@ class Settings:
     sources: AddressMatcher = field(repr=False)
     targets: AddressMatcher = field(repr=False)
     origin: Group = field(repr=False)
+
+    def is_denied(self, direction: Literal["send", "receive"], address: str) -> bool:
+        """Does denyTargets or denySources name `address`? For a second spelling of one that was judged."""
+        denied = self.origin.denied_targets if direction == "send" else self.origin.denied_sources
+        return bool(denied.items) and denied.bind("").match(address) is not None
 
     def rule(self, key: str, value: object = None) -> Rule:
         """The place of one of the group's attributes, for a decision that rests on it."""

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 from auth.identity import Identity
-from policy.addresses import AddressMatcher
 from policy.decide import (
     Settings,
     connector_settings,
@@ -62,16 +61,19 @@ MAX_REMEMBERED_TARGETS: Final = 1024
 Direction = Literal["send", "receive"]
 
 
-def _reaches_elsewhere(allowed: AddressMatcher, address: str | None, routed: str | None) -> bool:
-    """Does a wildcard allow `address`, which the router understands as an address outside that wildcard?
+def _needs_second_look(settings: Settings, direction: Direction, address: str | None, routed: str | None) -> bool:
+    """Is `address`, which is allowed, understood by the router as one that might not be?
 
     Policy compares what the client wrote (§2.5), but `public/x:/secret` is routed to `secret`, and `public/` to
-    `public`: whoever may use `public/*` must be judged on the address that is reached. An alias that the operator
-    listed as it stands is meant, and so is what lies below a listed `amqp:/_topo/0/QDR/*`.
+    `public`: whoever may use `public/*` must be judged on the address that is reached, and what is denied is denied by
+    every name. An alias that the operator listed as it stands is meant, and so is what lies below a listed
+    `amqp:/_topo/0/QDR/*`.
     """
     if not address or routed is None or address == routed:
         return False
-    item = allowed.match(address)
+    if settings.is_denied(direction, routed):
+        return True
+    item = (settings.targets if direction == "send" else settings.sources).match(address)
     if item is None or item == address:
         return False
     is_plain_wildcard = item.endswith("*") and "${" not in item
@@ -330,8 +332,7 @@ class ConnectionGate:
                 open_links=open_links,
             )
             decision = decide_link(settings, facts)
-            addresses = settings.targets if direction == "send" else settings.sources
-            if decision.is_allowed and _reaches_elsewhere(addresses, address, routed):
+            if decision.is_allowed and _needs_second_look(settings, direction, address, routed):
                 facts = replace(facts, address=routed)
                 decision = decide_link(settings, facts)
             text = self._attach_text(decision, facts)
@@ -411,7 +412,7 @@ class ConnectionGate:
             return None
         decision = decide_message(settings, MessageFacts(target=target))
         named = target
-        if decision.is_allowed and _reaches_elsewhere(settings.targets, target, routed):
+        if decision.is_allowed and _needs_second_look(settings, "send", target, routed):
             target = routed
             decision = decide_message(settings, MessageFacts(target=target))
         where = (
@@ -442,7 +443,7 @@ class ConnectionGate:
         targets, routed = self.settings.targets, normalise(address)
         if targets.match(address) is None:
             return False
-        return not _reaches_elsewhere(targets, address, routed) or targets.match(routed) is not None
+        return not _needs_second_look(self.settings, "send", address, routed) or targets.match(routed) is not None
 
     def count_oversize(self, link_id: int, address: str | None) -> None:
         """A message is over maxMessageSize (§3.10)."""

@@ -74,3 +74,18 @@ def test_raw_spelling_is_compared_still() -> None:
     end = net.client(hostname="v").sender("amqp:/a")
     net.pump()
     assert end.is_detached
+
+
+@pytest.mark.parametrize("address", ["secret", "amqp:/secret", "amqp://host/secret", "/secret", "secret/", "x:/secret"])
+def test_what_is_denied_is_denied_by_every_name(address: str) -> None:
+    """policy 29: denyTargets and denySources override, whatever the spelling"""
+    net = governed("*", denyTargets="secret", denySources="secret")
+    client = net.client(hostname="v")
+    ends = [client.sender(address), client.receiver(address)]
+    anonymous = client.sender(None)
+    net.pump()
+    assert all(end.is_detached for end in ends)
+    sending = anonymous.send(address=address)
+    net.pump()
+    assert sending.outcome == REJECTED
+    assert not net.core.table.addresses
