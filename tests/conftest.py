@@ -7,6 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# The same examples in every run: a test that fails, fails for a reason that a commit made. Long runs look for new ones.
+settings.register_profile("repeatable", derandomize=True)
+if "PALISADE_FUZZ_EXAMPLES" not in os.environ:
+    settings.load_profile("repeatable")
 
 TESTS = Path(__file__).parent
 # These folders are suites of their own (tests/run_suites.py); everything else is a unit test.

@@ -106,6 +106,8 @@ def find_properties(buffer: Buffer, size: int) -> int:
             return LOOK_CLOSER
         if code == PROPERTIES:
             found = at + 3
+        if at + 4 + width > size:
+            return LOOK_CLOSER
         if width == 1:
             at += 5 + buffer[at + 4]
         elif width:

@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from router.amqp import sections
@@ -135,6 +135,7 @@ pieces = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(pieces, max_size=8).map(b"".join), st.binary(max_size=16))
+@example(b"\x00Sp\xc0", b"")
 def test_no_bytes_lead_to_anything_but_a_fault(payload: bytes, stale: bytes) -> None:
     """routing 95, 103: MessageFault is the only exception, and the two looks agree"""
     buffer, size = bytearray(payload + stale), len(payload)
