@@ -129,6 +129,7 @@ class Connector(ConnectionTerms):
 
     tunnel: Callable[[str], TlsTunnel] | None = None
     has_certificate: bool = False
+    protocol_family: str | None = None  # "IPv4" or "IPv6": connect by that alone
     mechanisms: tuple[str, ...] | None = None
     username: str | None = None
     password: Secret | None = None

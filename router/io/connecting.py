@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from auth.tls import TlsFailure, TlsProfileError
 from router.amqp.terminus import Condition
 from router.effects import Emit, log
-from router.io.server import service_port
+from router.io.server import ADDRESS_FAMILIES, service_port
 from router.io.sockets import Socket
 from router.outgoing import Connector, Outgoing, RetryDelays, Server, Servers
 from router.stack import FRAMING, Stack
@@ -57,7 +57,10 @@ class Connecting:
         try:
             async with asyncio.timeout(CONNECT_LIMIT_S):
                 await loop.create_connection(
-                    lambda: _Made(self, connection_id), server.host, service_port(server.port)
+                    lambda: _Made(self, connection_id),
+                    server.host,
+                    service_port(server.port),
+                    family=ADDRESS_FAMILIES.get(self.connector.protocol_family or "", socket.AF_UNSPEC),
                 )
         except (OSError, OverflowError, ValueError) as error:
             # Not only what the system says: the resolver raises the others for names and ports that cannot be, and a

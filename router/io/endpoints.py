@@ -6,7 +6,7 @@ Each `create_*` serves the configuration file and management alike. Sources: doc
 import asyncio
 import socket
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from auth.tls import TlsProfileError
 from auth.verifiers.sasl_config import SaslConfigError
@@ -21,11 +21,10 @@ from router.io.security import (
     configured_password,
     tls_settings,
 )
+from router.io.server import ADDRESS_FAMILIES
 from router.listener import ConnectionTerms, Listener, listener_of, terms_of
 from router.management.entities import ManagementError
 from router.outgoing import Connector
-
-_FAMILY: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 
 class Endpoints:
@@ -86,6 +85,7 @@ class Endpoints:
             **terms_of(attributes),
             tunnel=tunnel,
             has_certificate=has_certificate,
+            protocol_family=attributes.get("protocolFamily"),
             mechanisms=tuple(str(words).split()) if words else None,
             username=attributes.get("saslUsername"),
             password=password,
@@ -170,5 +170,5 @@ class Endpoints:
 
 
 def family_of(attributes: Mapping[str, Any]) -> dict[str, socket.AddressFamily]:
-    family = _FAMILY.get(str(attributes.get("socketAddressFamily")))
+    family = ADDRESS_FAMILIES.get(str(attributes.get("socketAddressFamily")))
     return {"family": family} if family is not None else {}

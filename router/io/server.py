@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from router.listener import Listener
 
 BACKLOG: Final = 1024
+# The values of socketAddressFamily and protocolFamily.
+ADDRESS_FAMILIES: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 
 class Accepted(Socket):

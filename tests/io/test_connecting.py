@@ -165,3 +165,16 @@ def test_what_a_tunnel_raises_ends_the_attempt_only() -> None:
         connecting.delete()
 
     run(play)
+
+
+@pytest.mark.parametrize(("family", "is_reached"), [("IPv4", True), (None, True), ("IPv6", False)])
+def test_a_connector_keeps_to_its_protocol_family(family: str | None, is_reached: bool) -> None:
+    """management §6.5: an IPv4 place is not connected to where IPv6 is asked for."""
+
+    async def play(scene: Scene) -> None:
+        connecting = scene.connecting(await scene.serve(), NEVER, protocol_family=family)
+        await scene.until(lambda: scene.calls == 1 or "failed" in connecting.message)
+        assert (scene.calls == 1) is is_reached
+        connecting.delete()
+
+    run(play)
