@@ -29,16 +29,7 @@ class Audit:
     event: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CloseConnection:
-    """Close another connection as management asks (adminStatus=deleted)."""
-
-    connection_id: int
-    condition: str
-    description: str
-
-
-Effect = Log | Audit | CloseConnection
+Effect = Log | Audit
 Emit = Callable[[Effect], None]
 
 

@@ -4,7 +4,7 @@ Sources: docs/spec/routing.md §3, §4.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -139,6 +139,3 @@ class AddressTable:
     def discard_unused(self, address: Address) -> None:
         if address.is_unused:
             self.addresses.pop(address.key, None)
-
-    def snapshot(self) -> Mapping[str, Address]:
-        return self.addresses

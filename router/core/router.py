@@ -241,12 +241,6 @@ class Core:
         totals.delayed_1s += link.delayed_1s
         totals.delayed_10s += link.delayed_10s
 
-    def remove_attachment(self, attachment: Attachment) -> None:
-        """The connection is gone: its senders first, so that nothing is sent to its own receivers any more."""
-        links: list[InLink | OutLink] = [*attachment.in_links, *attachment.out_links]
-        for link in links:
-            self.remove_link(link)
-
     def set_blocked(self, attachment: Attachment, *, is_blocked: bool) -> None:
         """The socket's buffer is full, or has room again."""
         attachment.is_blocked = is_blocked

@@ -23,7 +23,7 @@ from router.core.router import Core
 from router.core.treatments import AddressBook
 from router.core.views import address_rows, find_address_row, find_link_row, link_rows, router_totals
 from router.core.watch import NORMAL, Thresholds
-from router.effects import Audit, CloseConnection, Effect, Log
+from router.effects import Audit, Effect, Log
 from router.faults import fault_text
 from router.gate import Gate
 from router.io.allocators import allocator_rows
@@ -106,8 +106,6 @@ class Application:
             case Audit(event=event):
                 if self.audit is not None:
                     self.audit.record(event)
-            case CloseConnection(connection_id=connection_id):
-                self.router.close_connection(connection_id)
 
     def _log(self, module: str, level: Any, text: str) -> None:
         self.logs.write(module, level, text)

@@ -116,9 +116,6 @@ class LogRules:
     def with_module(self, module: str, settings: LogSettings) -> "LogRules":
         return LogRules(settings={**self.settings, module: settings}, time_style=self.time_style)
 
-    def with_time_style(self, time_style: TimeStyle) -> "LogRules":
-        return LogRules(settings=self.settings, time_style=time_style)
-
     def of(self, module: str) -> LogSettings:
         """What holds for `module`: each setting its own, else DEFAULT's, else the built-in one."""
         found = [self.settings.get(module), self.settings.get("DEFAULT"), DEFAULT_SETTINGS]

@@ -99,7 +99,7 @@ def test_the_system_log_has_its_own_time() -> None:
 
 def test_times_in_another_format() -> None:
     style = TimeStyle(is_utc=True, format="%a %H:%M:%S.%%06lu")
-    assert LogRules().with_time_style(style).line(entry()) == "Thu 18:10:00.608655 SERVER (notice) hello\n"
+    assert LogRules(time_style=style).line(entry()) == "Thu 18:10:00.608655 SERVER (notice) hello\n"
 
 
 def test_text_is_cut_at_2048_bytes_of_whole_characters() -> None:

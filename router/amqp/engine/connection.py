@@ -194,16 +194,6 @@ class Engine:
             if isinstance(link, OutgoingWire) and link.on_credit is not None:
                 link.on_credit()
 
-    @property
-    def is_output_closed(self) -> bool:
-        """The engine will produce no more bytes: after they are written the socket may close."""
-        return bool(_pending(self.transport) < 0)
-
-    def close_input(self) -> None:
-        """The socket ended: no more bytes will come."""
-        lib.pn_transport_close_tail(self.transport)
-        self.drain()
-
     def tick(self, now_ms: int) -> int:
         """Run the idle timers. Returns the next time (ms) at which to call again, 0 for never."""
         deadline = int(lib.pn_transport_tick(self.transport, now_ms))
@@ -365,10 +355,6 @@ class Engine:
         if condition is not None:
             set_condition(lib.pn_connection_condition(self.connection), condition)
         lib.pn_connection_close(self.connection)
-
-    def end_output(self) -> None:
-        """Produce no more bytes after what is pending."""
-        lib.pn_transport_close_head(self.transport)
 
     def free(self) -> None:
         """Release the proton objects. The engine is dead afterwards; calling again does nothing."""
