@@ -23,7 +23,7 @@ def forward_balanced(link: InLink, address: "Address", delivery: Handle, size: i
     if not out_links:
         deliver_in_process(link, address, delivery, size)
         return
-    out = least_loaded(address)
+    out = out_links[0] if len(out_links) == 1 else least_loaded(address)
     link.delivery_count += 1
     if link.is_settled(delivery):
         _give_settled(link, out, delivery, size)

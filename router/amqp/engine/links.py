@@ -5,6 +5,7 @@ admitted. Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 """
 
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
@@ -32,6 +33,7 @@ _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an erro
 _tag = ffi.new("pn_delivery_tag_t *")
 _tag_bytes = ffi.new("uint64_t *")
 _tag.size, _tag.start = 8, ffi.cast("char *", _tag_bytes)
+_next_tag = count(1).__next__
 
 
 class Session:
@@ -348,7 +350,7 @@ class OutgoingWire(_Wire):
 
     def send(self, size: int) -> Pointer:
         """Send the first `size` bytes of MESSAGE as one delivery; the caller settles it or keeps the handle."""
-        _tag_bytes[0] += 1
+        _tag_bytes[0] = _next_tag()
         link = self.link
         delivery = _new_delivery(link, _tag[0])
         _send(link, MESSAGE_C, size)
@@ -363,7 +365,7 @@ class OutgoingWire(_Wire):
 
     def begin(self) -> Pointer:
         """Start a delivery that grows by `append` until `finish`."""
-        _tag_bytes[0] += 1
+        _tag_bytes[0] = _next_tag()
         return _new_delivery(self.link, _tag[0])
 
     def append(self, payload: bytes) -> None:
