@@ -1,23 +1,16 @@
-"""Router configurations, `.conf`, read so that every value knows its line and column. For people's tools.
+"""Router configurations, `.conf`, read so that every name knows its line and column: the one reader there is.
 
-The router reads its configuration with a parser of its own, to which this one holds: tests/policy/test_conf.py
-compares them. This one keeps columns, and `qdpolicy` works where no router is installed.
-Pure. Source: docs/spec/management.md §1.1.
+The router reads its configuration with it (router.management.grammar), and people's tools do.
+Pure; no schema is consulted. Source: docs/spec/management.md §1.1, with its Build grammar.
 """
 
-import json
 import re
-from bisect import bisect_right
+from typing import NoReturn
 
 from policy.attributes import Path
-from policy.positioned_json import Document, NotJson, Problem
+from policy.conf_text import HASH_NAMES, ConfError, ConfSection, ConfText, camel_case
+from policy.positioned_json import Document, Problem
 
-# Stops a file of a million braces from exhausting the stack; a policy needs three levels.
-MAX_DEPTH = 32
-
-# In these `#` is a wildcard or part of a name, not the beginning of a comment.
-_HASH_NAMES = frozenset({"pattern", "bindingKey", "hostname"})
-_NESTED_HASH_NAMES = frozenset({"sourcePattern", "targetPattern", *_HASH_NAMES})
 _TRUE, _FALSE = ("yes", "true", "on"), ("no", "false", "off")
 # Attributes the router converts to a boolean before policy sees them.
 _BOOLEANS = {"vhost": ("allowUnknownUser",)}
@@ -25,185 +18,126 @@ _BOOLEANS = {"vhost": ("allowUnknownUser",)}
 _SECTION = re.compile(r"([A-Za-z0-9_-]+)[ \t]*\{[ \t]*(\}?)")
 _ATTRIBUTE = re.compile(r"([A-Za-z0-9_-]+)[ \t]*:[ \t]*(.*)")
 _MAP = re.compile(r"(\$*[A-Za-z0-9_-]+)[ \t]*:[ \t]*\{")
-_WORD = re.compile(r"\$*[A-Za-z0-9_-]+")
-_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_COMMENT_AFTER_BLANK = re.compile(r"(?:^|[ \t])#.*")
-_BARE_QUOTE = re.compile(r'\\.|"')
-_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
-_SPARE_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
+
+
+def read_sections(text: str) -> list[ConfSection]:
+    """The sections of a `.conf` file, in order. Raises ConfError, with every line that is not understood."""
+    return _Sections(text).sections()
 
 
 def parse_conf(text: str) -> Document:
-    """The sections as `[[type, attributes], ...]`, the shape of a policy file. Raises NotJson at the first mistake."""
-    return _Reader(text).document()
+    """The sections as `[[type, attributes], ...]`, the shape of a policy file. Raises ConfError."""
+    sections: list[object] = []
+    positions: dict[Path, tuple[int, int]] = {(): (1, 1)}
+    problems: list[Problem] = []
+    for index, section in enumerate(read_sections(text)):
+        attributes = dict(section.attributes)
+        for name in _BOOLEANS.get(section.type, ()):
+            if name in attributes:
+                attributes[name] = _switch(attributes[name])
+        sections.append([section.type, attributes])
+        positions[(index,)] = positions[(index, 0)] = positions[(index, 1)] = section.place
+        positions |= {(index, 1, *path): place for path, place in section.places.items()}
+        for path, (line, column) in section.repeats:
+            problem = f"'{path[-1]}' stands here a second time, and only this one counts: keep one of them"
+            problems.append(Problem(line=line, column=column, text=problem))
+    return Document(value=sections, positions=positions, problems=tuple(problems))
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text = text.replace("\r\n", "\n").replace("\r", "\n")
-        # Of the same length: comment lines and commas before a closing bracket are blanked.
-        blanked = _COMMENT_LINE.sub(lambda match: " " * len(match[0]), self.text)
-        self.maps = _SPARE_COMMA.sub(lambda match: " " if match[0] == "," else match[0], blanked)
-        self.at = 0
-        self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
-        self.positions: dict[Path, tuple[int, int]] = {(): (1, 1)}
-        self.decoder = json.JSONDecoder()
-
-    def document(self) -> Document:
-        sections: list[object] = []
+class _Sections(ConfText):
+    def sections(self) -> list[ConfSection]:
+        found: list[ConfSection] = []
+        bad: list[tuple[int, str]] = []
         while (statement := self._statement()) is not None:
-            start, code = statement
-            header = _SECTION.fullmatch(code.partition("#")[0].rstrip())
+            start, line, code = statement
+            header = _SECTION.fullmatch(code)
             if header is None:
-                raise self._error("expected a section, such as 'vhost {'", start)
-            index = len(sections)
-            type_ = camel_case(header[1])
-            self.positions[(index,)] = self.positions[(index, 0)] = self.positions[(index, 1)] = self._position(start)
-            attributes = {} if header[2] else self._attributes((index, 1), start)
-            for name in _BOOLEANS.get(type_, ()):
-                if name in attributes:
-                    attributes[name] = _switch(attributes[name])
-            sections.append([type_, attributes])
-        return Document(value=sections, positions=self.positions, problems=())
+                bad.append((start, line))
+                continue
+            self.begin_section()
+            attributes: dict[str, object] = {}
+            if not header[2] and not self._attributes(attributes, bad):
+                # Some line in it is the likelier mistake.
+                self._refuse(bad or [(start, line)], is_nesting_wrong=not bad)
+            place = self.place_of(start)
+            found.append(
+                ConfSection(
+                    type=camel_case(header[1]),
+                    attributes=attributes,
+                    place=place,
+                    places=self.places,
+                    repeats=tuple(self.repeats),
+                )
+            )
+        if bad:
+            self._refuse(bad, is_nesting_wrong=bad[0][1].startswith("}"))
+        return found
 
-    def _statement(self) -> tuple[int, str] | None:
-        """Move past the next line that says something: where it starts, and the line without the blanks around it."""
+    def _statement(self) -> tuple[int, str, str] | None:
+        """Move past the next line that says something: where it starts, the line, the line without its comment."""
         while self.at < len(self.text):
             end = self.text.find("\n", self.at)
             end = len(self.text) if end < 0 else end
             raw = self.text[self.at : end]
+            line = raw.strip()
             start = self.at + len(raw) - len(raw.lstrip())
             self.at = end + 1
-            if (line := raw.strip()) and not line.startswith("#"):
-                return start, line
+            if line and not line.startswith("#"):
+                return start, line, line.partition("#")[0].rstrip()
         return None
 
-    def _attributes(self, path: Path, opened: int) -> dict[str, object]:
-        members: dict[str, object] = {}
+    def _attributes(self, attributes: dict[str, object], bad: list[tuple[int, str]]) -> bool:
+        """Read up to the closing brace; False when the text ends before it."""
         while (statement := self._statement()) is not None:
-            start, line = statement
-            if line.partition("#")[0].rstrip() == "}":
-                return members
+            start, line, code = statement
+            if code == "}":
+                return True
             if opening := _MAP.match(line):
                 name = camel_case(opening[1])
-                self.positions[(*path, name)] = self._position(start)
-                self.at = start + opening.end()
-                is_json = name == "openProperties"
-                members[name] = self._map((*path, name), 1, is_json=is_json)
-                self._end_of_line(name)
+                self.note((name,), start)
+                attributes[name] = self._map(name, start + opening.end())
             elif attribute := _ATTRIBUTE.fullmatch(line):
                 name = camel_case(attribute[1])
-                if attribute[1] in _HASH_NAMES:
-                    value = attribute[2].split(maxsplit=1)[0] if attribute[2].strip() else ""
-                else:
-                    value = attribute[2].partition("#")[0].strip()
+                value = self._value(attribute[1], attribute[2])
                 if not value:
-                    raise self._error(f"'{name}' has no value", start)
-                self.positions[(*path, name)] = self._position(start)
-                members[name] = self._unescaped(value, name, start)
+                    bad.append((start, line))
+                    continue
+                self.note((name,), start)
+                attributes[name] = self.unescaped(value, name, start)
             else:
-                raise self._error("expected 'NAME: VALUE', 'NAME: {' or a closing '}'", start)
-        raise self._error("this section is never closed: a '}' is missing", opened)
+                bad.append((start, line))
+        return False
 
-    def _map(self, path: Path, depth: int, *, is_json: bool) -> dict[str, object]:
-        """The members up to the closing brace, from just after the opening one."""
-        opened = self.at - 1
-        if depth > MAX_DEPTH:
-            raise self._error(f"maps are nested deeper than {MAX_DEPTH} levels", opened)
-        members: dict[str, object] = {}
-        while True:
-            self._skip(r"[\s,]*")
-            character = self.maps[self.at : self.at + 1]
-            if not character:
-                raise self._error("this map is never closed: a '}' is missing", opened)
-            if character == "}":
-                self.at += 1
-                return members
-            if character == "#" and not is_json:
-                self._skip(r"#.*")
-                continue
-            name, is_bare = self._member_name(path, is_json)
-            self._skip(r"[ \t]*:[ \t]*" if is_bare else r"\s*:\s*")
-            if self.maps.startswith("{", self.at) and not (is_bare and self.maps.startswith("{user}", self.at)):
-                self.at += 1
-                members[name] = self._map((*path, name), depth + 1, is_json=is_json)
-            else:
-                members[name] = self._bare_value(name) if is_bare else self._json_value()
+    def _value(self, name: str, rest: str) -> str:
+        if name in HASH_NAMES:
+            return rest.split(maxsplit=1)[0] if rest.strip() else ""
+        return rest.partition("#")[0].strip()
 
-    def _member_name(self, path: Path, is_json: bool) -> tuple[str, bool]:
-        start = self.at
-        quoted = _QUOTED.match(self.maps, start)
-        word = None if is_json else _WORD.match(self.maps, start)
-        if quoted is not None:
-            name, is_bare, self.at = str(self._json_value()), False, quoted.end()
-        elif word is not None:
-            name, is_bare, self.at = word[0], True, word.end()
+    def _map(self, name: str, inside: int) -> object:
+        """The map whose content begins at `inside`; moves past the line it ends on."""
+        if name == "openProperties":
+            self.at = inside - 1
+            value = self.json_value()
         else:
-            raise self._error("a map holds NAME: VALUE, NAME: { or a closing '}'", start)
-        if re.compile(r"\s*:").match(self.maps, self.at) is None:
-            raise self._error(f"expected ':' after the name '{name[:80]}'", start)
-        self.positions[(*path, name)] = self._position(start)
-        return name, is_bare
-
-    def _bare_value(self, name: str) -> str:
-        start = self.at
-        self._skip(r".*")
-        value = self.text[start : self.at].strip()
-        if name not in _NESTED_HASH_NAMES:
-            value = _COMMENT_AFTER_BLANK.sub("", value).strip()
-        value = value.removesuffix(",").rstrip()
-        if not value:
-            raise self._error(f"'{name}' has no value", start)
-        if value.count("{") != value.count("}"):
-            text = f"the value of '{name}' holds an unbalanced brace; '}}' stands on a line of its own"
-            raise self._error(text, start)
-        return self._unescaped(value, name, start)
-
-    def _json_value(self) -> object:
-        start = self.at
-        try:
-            value, self.at = self.decoder.raw_decode(self.maps, self.at)
-            json.dumps(value, ensure_ascii=False).encode()
-        except json.JSONDecodeError as error:
-            raise self._error(error.msg, error.pos) from None
-        except (ValueError, RecursionError):
-            raise self._error("this value is no JSON", start) from None
+            self.at = inside
+            value = self.map_members((name,), 1, is_json=False)
+        self.skip(r"[ \t]*,?[ \t]*(?:#.*)?")
+        if self.at < len(self.json) and self.json[self.at] != "\n":
+            self.fail(f"nothing may follow the '}}' that closes '{name}'")
         return value
 
-    def _unescaped(self, value: str, name: str, start: int) -> str:
-        is_quoted = len(value) >= 2 and value.startswith('"') and value.endswith('"')
-        inside = value[1:-1] if is_quoted else value
-        quoted = '"' + _BARE_QUOTE.sub(lambda match: '\\"' if match[0] == '"' else match[0], inside) + '"'
-        try:
-            plain = str(json.loads(quoted, strict=False))
-            plain.encode()
-        except ValueError:
-            text = f"the value of '{name}' holds an invalid escape; write a backslash as \\\\"
-            raise self._error(text, start) from None
-        return plain
-
-    def _end_of_line(self, name: str) -> None:
-        self._skip(r"[ \t]*,?[ \t]*(?:#.*)?")
-        if self.at < len(self.maps) and self.maps[self.at] != "\n":
-            raise self._error(f"nothing may follow the '}}' that closes '{name}'", self.at)
-
-    def _skip(self, pattern: str) -> None:
-        if (found := re.compile(pattern).match(self.maps, self.at)) is not None:
-            self.at = found.end()
-
-    def _position(self, at: int) -> tuple[int, int]:
-        line = bisect_right(self.line_starts, at)
-        return line, at - self.line_starts[line - 1] + 1
-
-    def _error(self, text: str, at: int) -> NotJson:
-        line, column = self._position(at)
-        return NotJson(Problem(line=line, column=column, text=text))
-
-
-def camel_case(name: str) -> str:
-    """ssl-profile -> sslProfile. Names without separators stay as they are."""
-    first, *others = re.split(r"[_-]", name)
-    return first + "".join(word.capitalize() for word in others)
+    def _refuse(self, bad: list[tuple[int, str]], *, is_nesting_wrong: bool) -> NoReturn:
+        reason = (
+            "this section is never closed, or a '}' is missing or too many"
+            if is_nesting_wrong
+            else "this line is no section 'NAME {', no attribute 'NAME: VALUE' and no closing '}'"
+        )
+        line, column = self.place_of(bad[0][0])
+        raise ConfError(
+            Problem(line=line, column=column, text=reason),
+            bad_lines=tuple((self.place_of(start)[0], text) for start, text in bad),
+            is_nesting_wrong=is_nesting_wrong,
+        )
 
 
 def _switch(value: object) -> object:

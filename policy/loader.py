@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from policy.attributes import Path, VhostSource
 from policy.conf import parse_conf
+from policy.conf_text import ConfError
 from policy.positioned_json import Document, NotJson, Places, Problem, parse, split
 
 
@@ -123,7 +124,7 @@ def parse_policy(text: str, file: str) -> Document:
     """One file, whatever it says: `.conf` by its name, else JSON. Raises PolicyFileError when it cannot be read."""
     try:
         return parse_conf(text) if file.endswith(".conf") else parse(text)
-    except NotJson as error:
+    except (NotJson, ConfError) as error:
         raise PolicyFileError(file, (error.problem,)) from None
 
 

@@ -11,8 +11,9 @@ import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from policy.conf_text import NamePath
 from router.effects import Log, LogLevel
-from router.management.grammar import ConfigError, Path, Section, parse_config
+from router.management.grammar import ConfigError, Section, parse_config
 from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES
 from router.management.rules import (
     RuleError,
@@ -50,7 +51,7 @@ class ConfiguredEntity:
     attributes: Mapping[str, object] = field(repr=False)
     file: str | None = None
     line: int | None = None
-    attribute_lines: Mapping[Path, int] = field(default_factory=dict, repr=False)
+    attribute_lines: Mapping[NamePath, int] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,7 +289,7 @@ def _random_id(mode: str) -> str:
     return f"{mode.capitalize()}_{random}"
 
 
-def _canonical_lines(entity_type: EntityType, lines: Mapping[Path, int]) -> dict[Path, int]:
+def _canonical_lines(entity_type: EntityType, lines: Mapping[NamePath, int]) -> dict[NamePath, int]:
     return {(entity_type.canonical_names.get(name, name), *inside): line for (name, *inside), line in lines.items()}
 
 

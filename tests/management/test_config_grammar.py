@@ -7,8 +7,8 @@ from config_texts import OLD_BOOK_GROUPS, TEXTS
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from policy.conf_text import camel_case
 from router.management.config import ConfigError, Section, parse_config
-from router.management.grammar import camel_case
 
 
 def one(text: str, path: str = "x.conf") -> Section:

@@ -1,14 +1,12 @@
-"""The tools' reading of a configuration agrees with the router's own, and knows every place."""
+"""A configuration as the tools see it: what the router reads, with the place of everything."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from policy.conf import parse_conf
-from policy.loader import load_entities
-from policy.positioned_json import NotJson
+from policy.conf_text import ConfError
+from policy.loader import PolicyFileError, load_entities
 from policy.validation import load_valid_entities
-from router.management.grammar import ConfigError, parse_config
+from router.management.grammar import parse_config
 
 CONF = """\
 # a router
@@ -40,70 +38,25 @@ empty {}
 """
 
 
-def ours(text: str) -> list[tuple[str, object]]:
-    sections = parse_conf(text).value
+def test_the_tools_read_what_the_router_reads() -> None:
+    """But for the words the router converts to booleans in a later step."""
+    sections = parse_conf(CONF).value
     assert isinstance(sections, list)
-    return [(type_, attributes) for type_, attributes in sections]
-
-
-def routers(text: str) -> list[tuple[str, object]]:
-    return [(section.type, dict(section.attributes)) for section in parse_config(text, path="x.conf")]
-
-
-def comparable(sections: list[tuple[str, object]]) -> list[tuple[str, object]]:
-    """The router converts words to booleans in a later step."""
-    return [
-        (type_, {key: "yes" if value is True else value for key, value in attributes.items()})  # type: ignore[attr-defined]
-        for type_, attributes in sections
+    read = [
+        (type_, {key: "yes" if value is True else value for key, value in members.items()})
+        for type_, members in sections
     ]
+    assert read == [(section.type, section.attributes) for section in parse_config(CONF, path="x.conf")]
 
 
-def test_a_configuration_reads_as_the_router_reads_it() -> None:
-    assert comparable(ours(CONF)) == routers(CONF)
-
-
-LINES = """vhost {
-router{
-}
-groups: {
-g: {
-$default: {
-hostname: a#b c
-x: 1 # c
-users: *
-a:b
-"g": {
-"users": ["a", "b",],
-},
-# c
-
-x:
-sourcePattern: a.#
-e: \\u0041
-e: \\q
-x: {a
-"n": 1,
-id: a\\bc
-"q": "#",
-targets: a, b,
-openProperties: {
-"k": {}
-e {}
-f: {user}""".splitlines()
-words = st.sampled_from(LINES)
-
-
-@given(st.lists(words, max_size=14))
-@settings(max_examples=400, deadline=None)
-def test_whatever_one_reads_the_other_reads_alike(lines: list[str]) -> None:
-    text = "\n".join(lines)
-    try:
-        expected = routers(text)
-    except ConfigError:
-        with pytest.raises(NotJson):
-            parse_conf(text)
-        return
-    assert ours(text) == expected
+def test_a_name_that_stands_twice_is_a_problem_with_its_place() -> None:
+    """The router takes the last one without a word: a second `remoteHosts` would quietly replace the first."""
+    text = "vhost {\n hostname: h\n groups: {\n  g: {\n   users: a\n   users: b\n  }\n }\n}\nvhost {\n hostname: k\n}\n"
+    (problem,) = parse_conf(text).problems
+    assert (problem.line, problem.column) == (6, 4)
+    assert "'users' stands here a second time" in problem.text
+    with pytest.raises(PolicyFileError, match=r"r\.conf:6:4: 'users' stands here a second time"):
+        load_entities(text, "r.conf")
 
 
 def test_places_are_lines_and_columns() -> None:
@@ -125,6 +78,6 @@ def test_a_configuration_passes_the_schema_of_policies() -> None:
     [("vhost {\n hostname: a", (1, 1)), ("router {\n}\n}", (3, 1)), ("vhost {\n  groups: {\n  g 1", (3, 3))],
 )
 def test_a_mistake_is_named_with_its_place(text: str, place: tuple[int, int]) -> None:
-    with pytest.raises(NotJson) as refused:
+    with pytest.raises(ConfError) as refused:
         parse_conf(text)
     assert (refused.value.problem.line, refused.value.problem.column) == place
