@@ -15,8 +15,9 @@ import schemas
 
 _SCHEMA = schemas.load("audit_event")
 _PROPERTIES: Mapping[str, Mapping[str, Any]] = _SCHEMA["properties"]
-SCHEMA_VERSION: int = _PROPERTIES["schema_version"]["const"]
+SCHEMA_VERSION: int = _PROPERTIES["schema_version"]["maximum"]
 EVENTS_LOST = "events_lost"
+SHADOW_DECISIONS = frozenset({"shadow_deny", "shadow_allow", "shadow_error"})
 
 # Filled in here; what an emitter passes under these names is dropped.
 _OWN_MEMBERS = frozenset({"schema_version", "event_id", "time", "router", "truncated", "lost"})
@@ -28,6 +29,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "reason": "internal_error",
     "detail": "",
     "is_encrypted": False,
+    "shadow.reason": "internal_error",
+    "shadow.count": 1,
 }
 
 # Caps what an emitter's mistake (a dictionary keyed by peer-made names) adds to one line.
@@ -49,7 +52,12 @@ def complete(event: Mapping[str, Any], *, event_id: str, time_s: float, router_i
     for name, spec in _PROPERTIES.items():
         if name in _OWN_MEMBERS:
             continue
-        whole[name], cut = _fitted(name, spec, event.get(name), notes)
+        value = event.get(name)
+        if name == "shadow":
+            value = _shadow_of(whole["decision"], value, notes)
+            if value is None:
+                continue
+        whole[name], cut = _fitted(name, spec, value, notes)
         is_cut |= cut
     if whole["reason"] == EVENTS_LOST:
         whole["reason"] = _DEFAULTS["reason"]
@@ -64,7 +72,8 @@ def complete(event: Mapping[str, Any], *, event_id: str, time_s: float, router_i
 def lost_marker(count: int, *, event_id: str, time_s: float, router_id: str) -> dict[str, Any]:
     """The event that stands where `count` (≥ 1) events could not be kept."""
     detail = f"{count} events came while nothing could be written and no more be kept; they stood before this line"
-    whole = {name: _fitted(name, spec, None, [])[0] for name, spec in _PROPERTIES.items() if name not in _OWN_MEMBERS}
+    absent = {*_OWN_MEMBERS, "shadow"}
+    whole = {name: _fitted(name, spec, None, [])[0] for name, spec in _PROPERTIES.items() if name not in absent}
     whole |= {"stage": "audit", "reason": EVENTS_LOST, "detail": detail, "lost": count}
     return _ordered(whole, event_id=event_id, time_s=time_s, router_id=router_id, is_cut=False)
 
@@ -88,6 +97,18 @@ def _ordered(
     return {name: own[name] if name in own else whole[name] for name in _PROPERTIES if name in own or name in whole}
 
 
+def _shadow_of(decision: str, value: object, notes: list[str]) -> Mapping[Any, Any] | None:
+    """The candidate's side of a shadow decision, which has one even where the emitter forgot it; no other has."""
+    members = _members(value)
+    if decision in SHADOW_DECISIONS:
+        if members is None:
+            notes.append("shadow missing")
+        return members or {}
+    if value is not None:
+        notes.append(f"shadow is only for {', '.join(sorted(SHADOW_DECISIONS))}")
+    return None
+
+
 def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str]) -> tuple[Any, bool]:
     """`value` as `spec` wants it, and whether text was cut; what had to be replaced is noted."""
     kinds = [spec["type"]] if isinstance(spec["type"], str) else spec["type"]
@@ -103,7 +124,7 @@ def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str])
         if spec["minimum"] <= value <= spec["maximum"]:
             return int(value), False
         notes.append(f"{name} was out of range")
-        return None, False
+        return _DEFAULTS.get(name), False
     if "object" in kinds:
         members = _members(value)
         if members is not None:
@@ -128,7 +149,7 @@ def _fitted_text(name: str, spec: Mapping[str, Any], text: str, notes: list[str]
         text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
     if "pattern" in spec and re.fullmatch(spec["pattern"].removeprefix("^").removesuffix("$"), text) is None:
         notes.append(f"{name} was {_shown(text)}")
-        return None, is_cut
+        return _DEFAULTS.get(name), is_cut
     return text, is_cut
 
 

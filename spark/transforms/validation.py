@@ -21,6 +21,8 @@ MAX_LINE_BYTES = 256 * 1024
 MAX_QUARANTINED_CHARS = 4096
 _MAX_SHOWN_CHARS = 100
 
+SHADOW_DECISIONS = ("shadow_deny", "shadow_allow", "shadow_error")
+
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX"
 
 _CORRUPT = "_corrupt"
@@ -159,6 +161,10 @@ def _cross_faults() -> Iterator[Column]:
     has_count = _kind(".lost").isNotNull()
     yield F.when(is_lost_event & ~has_count, F.lit("lost: missing"))
     yield F.when(~is_lost_event & has_count, F.lit("lost: only for reason events_lost"))
+    is_shadow = F.coalesce(F.col("event.decision").isin(*SHADOW_DECISIONS), F.lit(False))
+    has_shadow = _kind(".shadow").isNotNull()
+    yield F.when(is_shadow & ~has_shadow, F.lit("shadow: missing"))
+    yield F.when(~is_shadow & has_shadow, F.lit("shadow: only for shadow decisions"))
 
 
 def _kind(path: str) -> Column:

@@ -34,7 +34,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
         "not_tls", "encryption_required", "authentication_required", "unexpected_header", "tls_handshake_failed",
         "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
         "handshake_timeout", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout", "internal_error",
-        "too_many_handshakes", "forbidden_operation", "events_lost",
+        "too_many_handshakes", "forbidden_operation", "candidate_unusable", "events_lost",
     }  # fmt: skip
     assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
 
@@ -42,7 +42,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
 def test_schema_is_a_valid_strict_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["additionalProperties"] is False
-    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"lost"}
+    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"lost", "shadow"}
     unbounded = [
         name
         for name, spec in SCHEMA["properties"].items()
@@ -55,10 +55,10 @@ def test_an_emitter_passes_only_what_it_knows() -> None:
     whole = complete(stage="accept", reason=Reason.ROUTER_CONNECTION_LIMIT, remote_host="192.0.2.7", limit=2)
     assert_valid(whole)
     assert whole["time"] == "2023-11-14T22:13:20.250000Z"
-    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (1, EVENT_ID, "R1")
+    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (2, EVENT_ID, "R1")
     assert (whole["decision"], whole["user"], whole["is_encrypted"], whole["truncated"]) == ("deny", None, False, False)
     assert type(whole["reason"]) is str
-    assert "lost" not in whole
+    assert not {"lost", "shadow"} & whole.keys()
 
 
 def test_rule_and_usage_may_be_the_policys_own_values() -> None:
@@ -167,6 +167,35 @@ def test_lost_belongs_to_events_lost_alone() -> None:
     marker = audit_event.lost_marker(7, event_id=EVENT_ID, time_s=0.0, router_id="R1")
     assert not VALIDATOR.is_valid({**marker, "reason": "no_vhost"})
     assert not VALIDATOR.is_valid({name: value for name, value in marker.items() if name != "lost"})
+
+
+def test_a_shadow_decision_has_the_candidates_side() -> None:
+    """issue 5, shadow"""
+    shadow = {"reason": "no_vhost", "vhost": None, "item": "defaultVhost: ", "count": 40, "ruleset_digest": "ab" * 32}
+    whole = complete(stage="open", decision="shadow_deny", reason="allowed", shadow=shadow)
+    assert_valid(whole)
+    assert whole["shadow"] == {
+        **dict.fromkeys(["group", "file", "line", "total", "of_user", "of_host", "limit"]), **shadow,
+    }  # fmt: skip
+    assert not VALIDATOR.is_valid({name: value for name, value in whole.items() if name != "shadow"})
+
+
+@pytest.mark.parametrize(
+    ("shadow", "note"),
+    [(None, "shadow missing"), ({"count": 0}, "shadow.count was out of range"), ({"reason": "No!"}, "shadow.reason")],
+)
+def test_a_shadow_decision_has_a_valid_side_whatever_is_passed(shadow: object, note: str) -> None:
+    whole = complete(stage="open", decision="shadow_allow", reason="no_vhost", shadow=shadow)
+    assert_valid(whole)
+    assert (whole["shadow"]["reason"], whole["shadow"]["count"]) == ("internal_error", 1)
+    assert note in whole["detail"]
+
+
+def test_a_denial_has_no_candidates_side() -> None:
+    whole = complete(stage="open", reason="no_vhost", shadow={"reason": "no_vhost", "count": 1})
+    assert_valid(whole)
+    assert "shadow" not in whole
+    assert "shadow is only for" in whole["detail"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 EVENT: dict[str, Any] = {
-    "schema_version": 1,
+    "schema_version": 2,
     "event_id": "0" * 32,
     "time": "2026-11-20T14:05:06.000007Z",
     "router": "R1",
@@ -32,6 +32,18 @@ EVENT: dict[str, Any] = {
     "condition": "amqp:unauthorized-access",
     "truncated": False,
 }
+
+SHADOW: dict[str, Any] = {
+    "reason": "target_not_allowed", "vhost": "acme", "group": "staff", "item": "targets", "file": "next.json",
+    "line": 7, "total": None, "of_user": None, "of_host": None, "limit": None, "ruleset_digest": "cd" * 32, "count": 1,
+}  # fmt: skip
+
+
+def shadow_line(
+    *, decision: str = "shadow_deny", reason: str = "allowed", shadow: dict[str, Any] | None = None, **changes: Any
+) -> str:
+    """A decision of a candidate policy: members of `shadow` stand in for those of SHADOW."""
+    return line(decision=decision, reason=reason, rule=None, shadow={**SHADOW, **(shadow or {})}, **changes)
 
 
 def line(**changes: Any) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from literal_events import EVENT, line, line_without
+from literal_events import EVENT, SHADOW, line, line_without, shadow_line
 
 import schemas
 from router import audit_event
@@ -35,6 +35,9 @@ WHOLE = [
     line(rule={"vhost": None, "group": None, "item": None, "file": None, "line": None}),
     line(reason="events_lost", stage="audit", lost=4),
     line(time="2024-02-29T23:59:59.999999Z"),
+    line(schema_version=1),
+    shadow_line(),
+    shadow_line(decision="shadow_allow", reason="no_vhost", shadow={"reason": "allowed", "count": 2**40}),
 ]
 
 NOT_ONE_OBJECT = "not one whole JSON object"
@@ -73,7 +76,7 @@ BROKEN = {
     line(reason="whim"): "reason: not one of the values it may have",
     line(stage="Open"): "stage: not one of the values it may have",
     line(direction="up"): "direction: not one of the values it may have",
-    line(schema_version=2): "schema_version: must be 1",
+    line(schema_version=3): "schema_version: less than 1, or too large",
     line(event_id="A" * 32): "event_id: not of the form it must have",
     line(event_id="a" * 32 + "\n"): "event_id: not of the form it must have; event_id: longer than 32 characters",
     line(remote_host="localhost"): "remote_host: not of the form it must have",
@@ -84,6 +87,10 @@ BROKEN = {
     line(lost=3): "lost: only for reason events_lost",
     line(reason="events_lost"): "lost: missing",
     line(reason="events_lost", lost=0): "lost: less than 1, or too large",
+    line(shadow=SHADOW): "shadow: only for shadow decisions",
+    line(decision="shadow_deny"): "shadow: missing",
+    shadow_line(shadow={"count": 0, "why": 1}): "shadow.no such member: why; shadow.count: less than 1, or too large",
+    shadow_line(shadow={"reason": "No!"}): "shadow.reason: not of the form it must have",
     line_without("user"): "user: missing",
     line_without("time"): "time: missing",
     "x" * (validation.MAX_LINE_BYTES + 1): f"longer than {validation.MAX_LINE_BYTES} bytes",
@@ -105,7 +112,7 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     assert row.faults == []
     assert row.line is None
     expected = json.loads(text)
-    assert row.event.asDict(recursive=True) == {"lost": None, **expected}
+    assert row.event.asDict(recursive=True) == {"lost": None, "shadow": None, **expected}
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
@@ -136,11 +143,15 @@ def test_what_the_router_writes_is_valid(session: "SparkSession") -> None:
                 {"stage": "open", "reason": "no_vhost", "user": "\U0001f600" * 500, "usage": {"total": 1}, "odd": b""},
                 event_id="2" * 32, time_s=1_700_000_000.999999, router_id="R\n1",
             ),
+            audit_event.complete(
+                {"stage": "open", "decision": "shadow_deny", "reason": "allowed", "shadow": {"reason": "no_vhost"}},
+                event_id="4" * 32, time_s=2.5, router_id="R1",
+            ),
             audit_event.lost_marker(3, event_id="3" * 32, time_s=1.5, router_id="R1"),
         ]
     ]  # fmt: skip
     lines = session.createDataFrame([("f", text) for text in texts], "file string, line string")
-    assert [row.faults for row in validation.parsed(lines).select("faults").collect()] == [[], [], []]
+    assert [row.faults for row in validation.parsed(lines).select("faults").collect()] == [[], [], [], []]
 
 
 def test_events_carry_the_moment_and_quarantine_the_line(session: "SparkSession") -> None:
