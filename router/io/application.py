@@ -34,7 +34,7 @@ from router.io.management_service import ManagementService
 from router.io.memory import virtual_bytes, virtual_text
 from router.io.router import Router
 from router.io.security import Authentication
-from router.io.vhosts import ReloadError, Vhosts, compile_configured, place_of
+from router.io.vhosts import Vhosts, compile_configured, place_of
 from router.io.workers import Workers
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
@@ -333,23 +333,13 @@ class Application:
                 self._wants_reload = False
                 self.logs.reopen()
                 self.endpoints.reload_certificates()
-                await self._reload_policy_dir()
+                if self.vhosts.has_folder:
+                    await self.vhosts.reload()
                 self._log("SERVER", "notice", "Reload on SIGHUP finished")
         except Exception as error:  # our own fault: the router goes on with what it has
             self._log("ERROR", "error", f"Reload on SIGHUP: {fault_text(error)}")
         finally:
             self._reloading = None
-
-    async def _reload_policy_dir(self) -> None:
-        if not self.vhosts.has_folder:
-            return
-        try:
-            done = await self.vhosts.reload()
-        except ReloadError as error:
-            self._log("POLICY", "error", f"Reload of policyDir failed, the rules in force stay: {error}")
-            return
-        text = f"Reload of policyDir: {done.created} vhosts created, {done.updated} updated, {done.deleted} deleted"
-        self._log("POLICY", "info", text)
 
     # Views
 
@@ -412,7 +402,8 @@ class Application:
         return allocator_rows(self.core, self.router.connections.values(), log_entries=len(self.logs.ring))
 
     def policy_rows(self) -> Iterator[Mapping[str, Any]]:
-        yield {**self.configuration.policy, **self.router.gate.ledger.policy_counters()}
+        counters = {**self.router.gate.ledger.policy_counters(), **self.vhosts.counters()}
+        yield {**self.configuration.policy, **counters}
 
     def vhost_stats_rows(self) -> Iterator[Mapping[str, Any]]:
         ledger = self.router.gate.ledger

@@ -16,7 +16,7 @@ from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.links import InLink
 from router.core.router import Core
 from router.effects import Emit, log
-from router.io.vhosts import KnownNames, NameWanted
+from router.io.host_names import KnownNames, NameWanted
 from router.management.agent import Agent, QueryRows, Request, Response
 from router.values import int_
 

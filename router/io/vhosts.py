@@ -5,61 +5,17 @@ Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1
 """
 
 import asyncio
-import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from policy.ruleset import PolicyError, Ruleset, VhostSource, compile_ruleset
-from router.effects import Emit, log
+from router.effects import Audit, Emit, log
 from router.gate import Gate
+from router.io.host_names import KnownNames, resolve_host
 from router.management.config import ConfigError, Configuration, ConfiguredEntity, load_policy_dir
 from router.management.entities import EntityStore, ManagementError
 from router.management.schema import Schema
-
-
-def resolve_host(name: str) -> Sequence[str]:
-    """The numeric addresses of a host name, each once. Errors: OSError."""
-    found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-class NameWanted(BaseException):
-    """A rule names a host whose addresses are not known yet: look it up off the loop, then perform the request again.
-
-    Not an Exception: it is no failure, and nothing between the compiler and the management service may take it for one.
-    """
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
-
-
-class KnownNames:
-    """Host names that have been looked up for the request that is being performed."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Sequence[str] | OSError | ValueError] = {}
-
-    def __call__(self, name: str) -> Sequence[str]:
-        """Errors: OSError or ValueError as the look-up had it; NameWanted."""
-        found = self._found.get(name)
-        if found is None:
-            raise NameWanted(name)
-        if isinstance(found, OSError | ValueError):
-            raise found
-        return found
-
-    async def look_up(self, name: str) -> None:
-        """May take as long as a name server does; meanwhile messages are routed."""
-        try:
-            self._found[name] = await asyncio.to_thread(resolve_host, name)
-        except (OSError, ValueError) as error:  # ValueError: no host name at all
-            self._found[name] = error
-
-    def forget(self) -> None:
-        """The request is done: the next one shall see the addresses of its time."""
-        self._found.clear()
 
 
 def compile_configured(configuration: Configuration) -> Ruleset:
@@ -68,7 +24,7 @@ def compile_configured(configuration: Configuration) -> Ruleset:
     return compile_ruleset(configuration.policy, vhosts, resolve=resolve_host)
 
 
-def place_of(error: PolicyError) -> str:
+def place_of(error: "PolicyError | ReloadError") -> str:
     """` (file:line)`, or nothing where that is not known."""
     return f" ({error.file}:{error.line})" if error.file is not None and error.line is not None else ""
 
@@ -83,7 +39,12 @@ class Reloaded:
 
 
 class ReloadError(Exception):
-    """policyDir as it is now cannot be used; the rules in force stay."""
+    """policyDir as it is now cannot be used; the rules in force stay. file, line  None where that is not known"""
+
+    def __init__(self, text: str, *, file: str | None = None, line: int | None = None) -> None:
+        super().__init__(text)
+        self.file = file
+        self.line = line
 
 
 class Vhosts:
@@ -101,6 +62,7 @@ class Vhosts:
         self._folder = str(configuration.policy["policyDir"] or "")
         self._from_folder: dict[str, Mapping[str, Any]] = {}  # identity -> attributes as they were read
         self._sources: dict[str, VhostSource] = {}  # identity -> place, while it is as the file has it
+        self._changes = self._failures = 0
         for entity in configuration.of_type("vhost"):
             identity = str(entity.attributes["identity"])
             self._sources[identity] = _source(entity)
@@ -115,6 +77,30 @@ class Vhosts:
     def _log(self, text: str) -> None:
         log(self._emit, "POLICY", "info", text)
 
+    def counters(self) -> Mapping[str, int]:
+        """The statistics of the `policy` entity that are about changes of the rules."""
+        return {"policyChanges": self._changes, "policyChangeFailures": self._failures}
+
+    def _put_in_force(self, ruleset: Ruleset) -> None:
+        self._gate.ruleset = ruleset
+        self._changes += 1
+        self._count(ruleset)
+
+    def _refuse(self, what: str, error: PolicyError | ReloadError) -> None:
+        """A change cannot be used: it changes nothing, and nobody can overlook it."""
+        self._failures += 1
+        text = f"{what} failed, the rules in force stay: {error}{place_of(error)}"
+        log(self._emit, "POLICY", "error", text)
+        event = {
+            "stage": "policy",
+            "decision": "deny",
+            "reason": "invalid_policy",
+            "detail": text,
+            "rule": {"file": error.file, "line": error.line} if error.file is not None else None,
+            "ruleset_digest": self._gate.ruleset.digest,
+        }
+        self._emit(Audit(event=event))
+
     # Management
 
     def create(self, attributes: Mapping[str, Any]) -> None:
@@ -126,21 +112,24 @@ class Vhosts:
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
         try:
-            self._gate.ruleset = self._gate.ruleset.without_vhost(str(attributes["hostname"]))
+            ruleset = self._gate.ruleset.without_vhost(str(attributes["hostname"]))
         except PolicyError as error:
-            raise ManagementError(500, f"PolicyError: {error}") from None
+            raise self._refused(attributes, error) from None
+        self._put_in_force(ruleset)
         self._sources.pop(str(attributes["identity"]), None)
 
     def _change(self, attributes: Mapping[str, Any], verb: str) -> None:
-        gate = self._gate
         try:
-            gate.ruleset = gate.ruleset.with_vhost(attributes, resolve=self.names)
+            ruleset = self._gate.ruleset.with_vhost(attributes, resolve=self.names)
         except PolicyError as error:
-            raise ManagementError(500, f"PolicyError: {error}") from None
+            raise self._refused(attributes, error) from None
+        self._put_in_force(ruleset)
         self._sources.pop(str(attributes["identity"]), None)
-        name = str(attributes["hostname"])
-        gate.ledger.ensure_vhost(name)
-        self._log(f"{verb} policy rules for vhost {name}")
+        self._log(f"{verb} policy rules for vhost {attributes['hostname']}")
+
+    def _refused(self, attributes: Mapping[str, Any], error: PolicyError) -> ManagementError:
+        self._refuse(f"Change of vhost '{attributes['hostname']}' by management", error)
+        return ManagementError(500, f"PolicyError: {error}")
 
     # policyDir
 
@@ -148,11 +137,21 @@ class Vhosts:
     def has_folder(self) -> bool:
         return bool(self._folder)
 
-    async def reload(self) -> Reloaded:
+    async def reload(self) -> None:
         """Read policyDir anew. Its files win over what management made of their vhosts since.
 
-        Reading and compiling happen in a thread, the swap on the loop. Errors: ReloadError; nothing has changed then.
+        Reading and compiling happen in a thread, the swap on the loop. What cannot be used changes nothing.
         """
+        try:
+            done = await self._reloaded()
+        except ReloadError as error:
+            self._refuse("Reload of policyDir", error)
+            return
+        text = f"Reload of policyDir: {done.created} vhosts created, {done.updated} updated, {done.deleted} deleted"
+        self._log(text)
+
+    async def _reloaded(self) -> Reloaded:
+        """Errors: ReloadError; nothing has changed then."""
         while True:
             before = self._gate.ruleset
             others = [
@@ -173,10 +172,9 @@ class Vhosts:
             vhosts = [*others, *((entity.attributes, _source(entity)) for entity in fresh.entities)]
             return fresh, compile_ruleset(self._policy, vhosts, resolve=resolve_host)
         except ConfigError as error:
-            place = f" ({error.file}:{error.line})" if error.line is not None else ""
-            raise ReloadError(f"{error.reason}{place}") from None
+            raise ReloadError(error.reason, file=error.file, line=error.line) from None
         except PolicyError as error:
-            raise ReloadError(f"{error}{place_of(error)}") from None
+            raise ReloadError(str(error), file=error.file, line=error.line) from None
 
     def _take(self, fresh: Configuration, ruleset: Ruleset) -> Reloaded:
         by_identity = {str(entity.attributes["identity"]): entity for entity in fresh.entities}
@@ -189,8 +187,7 @@ class Vhosts:
             self._store.exchange(before, fresh.entities)
         except ManagementError as error:
             raise ReloadError(error.description) from None
-        self._gate.ruleset = ruleset
-        self._count(ruleset)
+        self._put_in_force(ruleset)
         for each in fresh.early_logs:
             self._emit(each)
         for text in ruleset.warnings:

@@ -15,7 +15,7 @@ from certificates import Certificates
 from cryptography import x509
 from daemon_process import LISTENER, Daemon, eventually
 
-from router.management.client import ForbiddenStatus, ManagementClient, NotFoundStatus
+from router.management.client import ForbiddenStatus, InternalServerErrorStatus, ManagementClient, NotFoundStatus
 
 pytestmark = pytest.mark.interop
 
@@ -100,6 +100,37 @@ def test_a_broken_file_in_policy_dir_changes_nothing(
         (policy_folder / "z.json").unlink()
         reload(router)
         assert hostnames(client) == {"own": 7, "a": 9}
+
+
+def test_refused_changes_are_counted_and_audited(
+    daemon: Callable[..., Daemon], policy_folder: Path, tmp_path: Path
+) -> None:
+    """issue 5: a broken file, and a broken change by management, leave a log line, a count and an audit event"""
+    audit = f"router {{\n auditDir: {tmp_path}/audit\n}}\n"
+    router = daemon(audit + OPEN_POLICY.format(folder=policy_folder) + LISTENER)
+    with router.client() as client:
+
+        def counters() -> tuple[int, int]:
+            (row,) = client.query("policy", ["policyChanges", "policyChangeFailures"]).rows
+            return row[0], row[1]
+
+        assert counters() == (0, 0)
+        client.update({"maxConnections": 4}, type=VHOST, name="vhost/a")
+        assert counters() == (1, 0)
+        with pytest.raises(InternalServerErrorStatus, match="PolicyError"):
+            client.update({"maxConnections": -1}, type=VHOST, name="vhost/a")
+        (policy_folder / "z.json").write_text("[")
+        reload(router)
+        assert counters() == (1, 2)
+        (policy_folder / "z.json").unlink()
+        reload(router)
+        assert counters() == (2, 2)
+    events = [json.loads(line) for file in (tmp_path / "audit").iterdir() for line in file.read_text().splitlines()]
+    assert [(event["stage"], event["reason"]) for event in events] == [("policy", "invalid_policy")] * 2
+    assert [event["rule"]["file"] if event["rule"] else None for event in events] == [
+        None, str(policy_folder / "z.json")
+    ]  # fmt: skip
+    assert all("the rules in force stay: " in event["detail"] for event in events)
 
 
 def test_a_missing_policy_dir_changes_nothing(daemon: Callable[..., Daemon], policy_folder: Path) -> None:

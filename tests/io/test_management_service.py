@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from router.amqp.codec import Message, decode_message, encode_message
-from router.io import vhosts
+from router.io import host_names
+from router.io.host_names import KnownNames
 from router.io.management_service import MAX_WAITING, ManagementService
-from router.io.vhosts import KnownNames
 from router.management.agent import QueryRows, Request, Response
 
 
@@ -116,7 +116,7 @@ def test_a_slow_name_server_holds_up_one_request_only(monkeypatch: pytest.Monkey
             raise OSError("no such name")
         return ["10.0.0.1"]
 
-    monkeypatch.setattr(vhosts, "resolve_host", slow)
+    monkeypatch.setattr(host_names, "resolve_host", slow)
 
     async def run() -> None:
         scene = Scene(lambda request: ok([*scene.names("one"), *scene.names("two")]))
@@ -140,7 +140,7 @@ def test_a_name_that_is_not_known_is_the_callers_error(monkeypatch: pytest.Monke
     def unknown(name: str) -> list[str]:
         raise OSError("no such name")
 
-    monkeypatch.setattr(vhosts, "resolve_host", unknown)
+    monkeypatch.setattr(host_names, "resolve_host", unknown)
 
     def begin(request: Request) -> Response:
         try:
