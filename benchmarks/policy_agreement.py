@@ -3,7 +3,8 @@
     python -m benchmarks.policy_agreement [--requests 1000000] [--seed 1]
 
 The naive evaluator takes the attribute maps as they are written and knows no index. Every decision is compared: the
-reason of the connection and, where it may stay, that of a link. Ends with status 1 at the first disagreement.
+reason of the connection and, where it may stay, that of links. The policies use the extensions of docs/policy.md. Ends
+with status 1 at the first disagreement.
 Source: docs/spec/policy-and-auth.md §2, §3.
 """
 
@@ -14,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from policy.decide import decide_connection, decide_link
@@ -56,7 +58,15 @@ PATTERNS = (
     "/a",
     "a..b",
 )
-HOST_ITEMS = ("*", "10.0.0.1", "10.0.0.3-10.0.0.9", "::1", "2001:db8::-2001:db8::ff", "10.0.0.0 - 10.0.0.255")
+HOST_ITEMS = (
+    *("*", "10.0.0.1", "10.0.0.3-10.0.0.9", "::1", "2001:db8::-2001:db8::ff", "10.0.0.0 - 10.0.0.255"),
+    *("10.0.0.0/29", "10.0.0.0/8", "2001:db8::/126", "::ffff:10.0.0.0/120", "::/0"),
+)
+DENIED = ("a", "a.b", "q.*", "anna*", "*", "in.anna", "a/b", "$x")
+AUTHENTICATOR_GROUPS = ("ops", "dev", "night", "z")
+# An hour apart, written in several ways.
+TIMES = ("2027-01-15T08:00:00Z", "2027-01-15T10:00:00+01:00", "2027-01-15t04:30:00.000-05:30")
+NOWS = (None, 1_799_999_999.0, 1_800_000_000.0, 1_800_003_599.5, 1_800_003_600.0, 1_800_007_200.0)
 NAMES = ("h", "shop.example", "*.example", "#.example", "$default", "*.h", "#", "a.*.example", "")
 
 
@@ -130,19 +140,26 @@ def naive_vhost(names: Mapping[str, Mapping[str, Any]], requested: str, has_patt
 
 
 def naive_connection(
-    vhosts: Sequence[Mapping[str, Any]], has_patterns: bool, user: str, host: str, requested: str, usage: Usage
+    vhosts: Sequence[Mapping[str, Any]], has_patterns: bool, facts: ConnectionFacts, usage: Usage
 ) -> tuple[str, Mapping[str, Any]]:
-    vhost = naive_vhost({vhost["hostname"]: vhost for vhost in vhosts}, requested, has_patterns)
+    user, host = facts.user or "", facts.remote_host
+    vhost = naive_vhost({vhost["hostname"]: vhost for vhost in vhosts}, facts.requested_vhost, has_patterns)
     if vhost is None:
         return "no_vhost", {}
     groups = vhost["groups"]
-    listed = [group for group in groups.values() if user and user in group.get("users", ())]
+    # A user whose name is `*` is named by nobody.
+    listed = [group for group in groups.values() if user not in ("", "*") and user in group.get("users", ())]
+    if not listed:
+        vouched = [each for each in groups if set(groups[each].get("authenticatorGroups", ())) & set(facts.groups)]
+        listed = [groups[min(vouched)]] if vouched else []
     listed = listed or [group for group in groups.values() if "*" in group.get("users", ())]
     if not listed and vhost.get("allowUnknownUser"):
         listed = [groups["$default"]]
     if not listed:
         return "unknown_user", {}
     group = listed[0]
+    if not _is_valid(group, facts.now):
+        return "group_not_valid", {}
     if not any(_admits(item, host) for item in group.get("remoteHosts", ())):
         return "host_not_allowed", {}
     for key, count, reason in (
@@ -162,8 +179,24 @@ def _admits(item: str, host: str) -> bool:
     address = getattr(address, "ipv4_mapped", None) or address
     if item == "*":
         return True
+    if "/" in item:
+        network = ipaddress.ip_network(item)
+        if isinstance(network, ipaddress.IPv6Network) and network.network_address.ipv4_mapped is not None:
+            low = network.network_address.ipv4_mapped
+            network = ipaddress.IPv4Network(f"{low}/{network.prefixlen - 96}")
+        return network.version == address.version and address in network
     ends = [ipaddress.ip_address(end.strip()) for end in item.split("-")]
     return ends[0].version == address.version and int(ends[0]) <= int(address) <= int(ends[-1])
+
+
+def _is_valid(group: Mapping[str, Any], now: float | None) -> bool:
+    begin, end = (
+        datetime.fromisoformat(group[key].upper()).timestamp() if key in group else None
+        for key in ("validFrom", "validUntil")
+    )
+    if begin is None and end is None:
+        return True
+    return now is not None and (begin is None or now >= begin) and not (end is not None and now >= end)
 
 
 def naive_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> str:
@@ -183,6 +216,8 @@ def naive_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> str:
     if not group.get("allowFallbackLinks", True) and "qd.fallback" in facts.capabilities:
         return "fallback_capability"
     address = facts.address
+    if any(matches_literal(item, "", address) for item in group.get(f"deny{name.title()}s", ())):
+        return f"{name}_not_allowed"
     is_allowed = any(matches_literal(item, user, address) for item in group.get(f"{name}s", ()))
     is_allowed = is_allowed or any(matches_pattern(item, user, address) for item in group.get(f"{name}Pattern", ()))
     return "allowed" if is_allowed else f"{name}_not_allowed"
@@ -199,6 +234,15 @@ def random_group(chance: random.Random, users: Sequence[str]) -> dict[str, Any]:
         is_pattern = chance.random() < 0.5
         items = PATTERNS if is_pattern else LITERALS
         group[f"{name}{'Pattern' if is_pattern else 's'}"] = chance.sample(items, chance.randint(0, 3))
+    for key in ("denySources", "denyTargets"):
+        if chance.random() < 0.2:
+            group[key] = chance.sample(DENIED, chance.randint(1, 2))
+    if chance.random() < 0.3:
+        begin, end = sorted(chance.sample(range(len(TIMES)), 2))
+        if (kind := chance.randint(0, 2)) != 1:
+            group["validFrom"] = TIMES[begin]
+        if kind != 0:
+            group["validUntil"] = TIMES[end]
     for key in ("maxConnectionsPerUser", "maxConnectionsPerHost", "maxSenders", "maxReceivers"):
         if chance.random() < 0.2:
             group[key] = chance.randint(0, 2)
@@ -213,6 +257,9 @@ def random_vhosts(chance: random.Random) -> list[dict[str, Any]]:
     for name in chance.sample(NAMES, chance.randint(1, 4)):
         users = chance.sample([user for user in USERS if user], 4)
         groups = {f"g{n}": random_group(chance, users[n * 2 : n * 2 + chance.randint(0, 2)]) for n in range(2)}
+        if chance.random() < 0.4:
+            joined = chance.sample(AUTHENTICATOR_GROUPS, 3)
+            groups["g0"]["authenticatorGroups"], groups["g1"]["authenticatorGroups"] = joined[:1], joined[1:]
         vhost: dict[str, Any] = {"hostname": name, "groups": groups}
         if chance.random() < 0.4:
             groups["$default"] = random_group(chance, ())
@@ -255,9 +302,16 @@ def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> st
         usage = Usage(
             total=chance.choice((0, 0, 1)), of_user=chance.choice((0, 0, 1)), of_host=chance.choice((0, 0, 1))
         )
-        facts = ConnectionFacts(user=user, remote_host=host, requested_vhost=requested, connection_name="c")
+        facts = ConnectionFacts(
+            user=user,
+            remote_host=host,
+            requested_vhost=requested,
+            connection_name="c",
+            groups=tuple(chance.sample(AUTHENTICATOR_GROUPS, chance.choice((0, 0, 1, 2)))),
+            now=chance.choice(NOWS),
+        )
         judged = decide_connection(ruleset, facts, usage)
-        expected, group = naive_connection(vhosts, has_patterns, user, host, requested, usage)
+        expected, group = naive_connection(vhosts, has_patterns, facts, usage)
         if judged.decision.reason != expected:
             return f"{facts} {usage}: {judged.decision.reason}, expected {expected}, {vhosts}"
         reasons[f"connection {expected}"] += 1

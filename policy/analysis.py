@@ -1,21 +1,23 @@
 """The exact difference of what two rulesets permit, and which items of a list add nothing to the others.
 
 Sets are compared, never samples: hosts as ranges, addresses as automata, vhost names and users as the classes the rules
-can tell apart. Every difference has a witness, which the same decisions the router makes must confirm.
+can tell apart, time as the stretches in which no group becomes valid or ceases to be. Every difference has a witness,
+which the same decisions the router makes must confirm.
 Left out is what permits nothing by itself: maxFrameSize and maxSessionWindow.
 Pure. Source: docs/spec/policy-and-auth.md §1.3, §2, §3.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from datetime import datetime
+from functools import lru_cache, partial
 from itertools import chain, combinations
 from typing import Final, Literal
 
 from policy.addresses import USER_TOKEN
 from policy.automata import MAX_VISITED, Automaton, TooComplexError, address_automaton, find_word
-from policy.decide import connector_settings, decide_connection, decide_link, decide_session
+from policy.decide import decide_connection, decide_connector, decide_link, decide_session
 from policy.decision import Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.grants import NUMBERS, SWITCHES, AddressList, Grant, grant_of
@@ -23,6 +25,7 @@ from policy.host_sets import Hosts, first_host, intersect, shown_hosts, subtract
 from policy.patterns import PatternTree, split_tokens
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
+from policy.windows import Window, joined, shown_instant, stretches_of
 
 # A character no rule has, in place of the name of a user nobody has named.
 _FRESH_USER: Final = "\ue010"
@@ -44,6 +47,7 @@ class Witness:
     user     None: a peer without a name
     groups   what the authenticator says of the user
     address  None where the connection itself, a switch or a limit differs
+    at       when, in RFC 3339 and UTC; None: whenever
     """
 
     vhost: str
@@ -52,6 +56,7 @@ class Witness:
     groups: tuple[str, ...] = ()
     direction: Direction | None = None
     address: str | None = None
+    at: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,7 @@ class Change:
     users        names, and OTHERS or NAMELESS
     hosts        as `remoteHosts` items
     addresses    items, of which `exceptions` are not meant; empty unless subject is send or receive
+    times        when, such as "until 2026-12-31T17:00:00Z"; empty: at all times, or at the one that was asked about
     before/after the two values of an attribute
     rules        where both are written: old, new
     """
@@ -76,6 +82,7 @@ class Change:
     witness: Witness
     addresses: str | None = None
     exceptions: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
     before: str | None = None
     after: str | None = None
     rules: tuple[Rule | None, Rule | None] = (None, None)
@@ -85,8 +92,11 @@ class UnconfirmedError(Exception):
     """A difference was found that the decisions do not show: a mistake in this module, never to be kept quiet."""
 
 
-def diff_rulesets(old: Ruleset, new: Ruleset) -> tuple[Change, ...]:
-    """What the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError."""
+def diff_rulesets(old: Ruleset, new: Ruleset, at: float | None = None) -> tuple[Change, ...]:
+    """What the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError.
+
+    at  look at this instant only, seconds since 1970 UTC; None: at all of time
+    """
     changes: list[Change] = []
     _only_in.cache_clear()
     for requested, before, after in _vhost_classes(old, new):
@@ -95,8 +105,14 @@ def diff_rulesets(old: Ruleset, new: Ruleset) -> tuple[Change, ...]:
         for groups in _group_combinations(before, after):
             for user, label in _users(before, after, groups):
                 shown = f"{label} in {' and '.join(groups)}" if groups else label
-                changes += _confirmed(old, new, requested, user, groups, shown)
-        changes += _connector_changes(old, new, requested)
+                windows = (
+                    group.window
+                    for vhost in (before, after)
+                    if vhost is not None and (group := vhost.group_of(user, groups)) is not None
+                )
+                compare = partial(_confirmed, old, new, requested, user, groups, shown)
+                changes += _over_time(windows, at, compare)
+        changes += _connector_changes(old, new, requested, at)
     if old.max_connections != new.max_connections:
         changes.append(_total_change(old, new))
     return tuple(_merged(changes))
@@ -241,14 +257,30 @@ def user_shapes(lists: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]
 # Comparing
 
 
-def _confirmed(
-    old: Ruleset, new: Ruleset, requested: str, user: str, groups: tuple[str, ...], label: str
+def _over_time(
+    windows: Iterable[Window], at: float | None, compare: Callable[[float | None], Iterable[Change]]
 ) -> Iterator[Change]:
-    """The changes of a user, his name a readable one, each confirmed by the decisions."""
-    before, after = grant_of(old, requested, user, groups), grant_of(new, requested, user, groups)
+    """What `compare` finds at the instants that can differ, each difference once with all the times it holds at."""
+    stretches = stretches_of(windows) if at is None else (Window(begin_s=at),)
+    found: dict[object, tuple[Change, list[Window]]] = {}
+    for stretch in stretches:
+        for change in compare(stretch.some_instant):
+            key = replace(change, witness=replace(change.witness, at=None))
+            found.setdefault(key, (change, []))[1].append(stretch)
+    for change, held in found.values():
+        is_always = len(held) == len(stretches)
+        yield change if is_always else replace(change, times=tuple(map(str, joined(held))))
+
+
+def _confirmed(
+    old: Ruleset, new: Ruleset, requested: str, user: str, groups: tuple[str, ...], label: str, at: float | None
+) -> Iterator[Change]:
+    """The changes of a user at an instant, his name a readable one, each confirmed by the decisions."""
+    before, after = (grant_of(ruleset, requested, user, groups, at=at) for ruleset in (old, new))
     vhost = after.vhost or before.vhost or requested
+    shown_at = shown_instant(at) if at is not None else None
     for change in _grant_changes(before, after, user):
-        witness = replace(change.witness, vhost=requested, user=user or None, groups=groups)
+        witness = replace(change.witness, vhost=requested, user=user or None, groups=groups, at=shown_at)
         yield _with_readable_user(old, new, replace(change, witness=witness, vhost=vhost, users=(label,)))
 
 
@@ -368,7 +400,7 @@ def _total_change(old: Ruleset, new: Ruleset) -> Change:
 # Connections the router makes
 
 
-def _connector_changes(old: Ruleset, new: Ruleset, requested: str) -> Iterator[Change]:
+def _connector_changes(old: Ruleset, new: Ruleset, requested: str, at: float | None) -> Iterator[Change]:
     """What peers may ask for on connectors whose policyVhost is `requested`."""
     groups = [
         group
@@ -384,12 +416,20 @@ def _connector_changes(old: Ruleset, new: Ruleset, requested: str) -> Iterator[C
     vhosts = [vhost for ruleset in (old, new) if (vhost := ruleset.select_vhost(requested)) is not None]
     names = sorted(_denied_names(vhosts))
     for user in ("", *names, *user_shapes([(key, rules.items) for key, rules in lists])):
-        before, after = (grant_of(ruleset, requested, user, is_connector=True) for ruleset in (old, new))
-        for change in _grant_changes(before, after, user):
-            witness = replace(change.witness, vhost=requested, user=user or None)
-            label = f"peers of connectors, {OTHERS if user else NAMELESS}"
-            named = replace(change, witness=witness, vhost=after.vhost or before.vhost or requested, users=(label,))
-            yield _with_readable_user(old, new, replace(named, subject=f"connector {change.subject}"))
+        compare = partial(_confirmed_connector, old, new, requested, user)
+        yield from _over_time((group.window for group in groups), at, compare)
+
+
+def _confirmed_connector(
+    old: Ruleset, new: Ruleset, requested: str, user: str, at: float | None
+) -> Iterator[Change]:
+    before, after = (grant_of(ruleset, requested, user, at=at, is_connector=True) for ruleset in (old, new))
+    shown_at = shown_instant(at) if at is not None else None
+    for change in _grant_changes(before, after, user):
+        witness = replace(change.witness, vhost=requested, user=user or None, at=shown_at)
+        label = f"peers of connectors, {OTHERS if user else NAMELESS}"
+        named = replace(change, witness=witness, vhost=after.vhost or before.vhost or requested, users=(label,))
+        yield _with_readable_user(old, new, replace(named, subject=f"connector {change.subject}"))
 
 
 # Confirming
@@ -415,9 +455,9 @@ def _value(ruleset: Ruleset, change: Change) -> float:
         of_user=least if subject == "maxConnectionsPerUser" else 0,
         of_host=least if subject == "maxConnectionsPerHost" else 0,
     )
+    now = datetime.fromisoformat(witness.at).timestamp() if witness.at is not None else None
     if is_connector:
-        settings = connector_settings(ruleset, witness.vhost, witness.user) if ruleset.is_enabled else None
-        is_allowed = settings is not None or not ruleset.is_enabled
+        judged = decide_connector(ruleset, witness.vhost, witness.user, now)
     else:
         facts = ConnectionFacts(
             user=witness.user,
@@ -425,9 +465,10 @@ def _value(ruleset: Ruleset, change: Change) -> float:
             requested_vhost=witness.vhost,
             connection_name="witness",
             groups=witness.groups,
+            now=now,
         )
         judged = decide_connection(ruleset, facts, usage)
-        is_allowed, settings = judged.decision.is_allowed, judged.settings
+    is_allowed, settings = judged.decision.is_allowed, judged.settings
     if not is_allowed or subject in ("connect", "maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost"):
         return float(is_allowed)
     if settings is None:

@@ -18,9 +18,9 @@ __all__ = [
     "ALLOWED",
     "ConnectionDecision",
     "Settings",
-    "connector_settings",
     "decide_accept",
     "decide_connection",
+    "decide_connector",
     "decide_link",
     "decide_message",
     "decide_session",
@@ -77,6 +77,8 @@ def decide_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage) ->
         if group is None:
             rule = vhost.rule("allowUnknownUser", "false")
             return ConnectionDecision(decision=_deny(Reason.UNKNOWN_USER, rule), vhost=vhost.name)
+        if not group.window.contains(facts.now):
+            return ConnectionDecision(decision=_not_valid(group, facts.now), vhost=vhost.name, group=group.name)
         if not group.hosts.contains(facts.remote_host):
             decision = _deny(Reason.HOST_NOT_ALLOWED, group.rule("remoteHosts"))
             return ConnectionDecision(decision=decision, vhost=vhost.name, group=group.name)
@@ -126,22 +128,31 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
         return INTERNAL_ERROR
 
 
-def connector_settings(ruleset: Ruleset, policy_vhost: str, user: str | None) -> Settings | None:
-    """The settings of an outgoing connection whose connector has a policyVhost (§3.5).
+def decide_connector(ruleset: Ruleset, policy_vhost: str, user: str | None, now: float | None) -> ConnectionDecision:
+    """May an outgoing connection whose connector has a policyVhost stay, and under which settings (§3.5)?
 
-    user     the connector's saslUsername
-    Returns  None when there is no such vhost or it has no group `$connector`: close the connection. Not to be asked
-             while vhost policy is off.
+    user  the connector's saslUsername
+    now   as in ConnectionFacts
     """
     try:
+        if not ruleset.is_enabled:
+            return ConnectionDecision(decision=ALLOWED)
         vhost = ruleset.select_vhost(policy_vhost)
         group = vhost.groups.get(CONNECTOR_GROUP) if vhost is not None else None
         if vhost is None or group is None:
-            return None
+            name = vhost.name if vhost is not None else None
+            return ConnectionDecision(decision=Decision(is_allowed=False, reason=Reason.NO_VHOST), vhost=name)
+        if not group.window.contains(now):
+            return ConnectionDecision(decision=_not_valid(group, now), vhost=vhost.name, group=group.name)
         size = ruleset.max_message_size
-        return make_settings(vhost, group, user or "", policy_max_message_size=size, is_connector=True)
+        settings = make_settings(vhost, group, user or "", policy_max_message_size=size, is_connector=True)
+        return ConnectionDecision(decision=ALLOWED, vhost=vhost.name, group=group.name, settings=settings)
     except Exception:
-        return None
+        return ConnectionDecision(decision=INTERNAL_ERROR)
+
+
+def _not_valid(group: Group, now: float | None) -> Decision:
+    return _deny(Reason.GROUP_NOT_VALID, group.rule(*group.window.reason_at(now)))
 
 
 def _limits_reached(vhost: Vhost, group: Group, usage: Usage) -> list[tuple[Reason, Rule]]:

@@ -11,6 +11,7 @@ class Reason(StrEnum):
     ROUTER_CONNECTION_LIMIT = "router_connection_limit"
     NO_VHOST = "no_vhost"
     UNKNOWN_USER = "unknown_user"
+    GROUP_NOT_VALID = "group_not_valid"
     HOST_NOT_ALLOWED = "host_not_allowed"
     VHOST_CONNECTION_LIMIT = "vhost_connection_limit"
     USER_CONNECTION_LIMIT = "user_connection_limit"

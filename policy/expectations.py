@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from policy.attributes import InvalidValue
 from policy.decision import Decision, Reason, Rule
 from policy.explain import explain_connection, explain_link, is_numeric_host
 from policy.facts import ConnectionFacts, LinkFacts
@@ -21,8 +22,9 @@ from policy.loader import PolicyFileError
 from policy.positioned_json import Document, NotJson, Problem, parse
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP
+from policy.windows import read_instant
 
-_TEXTS = ("name", "user", "host", "vhost", "mechanism", "is", "reason")
+_TEXTS = ("name", "user", "host", "vhost", "mechanism", "at", "is", "reason")
 _SWITCHES = ("tls", "dynamic", "anonymous")
 _ADDRESSES = ("send", "receive")
 _LISTS = (*_ADDRESSES, "groups")
@@ -111,6 +113,11 @@ def _problems(document: Document, path: tuple[str | int, ...], entry: Mapping[st
         yield _problem(document, (*path, "is"), '"is" is "allow" or "deny"')
     if isinstance(entry.get("host"), str) and not is_numeric_host(entry["host"]):
         yield _problem(document, (*path, "host"), f"'{entry['host']}' is no numeric address, such as 10.0.0.1 or ::1")
+    if isinstance(entry.get("at"), str):
+        try:
+            read_instant(entry["at"])
+        except InvalidValue as error:
+            yield _problem(document, (*path, "at"), f"'at' {error}")
     if "host" not in entry:
         yield _problem(document, path, '"host" is missing: the numeric address of the peer')
     if "reason" in entry and entry["reason"] not in list(Reason):
@@ -134,6 +141,7 @@ def _expectations(entry: Mapping[str, Any], line: int) -> Iterator[Expectation]:
         mechanism=entry.get("mechanism"),
         is_encrypted=entry.get("tls", False),
         groups=tuple([groups] if isinstance(groups := entry.get("groups", []), str) else groups),
+        now=read_instant(entry["at"]) if "at" in entry else None,
     )
     who = f"'{connection.user}'" if connection.user else "a peer without a name"
     for link, what in _links(entry):

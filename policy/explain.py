@@ -16,6 +16,7 @@ from policy.hosts import HostRanges, parse_address
 from policy.patterns import split_tokens
 from policy.ruleset import Ruleset
 from policy.vhosts import ANY_USER, DEFAULT_GROUP, Vhost
+from policy.windows import shown_instant
 
 # More than one wants to read, and what keeps an explanation of a list of thousands short.
 MAX_SHOWN_ITEMS = 20
@@ -85,6 +86,10 @@ def _connection_steps(
     yield _group_step(vhost, facts, group)
     if group is None:
         return
+    if not group.window.is_always:
+        yield _window_step(group, facts.now)
+        if not group.window.contains(facts.now):
+            return
     is_near = group.hosts.contains(facts.remote_host)
     yield _host_step(group, facts.remote_host, is_near)
     if is_near:
@@ -133,6 +138,15 @@ def _group_step(vhost: Vhost, facts: ConnectionFacts, group: Group | None) -> St
         return _passed("group", text, group.rule("users", ANY_USER))
     text = f"no group lists '{user}': unknown users have the settings of group '{DEFAULT_GROUP}'"
     return _passed("group", text, vhost.rule("allowUnknownUser", "true"))
+
+
+def _window_step(group: Group, now: float | None) -> Step:
+    when = f"at {shown_instant(now)}" if now is not None else "at an unknown time"
+    text = f"it is asked {when}: group '{group.name}' is valid {group.window}"
+    if group.window.contains(now):
+        return _passed("window", text)
+    rule = group.rule(*group.window.reason_at(now))
+    return _failed("window", f"{text}; meanwhile its members are in no other group", rule)
 
 
 def _host_step(group: Group, host: str, is_near: bool) -> Step:

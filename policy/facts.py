@@ -18,6 +18,7 @@ class ConnectionFacts:
     mechanism: str | None = None  # SASL mechanism, None without a SASL layer
     is_encrypted: bool = False
     groups: tuple[str, ...] = ()  # group names the authenticator vouches for
+    now: float | None = None  # seconds since 1970 UTC; None: not known, and no group with a window is valid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

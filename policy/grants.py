@@ -85,9 +85,18 @@ UNRESTRICTED: Final = Grant(
 
 
 def grant_of(
-    ruleset: Ruleset, requested: str, user: str, groups: tuple[str, ...] = (), *, is_connector: bool = False
+    ruleset: Ruleset,
+    requested: str,
+    user: str,
+    groups: tuple[str, ...] = (),
+    *,
+    at: float | None,
+    is_connector: bool = False,
 ) -> Grant:
-    """What `user` may do who asks for the vhost `requested`, or what the peer of such a connector may do."""
+    """What `user` may do who asks for the vhost `requested`, or what the peer of such a connector may do.
+
+    at  as ConnectionFacts.now
+    """
     if not ruleset.is_enabled:
         return UNRESTRICTED
     vhost = ruleset.select_vhost(requested)
@@ -95,7 +104,9 @@ def grant_of(
         return _refused(None)
     group = vhost.groups.get(CONNECTOR_GROUP) if is_connector else vhost.group_of(user, groups)
     if group is None:
-        return _refused(vhost)
+        return _refused(vhost, vhost.rule("allowUnknownUser"))
+    if not group.window.contains(at):
+        return _refused(vhost, group.rule(*group.window.reason_at(at)))
     per_user, per_host = group.max_connections_per_user, group.max_connections_per_host
     numbers: dict[str, int | None] = {
         "maxConnections": vhost.max_connections,
@@ -144,7 +155,7 @@ def _addresses(group: Group, key: str, max_links: int) -> AddressList:
     return AddressList(key=written, items=items, denied=denied.items, rule=group.rule(written))
 
 
-def _refused(vhost: Vhost | None) -> Grant:
+def _refused(vhost: Vhost | None, rule: Rule | None = None) -> Grant:
     return Grant(
         vhost=vhost.name if vhost is not None else None,
         hosts=(),
@@ -152,5 +163,5 @@ def _refused(vhost: Vhost | None) -> Grant:
         targets=_NOTHING,
         switches=dict.fromkeys(SWITCHES, False),
         numbers=dict.fromkeys(NUMBERS, 0),
-        host_rule=vhost.rule("allowUnknownUser") if vhost is not None else None,
+        host_rule=rule,
     )

@@ -26,6 +26,7 @@ from policy.attributes import (
 )
 from policy.decision import Rule
 from policy.hosts import HostError, HostRanges, parse_hosts
+from policy.windows import UNTIL_KEY, WINDOW_KEYS, Window, read_instant, read_window
 
 UNLIMITED_LINKS: Final = 2**31 - 1
 MAX_NAME_BYTES: Final = 255  # §1.3
@@ -62,6 +63,7 @@ class Group:
     """A user group. Numbers are None where the group says nothing; canonical is what the ruleset's digest covers.
 
     authenticator_groups  names of groups the authenticator vouches for: who is in one of them is in this group
+    window                when its members may be connected; who is in the group does not depend on it
     """
 
     name: str
@@ -70,6 +72,7 @@ class Group:
     users: tuple[str, ...]
     authenticator_groups: tuple[str, ...]
     hosts: HostRanges
+    window: Window
     max_connections_per_user: int | None
     max_connections_per_host: int | None
     max_message_size: int | None
@@ -118,6 +121,7 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
     users: tuple[str, ...] = ()
     authenticator_groups: tuple[str, ...] = ()
     hosts = HostRanges()
+    instants: dict[str, float] = {}
     addresses: dict[str, tuple[str, ...]] = {}
     for key, value in attributes.items():
         where = ("groups", name, key)
@@ -134,6 +138,8 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
                 authenticator_groups = read_items(value)
             elif key == "remoteHosts":
                 hosts = parse_hosts(read_items(value), reading.resolve)
+            elif key in WINDOW_KEYS:
+                instants[key] = read_instant(value)
             elif key in DENY_KEYS:
                 addresses[key] = tuple(_read_denied_item(item, prefix, where, reading) for item in read_items(value))
             elif key in ADDRESS_KEYS:
@@ -145,6 +151,7 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
             raise reading.error(f"{prefix} option '{key}' {text}", *where) from None
         except HostError as error:
             raise reading.error(f"{prefix} option '{key}' {error}", *where) from None
+    window = _window(instants, prefix, name, reading)
     source_key = _address_key(addresses, "sources", "sourcePattern", prefix, name, reading)
     target_key = _address_key(addresses, "targets", "targetPattern", prefix, name, reading)
     sources = _compile_addresses(source_key, addresses)
@@ -152,9 +159,13 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
     flags = tuple(booleans.values())
     denied = [compile_literals(addresses.get(key, ())) for key in DENY_KEYS]
     # Only where it is used, so that the digest of a policy without extensions stays what it was.
-    extensions = tuple((key, rules.canonical) for key, rules in zip(DENY_KEYS, denied, strict=True) if rules.items)
+    extensions: tuple[tuple[str, object], ...] = tuple(
+        (key, rules.canonical) for key, rules in zip(DENY_KEYS, denied, strict=True) if rules.items
+    )
     if authenticator_groups:
         extensions += ((AUTHENTICATOR_KEY, tuple(sorted(authenticator_groups))),)
+    if not window.is_always:
+        extensions += (("window", (window.begin_s, window.end_s)),)
     return Group(
         name=name,
         vhost=reading.vhost,
@@ -162,6 +173,7 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
         users=users,
         authenticator_groups=authenticator_groups,
         hosts=hosts,
+        window=window,
         max_connections_per_user=numbers.get("maxConnectionsPerUser"),
         max_connections_per_host=numbers.get("maxConnectionsPerHost"),
         max_message_size=numbers.get("maxMessageSize"),
@@ -189,6 +201,13 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
             *extensions,
         ),
     )
+
+
+def _window(instants: Mapping[str, float], prefix: str, group: str, reading: Reading) -> Window:
+    try:
+        return read_window(*(instants.get(key) for key in WINDOW_KEYS))
+    except InvalidValue as error:
+        raise reading.error(f"{prefix} option '{UNTIL_KEY}' {error}", "groups", group, UNTIL_KEY) from None
 
 
 def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:

@@ -6,6 +6,7 @@ Source: docs/spec/policy-and-auth.md §1.1, §2.
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -29,6 +30,7 @@ class Ruleset:
     owners         hostname or alias -> hostname
     tree           hostnames and aliases as patterns; None without enableVhostNamePatterns
     warnings       texts for the log: of the policy, then of the vhosts, each vhost's own
+    boundaries     when groups become valid and cease to be, seconds since 1970 UTC, ascending
     digest         sha256 in hexadecimal over the rules with host names resolved; order and place do not count
     """
 
@@ -42,11 +44,20 @@ class Ruleset:
     tree: PatternTree | None = field(repr=False, compare=False)
     vhost_warnings: Mapping[str, tuple[str, ...]] = field(repr=False)
     policy_warnings: tuple[str, ...]
+    boundaries: tuple[float, ...] = field(repr=False)
     digest: str
 
     @property
     def warnings(self) -> tuple[str, ...]:
         return self.policy_warnings + tuple(text for texts in self.vhost_warnings.values() for text in texts)
+
+    def next_change_after(self, now: float) -> float | None:
+        """The first instant after `now` at which some group becomes valid or ceases to be; None: there is none.
+
+        From that very instant on decisions may differ. Seconds since 1970 UTC.
+        """
+        at = bisect_right(self.boundaries, now)
+        return self.boundaries[at] if self.is_enabled and at < len(self.boundaries) else None
 
     def select_vhost(self, requested: str) -> Vhost | None:
         """The vhost that governs a connection which asks for `requested` (§2.7); None: no policy, so deny."""
@@ -124,6 +135,7 @@ def compile_ruleset(
         tree=None,
         vhost_warnings={},
         policy_warnings=tuple(policy_warnings),
+        boundaries=(),
         digest="",
     )
     return _assembled(base, compiled, names, warnings)
@@ -171,8 +183,15 @@ def _assembled(
     for vhost_digest in sorted(vhost.digest for vhost in vhosts.values()):
         digest.update(vhost_digest)
     tree = PatternTree((split_tokens(name), name) for name in names.owners) if base.uses_name_patterns else None
+    windows = (group.window for vhost in vhosts.values() for group in vhost.groups.values())
     return replace(
-        base, vhosts=vhosts, owners=names.owners, tree=tree, vhost_warnings=warnings, digest=digest.hexdigest()
+        base,
+        vhosts=vhosts,
+        owners=names.owners,
+        tree=tree,
+        vhost_warnings=warnings,
+        boundaries=tuple(sorted({edge for window in windows for edge in window.boundaries})),
+        digest=digest.hexdigest(),
     )
 
 

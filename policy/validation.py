@@ -13,8 +13,10 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 import schemas
+from policy.attributes import InvalidValue
 from policy.loader import Entity, PolicyFileError, load_entities, parse_policy, plain_entities
 from policy.positioned_json import Document, Problem
+from policy.windows import read_instant
 
 MAX_SHOWN_CHARACTERS = 60
 
@@ -70,12 +72,22 @@ def _is_plain(value: object, schema: Mapping[str, Any]) -> bool:
             return type(value) is int and 0 <= value <= 65535
         case "#/$defs/count":
             return type(value) is int and 0 <= value < 2**64
+        case "#/$defs/instant":
+            return _is_instant(value)
         case "#/$defs/boolean" | "boolean":
             return isinstance(value, bool)
         case "string":
             return isinstance(value, str)
         case _:
             return False
+
+
+def _is_instant(value: object) -> bool:
+    try:
+        read_instant(value)
+    except InvalidValue:
+        return False
+    return True
 
 
 @cache

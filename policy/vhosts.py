@@ -68,6 +68,8 @@ class Vhost:
 
         authenticator_groups  of the user; who is in one that a group lists is in that group, before `*`. Of several the
                               first by name, so that no order changes a decision
+
+        Whether the group's window is open does not matter here: who is in a group that is over falls into no other.
         """
         group = self.user_groups.get(user)
         if group is not None:

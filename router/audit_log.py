@@ -110,12 +110,13 @@ class AuditLog:
     def lost(self) -> int:
         return self._lost
 
-    def record(self, event: Mapping[str, Any]) -> None:
+    def record(self, event: Mapping[str, Any], time_s: float | None = None) -> None:
         """Queue one event. Never raises and never waits for the disk.
 
-        event  the members of schemas/audit_event.json that the emitter knows; the rest is filled in.
+        event   the members of schemas/audit_event.json that the emitter knows; the rest is filled in.
+        time_s  its time, seconds since 1970 UTC; the clock's when None.
         """
-        line = self._encoded(event)
+        line = self._encoded(event, time_s)
         is_late = False
         with self._changed:
             if self._is_closing:
@@ -161,18 +162,19 @@ class AuditLog:
 
     # --- the queue; all under the lock but for _encoded ---------------------------------------------------------------
 
-    def _encoded(self, event: Mapping[str, Any]) -> bytes | None:
+    def _encoded(self, event: Mapping[str, Any], time_s: float | None) -> bytes | None:
         try:
-            return self._line(event)
+            return self._line(event, time_s)
         except Exception as error:  # an emitter's mistake must not become an exception in the event loop
             try:
                 return self._line({"detail": f"an audit event could not be read: {type(error).__name__}"})
             except Exception:
                 return None
 
-    def _line(self, event: Mapping[str, Any]) -> bytes:
+    def _line(self, event: Mapping[str, Any], time_s: float | None = None) -> bytes:
+        at_s = self._now_s() if time_s is None else time_s
         return audit_event.encode(
-            audit_event.complete(event, event_id=uuid4().hex, time_s=self._now_s(), router_id=self._router_id)
+            audit_event.complete(event, event_id=uuid4().hex, time_s=at_s, router_id=self._router_id)
         )
 
     def _now_s(self) -> float:

@@ -48,6 +48,7 @@ class Connection(Stack):
         close: Callable[[], None],
         on_opened: Callable[[Stack], None],
         now: float,
+        wall_clock: Callable[[], float],
     ) -> None:
         """verify  runs a verifier off the loop and calls back on it. The rest is Stack's."""
         super().__init__(
@@ -62,6 +63,7 @@ class Connection(Stack):
             close=close,
             on_opened=on_opened,
             deadline=now + listener.handshake_timeout_s,
+            wall_clock=wall_clock,
         )
         self.listener = listener
         self._verify = verify

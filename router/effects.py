@@ -24,9 +24,12 @@ class Audit:
     """One audit event: the members of schemas/audit_event.json that the emitter knows.
 
     `router.io` adds schema_version, event_id, time and router before it reaches the audit log.
+
+    time_s  seconds since 1970 UTC: when it was decided, where the decision depended on it; None: when it is recorded
     """
 
     event: Mapping[str, Any]
+    time_s: float | None = None
 
 
 Effect = Log | Audit

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 from auth.identity import Identity
 from policy.decide import (
     Settings,
-    connector_settings,
     decide_accept,
     decide_connection,
+    decide_connector,
     decide_link,
     decide_message,
     decide_session,
@@ -49,6 +49,7 @@ TOO_LARGE: Final = Refusal(condition="amqp:link:message-size-exceeded", descript
 _OPEN_TEXT: Final = {
     Reason.NO_VHOST: "No policy defined for vhost",
     Reason.UNKNOWN_USER: "User is not in a user group and unknown users are denied",
+    Reason.GROUP_NOT_VALID: "User group is not valid at this time",
     Reason.HOST_NOT_ALLOWED: "User is not allowed to connect from this network host",
     Reason.VHOST_CONNECTION_LIMIT: "Connection denied by application connection limit",
     Reason.USER_CONNECTION_LIMIT: "Connection denied by application per user limit",
@@ -114,7 +115,8 @@ class Gate:
             )
         return decision.is_allowed
 
-    def audit(self, decision: Decision, **facts: Any) -> None:
+    def audit(self, decision: Decision, *, now: float | None = None, **facts: Any) -> None:
+        """now  the time the decision looked at, seconds since 1970 UTC; None where it looked at none"""
         rule = asdict(decision.rule) if decision.rule is not None else None
         event = {
             "decision": "deny",
@@ -123,7 +125,7 @@ class Gate:
             "ruleset_digest": self.ruleset.digest,
             **facts,
         }
-        self.emit(Audit(event=event))
+        self.emit(Audit(event=event, time_s=now))
 
 
 class ConnectionGate:
@@ -178,9 +180,9 @@ class ConnectionGate:
     # Open
 
     def admit(
-        self, identity: Identity, *, hostname: str | None, policy_vhost: str | None, is_encrypted: bool
+        self, identity: Identity, *, hostname: str | None, policy_vhost: str | None, is_encrypted: bool, now: float
     ) -> Refusal | None:
-        """Judge the Open. None: the connection may stay and is counted until `close`."""
+        """Judge the Open. None: the connection may stay and is counted until `close`. now  seconds since 1970 UTC"""
         gate = self.gate
         self.identity = identity
         self.is_encrypted = is_encrypted
@@ -199,6 +201,7 @@ class ConnectionGate:
             mechanism=identity.mechanism,
             is_encrypted=is_encrypted,
             groups=identity.groups,
+            now=now,
         )
         judged = decide_connection(gate.ruleset, facts, usage)
         prefix = f"AMQP Open for user '{user}', rhost '{self.remote_host}', vhost"
@@ -225,7 +228,8 @@ class ConnectionGate:
             )
         for reason in (decision.reason, *decision.also):
             if (text := _OPEN_TEXT.get(reason)) is not None:
-                self._log("info", f"DENY {prefix} '{shown_vhost}': {text}")
+                when = f" ({decision.rule.item})" if reason is Reason.GROUP_NOT_VALID and decision.rule else ""
+                self._log("info", f"DENY {prefix} '{shown_vhost}': {text}{when}")
         if judged.vhost is not None and decision.reason is not Reason.INTERNAL_ERROR:
             gate.ledger.count_open_denied(judged.vhost)
         self._audit(
@@ -235,29 +239,32 @@ class ConnectionGate:
             group=judged.group,
             usage={"total": usage.total, "of_user": usage.of_user, "of_host": usage.of_host},
             refusal=CONNECTION_REFUSED,
+            now=now,
         )
         return CONNECTION_REFUSED
 
-    def adopt_connector(self, identity: Identity, *, policy_vhost: str, is_encrypted: bool) -> Refusal | None:
-        """The settings of an outgoing connection whose connector has a policyVhost (§3.5)."""
+    def adopt_connector(
+        self, identity: Identity, *, policy_vhost: str, is_encrypted: bool, now: float
+    ) -> Refusal | None:
+        """The settings of an outgoing connection whose connector has a policyVhost (§3.5). now  as for `admit`"""
         gate = self.gate
         self.identity = identity
         self.is_encrypted = is_encrypted
         self.requested_vhost = policy_vhost
-        if not gate.ruleset.is_enabled:
+        judged = decide_connector(gate.ruleset, policy_vhost, identity.user, now)
+        decision = judged.decision
+        if decision.is_allowed:
+            self.settings = judged.settings
             return None
-        self.settings = connector_settings(gate.ruleset, policy_vhost, identity.user)
-        if self.settings is not None:
-            return None
-        log(
-            gate.emit,
-            "POLICY",
-            "error",
-            f"[C{self.connection_id}] Failed to find policyVhost settings for connection '{self.connection_id}', "
-            f"policyVhost: '{policy_vhost}'",
+        what = f"policyVhost settings for connection '{self.connection_id}', policyVhost: '{policy_vhost}'"
+        if decision.reason is Reason.GROUP_NOT_VALID and decision.rule is not None:
+            text = f"No valid {what}: {decision.rule.item}"
+        else:
+            text = f"Failed to find {what}"
+        log(gate.emit, "POLICY", "error", f"[C{self.connection_id}] {text}")
+        self._audit(
+            decision, stage="open", vhost=judged.vhost, group=judged.group, refusal=CONNECTION_REFUSED, now=now
         )
-        decision = Decision(is_allowed=False, reason=Reason.NO_VHOST)
-        self._audit(decision, stage="open", refusal=CONNECTION_REFUSED)
         return CONNECTION_REFUSED
 
     def close(self) -> None:

@@ -154,6 +154,7 @@ class Outgoing(Stack):
         on_opened: Callable[[Stack], None],
         on_failed: Callable[[str], None],
         now: float,
+        wall_clock: Callable[[], float],
     ) -> None:
         """host, port  the server being tried: the configured one or one of the failover list
         on_failed    (text) for connectionMsg
@@ -170,6 +171,7 @@ class Outgoing(Stack):
             close=close,
             on_opened=on_opened,
             deadline=now + HANDSHAKE_LIMIT_S,
+            wall_clock=wall_clock,
         )
         self.connector = connector
         self.host = host

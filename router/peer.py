@@ -51,6 +51,7 @@ class Peer:
         shut: Callable[[], None],
         crash: Callable[[Exception], None],
         opened: Callable[[], None],
+        wall_clock: Callable[[], float],
         is_server: bool = True,
     ) -> None:
         """security  the connection entity's isEncrypted, sslProto, sslCipher, sslSsf, ssl
@@ -58,6 +59,7 @@ class Peer:
         shut      write what is pending, then close the socket
         crash     an exception escaped while this connection was served
         opened    the Open was admitted
+        wall_clock  seconds since 1970 UTC, for rules that hold for a time
         """
         self.connection_id = connection_id
         self.connection_name = connection_name
@@ -72,6 +74,7 @@ class Peer:
         self.shut = shut
         self.crash = crash
         self._opened = opened
+        self._wall_clock = wall_clock
         self.remote: RemoteOpen | None = None
         self.is_open = False
         self.is_outgoing = False
@@ -136,6 +139,7 @@ class Peer:
             hostname=remote.hostname,
             policy_vhost=self.terms.policy_vhost,
             is_encrypted=bool(self.security["isEncrypted"]),
+            now=self._wall_clock(),
         )
         settings = self.gate.settings
         self.engine.open(
@@ -150,7 +154,10 @@ class Peer:
         if self.terms.policy_vhost is None:
             return None
         return self.gate.adopt_connector(
-            self.identity, policy_vhost=self.terms.policy_vhost, is_encrypted=bool(self.security["isEncrypted"])
+            self.identity,
+            policy_vhost=self.terms.policy_vhost,
+            is_encrypted=bool(self.security["isEncrypted"]),
+            now=self._wall_clock(),
         )
 
     def _open_properties(self) -> dict[Any, Any]:

@@ -55,12 +55,14 @@ class Stack:
         close: Callable[[], None],
         on_opened: "Callable[[Stack], None]",
         deadline: float,
+        wall_clock: Callable[[], float],
     ) -> None:
         """remote_name  "ip:port" of an accepted peer, "host:port" of one we connect to
         write        hands bytes to the socket
         close        closes the socket after what was written
         on_opened    the peer's Open was admitted
         deadline     by which that must have happened, monotonic seconds
+        wall_clock   seconds since 1970 UTC
         """
         self.connection_id = connection_id
         self.remote_name = remote_name
@@ -76,6 +78,7 @@ class Stack:
         self._close_socket = close
         self._on_opened = on_opened
         self._deadline = deadline
+        self._wall_clock = wall_clock
         self._is_reported = False
         self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
         self._early = b""  # the beginning of a protocol header
@@ -182,6 +185,7 @@ class Stack:
             shut=self._shut,
             crash=self.crash,
             opened=lambda: self._on_opened(self),
+            wall_clock=self._wall_clock,
             is_server=is_server,
         )
         if self.on_peer is not None:

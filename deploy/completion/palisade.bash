@@ -8,10 +8,10 @@ _palisade_options() {
         "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
         "qdpasswd") echo "-h --help -f --file -c --create --scrypt --stdin --delete" ;;
         "qdpolicy") echo "-h --help" ;;
-        "qdpolicy diff") echo "-h --help --fail-on --resolve --json" ;;
-        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --send --receive --receive-dynamic --capability --connections --connections-of-user --connections-of-host --links --resolve --json" ;;
+        "qdpolicy diff") echo "-h --help --fail-on --at --resolve --json" ;;
+        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --send --receive --receive-dynamic --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
-        "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --fix --diff --unsafe" ;;
+        "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --at --fix --diff --unsafe" ;;
         "qdpolicy rules") echo "-h --help" ;;
         "qdpolicy rule") echo "-h --help" ;;
         "qdpolicy schema") echo "-h --help" ;;
@@ -63,6 +63,7 @@ _palisade_values() {
         "qdmanage --sasl-password-file") echo "FILES" ;;
         "qdpasswd -f"|"qdpasswd --file") echo "FILES" ;;
         "qdpolicy diff --fail-on") echo "widening narrowing any" ;;
+        "qdpolicy diff --at") echo "NOTHING" ;;
         "qdpolicy explain --user") echo "NOTHING" ;;
         "qdpolicy explain --host") echo "NOTHING" ;;
         "qdpolicy explain --vhost") echo "NOTHING" ;;
@@ -75,6 +76,7 @@ _palisade_values() {
         "qdpolicy explain --connections-of-user") echo "NOTHING" ;;
         "qdpolicy explain --connections-of-host") echo "NOTHING" ;;
         "qdpolicy explain --links") echo "NOTHING" ;;
+        "qdpolicy explain --at") echo "NOTHING" ;;
         "qdpolicy lint --format") echo "text json sarif github junit" ;;
         "qdpolicy lint --output") echo "FILES" ;;
         "qdpolicy lint --fail-level") echo "note warning error" ;;
@@ -82,6 +84,7 @@ _palisade_values() {
         "qdpolicy lint --config") echo "FILES" ;;
         "qdpolicy lint --baseline") echo "FILES" ;;
         "qdpolicy lint --write-baseline") echo "FILES" ;;
+        "qdpolicy lint --at") echo "NOTHING" ;;
         "qdpolicy test --junit") echo "FILES" ;;
         "qdpolicy test --min-coverage") echo "NOTHING" ;;
         "qdaudit denials --out") echo "NOTHING" ;;

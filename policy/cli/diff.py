@@ -9,6 +9,7 @@ from typing import Any
 
 from policy.analysis import Change, diff_rulesets
 from policy.automata import TooComplexError
+from policy.cli.instants import add_at_option
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
 from policy.decision import Rule
 
@@ -40,6 +41,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--fail-on", choices=("widening", "narrowing", "any"), help="such a difference is exit status 1"
     )
+    add_at_option(parser, "compare what holds at this instant only (default: at all times)")
     parser.add_argument("--resolve", action="store_true", help="look up host names in remoteHosts")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.set_defaults(run=run)
@@ -48,7 +50,7 @@ def add_parser(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     try:
         old, new = (ruleset_of(path, resolves=options.resolve) for path in (options.old, options.new))
-        changes = diff_rulesets(old, new)
+        changes = diff_rulesets(old, new, options.at)
     except (UnusableError, TooComplexError) as error:
         print(json.dumps({"version": 1, "problem": str(error)}) if options.json else printable(str(error)))
         return UNREADABLE
@@ -72,6 +74,8 @@ def _lines(changes: tuple[Change, ...]) -> Iterator[str]:
         yield f"{_kind(change)}: {_what(change)}"
         if change.users:
             yield f"    who:     {_listed(change.users)}, from {_listed(change.hosts)}"
+            if change.times:
+                yield f"    when:    {_listed(change.times)}"
             yield f"    example: {_example(change)}"
         places = [_place(name, rule) for name, rule in zip(("old", "new"), change.rules, strict=True)]
         if any(places):
@@ -96,7 +100,7 @@ def _example(change: Change) -> str:
     text = f"{who} from {witness.host} at vhost '{witness.vhost}'"
     if witness.direction is not None:
         text += f" {'sends to' if witness.direction == 'send' else 'receives from'} '{witness.address}'"
-    return text
+    return text if witness.at is None else f"{text}, at {witness.at}"
 
 
 def _listed(items: tuple[str, ...]) -> str:

@@ -2,11 +2,13 @@
 
 import argparse
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from policy.cli.instants import add_at_option
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
 from policy.decision import Rule
 from policy.explain import Explanation, explain_connection, explain_link, is_numeric_host
@@ -55,6 +57,7 @@ def add_parser(verbs: Any) -> None:
     for name in ("connections", "connections-of-user", "connections-of-host", "links"):
         help_ = f"open {name.replace('-', ' ')} before this one (default: 0)"
         parser.add_argument(f"--{name}", metavar="N", type=int, default=0, help=help_)
+    add_at_option(parser, "judge what is asked at this instant (default: now)")
     parser.add_argument("--resolve", action="store_true", help="look up host names in remoteHosts")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.set_defaults(run=run)
@@ -74,6 +77,7 @@ def run(options: argparse.Namespace) -> int:
         mechanism=options.mechanism,
         is_encrypted=options.tls,
         groups=tuple(options.group),
+        now=time.time() if options.at is None else options.at,
     )
     usage = Usage(total=options.connections, of_user=options.connections_of_user, of_host=options.connections_of_host)
     explained = [explain_connection(ruleset, facts, usage)]

@@ -4,12 +4,14 @@ import argparse
 import gc
 import json
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
+from policy.cli.instants import add_at_option
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, load, printable
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
 from policy.lint.findings import Finding, Level
@@ -67,6 +69,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--config", metavar="FILE", type=Path, help=f"default: {CONFIGURATION}, if it is there")
     parser.add_argument("--baseline", metavar="FILE", type=Path, help="leave out the findings recorded there")
     parser.add_argument("--write-baseline", metavar="FILE", type=Path, help="record the findings, and succeed")
+    add_at_option(parser, "for rules that ask for the time: as if it were this (default: now)")
     changing = parser.add_mutually_exclusive_group()
     changing.add_argument("--fix", action="store_true", help="make the fixes that keep what the policy permits")
     changing.add_argument("--diff", action="store_true", help="show the fixes, and change nothing")
@@ -118,10 +121,11 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> t
     """What is found in each of the paths: one path is one router's policy."""
     findings: list[Finding] = []
     whole = Loaded()
+    now = time.time() if options.at is None else options.at
     for path in options.paths:
         loaded = load(path)
         ignored = (*options.ignore, *configuration.ignored)
-        findings += with_levels(check_all(tuple(loaded.entities), ignored, loaded.texts), configuration.levels)
+        findings += with_levels(check_all(tuple(loaded.entities), ignored, loaded.texts, now), configuration.levels)
         whole.problems += loaded.problems
         whole.texts.update(loaded.texts)
     unique = tuple(dict.fromkeys(findings))

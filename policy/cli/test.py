@@ -23,8 +23,8 @@ A file of expectations is JSON; lines that begin with # are comments:
      {"user": "alice", "host": "10.0.0.1", "receive": "$management", "is": "deny", "reason": "source_not_allowed"}]}
 
 `policy` is a file, a folder or a router's .conf, as seen from the file. Keep expectations out of a policyDir: routers
-read every *.json file there. Further members: name, vhost, mechanism, tls, and instead of send and receive, which may
-be lists, dynamic or anonymous.
+read every *.json file there. Further members: name, vhost, mechanism, groups, tls, and instead of send and receive,
+which may be lists, dynamic or anonymous; and at, a time: without it no group that has validFrom or validUntil is valid.
 """
 EPILOG = """\
 exit status:

@@ -216,10 +216,12 @@ class PolicyText:
     """All files that are looked at together.
 
     texts  file -> its text, as far as it is known
+    now    what time it is, seconds since 1970 UTC; None: not known, and rules that would ask are silent
     """
 
     entities: tuple[Entity, ...]
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    now: float | None = None
 
     @cached_property
     def vhosts(self) -> tuple[VhostText, ...]:

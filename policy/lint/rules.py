@@ -58,6 +58,7 @@ from policy.lint import (
     weak_tls,
     wide_range,
     wildcard_without_effect,
+    window_over,
 )
 from policy.lint.findings import Finding, LintRule, PolicyText
 from policy.lint.ignoring import without_ignored
@@ -120,19 +121,24 @@ RULES: tuple[LintRule, ...] = (
     ignore_comment,
     unused_ignore,
     extension,
+    window_over,
 )
 
 
 def check_all(
-    entities: tuple[Entity, ...], ignored: Collection[str] = (), texts: Mapping[str, str] | None = None
+    entities: tuple[Entity, ...],
+    ignored: Collection[str] = (),
+    texts: Mapping[str, str] | None = None,
+    now: float | None = None,
 ) -> tuple[Finding, ...]:
     """The findings of all rules but those whose ids are `ignored`, by file, line and id.
 
     entities  of all files a router would load together; they have passed the schema
     texts     file -> its text; without it no item is looked up in its line, and no comment is followed
+    now       what time it is, seconds since 1970 UTC, for rules that ask
     """
     known = {} if texts is None else texts
-    policy = PolicyText(entities=entities, texts=known)
+    policy = PolicyText(entities=entities, texts=known, now=now)
     findings = [finding for rule in RULES if rule.ID not in ignored for finding in rule.check(policy)]
     kept = placed(without_ignored(findings, known, ignored), known)
     return tuple(sorted(kept, key=lambda each: (each.file, each.line, each.column, each.rule, each.text)))

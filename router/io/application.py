@@ -103,9 +103,9 @@ class Application:
         match effect:
             case Log():
                 self.logs.write_effect(effect)
-            case Audit(event=event):
+            case Audit(event=event, time_s=time_s):
                 if self.audit is not None:
-                    self.audit.record(event)
+                    self.audit.record(event, time_s)
 
     def _log(self, module: str, level: Any, text: str) -> None:
         self.logs.write(module, level, text)

@@ -92,6 +92,7 @@ class Connecting:
             on_opened=self.on_opened,
             on_failed=self.on_failed,
             now=self.router.clock(),
+            wall_clock=self.router.wall_clock,
         )
         end.connection = connection
         self.router.adopt(connection)

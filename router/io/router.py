@@ -123,6 +123,7 @@ class Router:
             close=close,
             on_opened=self.on_opened,
             now=self.clock(),
+            wall_clock=self.wall_clock,
         )
         self.adopt(connection)
         return connection
@@ -153,6 +154,11 @@ class Router:
     @staticmethod
     def clock() -> float:
         return time.monotonic()
+
+    @staticmethod
+    def wall_clock() -> float:
+        """Seconds since 1970 UTC."""
+        return time.time()
 
     def on_opened(self, connection: Stack) -> None:
         """From the handshake's deadline to the idle timers."""

@@ -111,6 +111,15 @@ def test_each_denial_is_one_valid_line(start: Callable[..., AuditLog], tmp_path:
     assert (log.written, log.pending, log.lost) == (3, 0, 0)
 
 
+def test_an_event_may_have_a_time_of_its_own(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    log = start()
+    log.record(DENIAL, 1_800_000_000.5)
+    assert log.close(WAIT_S)
+    (event,) = lines_of(tmp_path / "audit")
+    VALIDATOR.validate(event)
+    assert event["time"] == "2027-01-15T08:00:00.500000Z"
+
+
 def test_only_the_routers_user_may_read_the_files(start: Callable[..., AuditLog], tmp_path: Path) -> None:
     log = start(router_id="../east/R 1")
     log.record(DENIAL)

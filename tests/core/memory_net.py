@@ -559,6 +559,7 @@ class Net:
         **listener: Any,
     ) -> None:
         self.now = 1000.0
+        self.wall_s = 1_700_000_000.0  # seconds since 1970 UTC
         self.read_bytes = read_bytes
         self.effects: list[Effect] = []
         self.clients: list[Client] = []
@@ -631,6 +632,7 @@ class Net:
             close=client.close_socket,
             on_opened=lambda _connection: self.deadlines.__setitem__(client, self.now),
             now=self.now,
+            wall_clock=lambda: self.wall_s,
         )
 
     def pump(self, *, rounds: int = 100_000) -> None:
@@ -654,7 +656,8 @@ class Net:
         """Let time pass; timers run when they are due."""
         end = self.now + seconds
         while self.now < end:
-            self.now = min(self.now + step, end)
+            before, self.now = self.now, min(self.now + step, end)
+            self.wall_s += self.now - before
             self.work.now_s = int(self.now)
             for client in list(self.clients):
                 if client.is_dead:
@@ -673,8 +676,12 @@ class Net:
         return [effect for effect in self.effects if isinstance(effect, Log)]
 
     @property
+    def audit_effects(self) -> list[Audit]:
+        return [effect for effect in self.effects if isinstance(effect, Audit)]
+
+    @property
     def audits(self) -> list[Mapping[str, Any]]:
-        return [effect.event for effect in self.effects if isinstance(effect, Audit)]
+        return [effect.event for effect in self.audit_effects]
 
     def log_texts(self, module: str = "ROUTER_CORE") -> list[str]:
         return [entry.text for entry in self.logs if entry.module == module]

@@ -50,6 +50,7 @@ class Attempt:
             on_opened=lambda _stack: None,
             on_failed=self.failures.append,
             now=self.net.now,
+            wall_clock=lambda: self.net.wall_s,
         )
 
     def close(self) -> None:

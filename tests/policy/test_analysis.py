@@ -11,7 +11,7 @@ from rulesets import ruleset
 
 from policy.analysis import NAMELESS, OTHERS, Change, confirms, covering_items, diff_rulesets, superfluous_items
 from policy.cli.main import main
-from policy.decide import connector_settings, decide_connection, decide_link
+from policy.decide import decide_connection, decide_connector, decide_link
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.host_sets import ALL_HOSTS, intersect, shown_hosts, subtract
 from policy.ruleset import PolicyError, Ruleset
@@ -272,7 +272,7 @@ def test_removing_an_item_never_widens(group: dict[str, Any], data: st.DataObjec
 
 def test_connector_settings_are_what_is_compared() -> None:
     rules = ruleset({"hostname": "h", "groups": {"$connector": {"targets": "a"}}})
-    assert connector_settings(rules, "h", None) is not None
+    assert decide_connector(rules, "h", None, None).settings is not None
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from rulesets import HOST, connect, group_ruleset, resolve, ruleset, settings
 
 from policy.decide import (
     Settings,
-    connector_settings,
     decide_accept,
     decide_connection,
+    decide_connector,
     decide_link,
     decide_message,
     decide_session,
@@ -351,7 +351,7 @@ CONNECTOR = {"sources": "a", "maxFrameSize": 1, "maxSessionWindow": 1, "maxSessi
 def test_a_connector_has_the_settings_of_its_group_without_users_hosts_and_limits() -> None:
     """policy 44"""
     rules = ruleset({"hostname": "v", "maxConnections": 0, "groups": {"$connector": CONNECTOR}})
-    granted = connector_settings(rules, "v", None)
+    granted = decide_connector(rules, "v", None, None).settings
     assert granted is not None
     assert (granted.group, granted.user) == ("$connector", "")
     assert (granted.max_frame_size, granted.max_session_window, granted.max_sessions) == (0, 0, 3)
@@ -362,12 +362,12 @@ def test_a_connector_has_the_settings_of_its_group_without_users_hosts_and_limit
 def test_a_connector_without_vhost_or_group_has_no_settings() -> None:
     """policy 44"""
     rules = ruleset({"hostname": "v", "groups": {"g": CONNECTOR}})
-    assert connector_settings(rules, "v", "u") is None
-    assert connector_settings(rules, "x", "u") is None
+    assert decide_connector(rules, "v", "u", None).settings is None
+    assert decide_connector(rules, "x", "u", None).settings is None
     default = rules.with_vhost(
         {"hostname": "$default", "groups": {"$connector": {"sources": "${user}"}}}, resolve=resolve
     )
-    granted = connector_settings(default, "x", "u")
+    granted = decide_connector(default, "x", "u", None).settings
     assert granted is not None
     assert receive(granted, "u") is Reason.ALLOWED
 
@@ -416,7 +416,7 @@ def test_an_error_inside_a_decision_is_a_denial() -> None:
     assert decide_link(no_settings, link) == error  # type: ignore[arg-type]
     assert decide_link(granted, broken(LinkFacts)) == error  # type: ignore[arg-type]
     assert decide_message(granted, broken(MessageFacts)) == error  # type: ignore[arg-type]
-    assert connector_settings(no_rules, "v", None) is None  # type: ignore[arg-type]
+    assert decide_connector(no_rules, "v", None, None).settings is None  # type: ignore[arg-type]
 
 
 def test_a_user_name_that_is_no_unicode_text_is_denied_its_messages() -> None:

@@ -12,12 +12,13 @@ from policy.lint.rules import RULES, check_all
 from policy.validation import load_valid_entities
 
 CASES = Path(__file__).resolve().parent.parent / "lint_cases"
+NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 EXAMPLES = ("quickstart", "tenants")
 
 
 def findings_of(path: Path) -> list[tuple[str, int]]:
     text = path.read_text("utf-8")
-    found = check_all(load_valid_entities(text, str(path)), texts={str(path): text})
+    found = check_all(load_valid_entities(text, str(path)), texts={str(path): text}, now=NOW)
     return [(finding.rule, finding.line) for finding in found]
 
 
