@@ -133,6 +133,7 @@ class InLink(_Link):
     """A link on which a client sends."""
 
     __slots__ = (
+        "accept",
         "annotations",
         "credit_withheld",
         "dropped_presettled",
@@ -153,6 +154,7 @@ class InLink(_Link):
         super().__init__(identity, wire, attachment, work)
         self.is_settled = wire.is_settled
         self.update = wire.update
+        self.accept = wire.accept_delivery
         # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
         self.inspect: Callable[[Handle, int], int] | None = None
         # Anonymous links: inspects, and names the address; None after it refused the message.
@@ -227,8 +229,7 @@ class InLink(_Link):
     def on_accepted(self, source: Handle, since_s: int) -> None:
         if not self.is_open:
             return
-        self.update(source, ACCEPTED)
-        self.settle(source)
+        self.accept(source)
         self.accepted += 1
         work = self.work
         if work.now_s - since_s > 1:
@@ -410,8 +411,20 @@ class OutLink(_Link):
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.dropped_presettled = 0
 
+    def on_receiver_accepted(self, outgoing: Handle) -> None:
+        """The receiver has accepted and settled. Hot."""
+        record = self.unsettled.pop(outgoing, None)
+        if record is not None:
+            origin, source, since_s = record
+            self.load -= 1
+            if self.stuck:
+                self.count_unstuck(since_s)
+            self.accepted += 1
+            origin.on_accepted(source, since_s)
+        self.settle(outgoing)
+
     def on_delivery(self, outgoing: Handle) -> None:
-        """The receiver's disposition. Hot."""
+        """The receiver's disposition, any other."""
         wire = self.wire
         state = wire.remote_state(outgoing)
         if wire.is_settled(outgoing):
@@ -421,12 +434,8 @@ class OutLink(_Link):
                 self.load -= 1
                 if self.stuck:
                     self.count_unstuck(since_s)
-                if state == ACCEPTED:
-                    self.accepted += 1
-                    origin.on_accepted(source, since_s)
-                else:
-                    self.count_outcome(state)
-                    origin.on_outcome(source, since_s, state, outgoing)
+                self.count_outcome(state)
+                origin.on_outcome(source, since_s, state, outgoing)
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
             record[0].on_progress(record[1], state, self, outgoing)

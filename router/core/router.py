@@ -173,6 +173,7 @@ class Core:
         link = OutLink(self.next_identity(), wire, attachment, self.work)
         wire.core = link
         wire.on_delivery = link.on_delivery
+        wire.on_accepted = link.on_receiver_accepted
         wire.on_credit = link.on_credit
         link.address = self._obtain(address, is_ingress=False)
         had_path = link.address.has_path

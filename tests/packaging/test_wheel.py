@@ -41,6 +41,11 @@ def test_modules_come_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     assert all(path.startswith(str(installed.parent)) for path in result.stdout.split())
 
 
+def test_compiled_steps_are_in_the_wheel(installed: Path, tmp_path: Path) -> None:
+    code = "from router.amqp.engine import steps; print(steps.CHOSEN is steps.COMPILED)"
+    assert run(installed / "python", "-c", code, cwd=tmp_path).stdout.strip() == "True"
+
+
 def test_every_schema_loads(installed: Path, tmp_path: Path) -> None:
     names = sorted(path.stem for path in (ROOT / "schemas").glob("*.json"))
     code = "import schemas, sys; [schemas.load(name) for name in sys.argv[1:]]"

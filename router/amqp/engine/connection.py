@@ -14,15 +14,11 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, Protocol
 
-from router.amqp.engine.library import READ_C, Pointer, ffi, lib
+from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
+from router.amqp.engine.steps import CHOSEN, FLOW, MESSAGE, OUTCOME
 from router.amqp.engine.values import EngineError, condition_of, put_value, set_condition, symbols_of, text_of, value_of
 from router.amqp.terminus import Condition, RemoteOpen
-
-_OUTPUT_BYTES: Final = 256 * 1024
-_OUTPUT = bytearray(_OUTPUT_BYTES)
-_OUTPUT_C = ffi.from_buffer(_OUTPUT)
-_OUTPUT_VIEW = memoryview(_OUTPUT)
 
 # What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
 # endless credit but no session window from filling our memory.
@@ -34,13 +30,9 @@ MAX_UNANSWERED_DETACHES: Final = 1000
 _WATCHED_PER_FLUSH: Final = 8
 
 # Hot path: one global name per C function, looked up once.
-_peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
-_event_delivery, _delivery_link = lib.pn_event_delivery, lib.pn_delivery_link
-_push, _pending = lib.pn_transport_push, lib.pn_transport_pending
-_transport_peek, _transport_pop = lib.pn_transport_peek, lib.pn_transport_pop
+_push, _peek, _pop = lib.pn_transport_push, lib.pn_collector_peek, lib.pn_collector_pop
 _backlog = lib.pn_session_outgoing_bytes
-_DELIVERY: Final[int] = lib.PN_DELIVERY
-_FLOW: Final[int] = lib.PN_LINK_FLOW
+_step, _first_event, _next_event, _pull = CHOSEN.step, CHOSEN.first_event, CHOSEN.next_event, CHOSEN.pull
 
 _traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> who is told of its frames
 
@@ -81,13 +73,13 @@ class Engine:
         "collector",
         "connection",
         "has_remote_open",
+        "heard",
         "is_blocked",
         "is_deaf",
         "is_freed",
         "links",
         "owner",
         "sessions",
-        "sinks",
         "touched",
         "transport",
         "unanswered",
@@ -129,8 +121,8 @@ class Engine:
         self.collector = lib.pn_collector()
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
-        self.sinks: dict[Pointer, Callable[[Pointer], None]] = {}
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
+        self.heard: dict[Pointer, Any] = {}  # the links whose deliveries lead to anything
         self.sessions: dict[Pointer, Session] = {}
         self.watched: deque[Session] = deque()  # sessions on which the router sends
         self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
@@ -167,11 +159,8 @@ class Engine:
         if self.is_blocked or self.is_freed:
             return
         transport, write = self.transport, self.write
-        while not self.is_blocked and (size := _pending(transport)) > 0:
-            size = min(size, _OUTPUT_BYTES)
-            _transport_peek(transport, _OUTPUT_C, size)
-            _transport_pop(transport, size)
-            write(bytes(_OUTPUT_VIEW[:size]))
+        while not self.is_blocked and (size := _pull(transport)) > 0:
+            write(bytes(OUTPUT_VIEW[:size]))
         if self.watched:
             self._watch_backlog()
         if self.afterwards or _peek(self.collector):
@@ -203,24 +192,27 @@ class Engine:
     # Events
 
     def drain(self) -> None:
-        """Hand every event to whoever it concerns. Hot for PN_DELIVERY and PN_LINK_FLOW, cold for the rest.
+        """Hand every event to whoever it concerns. Hot for deliveries and credit, cold for the rest.
 
         What a handler raises passes through; its event does not come again.
         """
-        events, sinks = self.collector, self.sinks
+        events, heard, step, next_event = self.collector, self.heard, _step, _next_event
         try:
-            while event := _peek(events):
-                kind = _kind_of(event)
-                if kind == _DELIVERY:
-                    delivery = _event_delivery(event)
-                    sink = sinks.get(_delivery_link(delivery))
-                    if sink is not None:
-                        sink(delivery)
-                elif kind == _FLOW:
-                    self._on_flow(lib.pn_event_link(event))
-                elif (handle := _CONTROL.get(kind)) is not None and not self.is_deaf:
-                    handle(self, event)
-                _pop(events)
+            what = _first_event(events)
+            while what:
+                if what > 0:
+                    if (handle := _CONTROL.get(what)) is not None and not self.is_deaf:
+                        handle(self, _peek(events))
+                elif what == FLOW:
+                    self._on_flow(step.link)
+                elif (wire := heard.get(step.link)) is not None:
+                    if what == MESSAGE:
+                        wire.on_message(step.delivery)
+                    elif what == OUTCOME:
+                        wire.on_accepted(step.delivery)
+                    else:
+                        wire.on_delivery(step.delivery)
+                what = next_event(events)
         except BaseException:
             _pop(events)
             raise
@@ -231,7 +223,7 @@ class Engine:
     def stop_listening(self) -> None:
         """The connection is over: nothing the peer has said or will say leads to anything any more."""
         self.is_deaf = True
-        self.sinks.clear()
+        self.heard.clear()
         self.watched.clear()
         self.afterwards.clear()
 
@@ -292,10 +284,8 @@ class Engine:
         if self.unanswered > MAX_UNANSWERED_DETACHES:
             raise EngineError(f"more than {MAX_UNANSWERED_DETACHES} links closed by us without an answer")
         wire = IncomingWire(self, pointer) if lib.pn_link_is_receiver(pointer) else OutgoingWire(self, pointer)
-        self.links[pointer] = wire
-        self.sinks[pointer] = wire.on_delivery
+        self.links[pointer] = self.heard[pointer] = wire
         self.owner.on_attach(wire)
-        self.sinks[pointer] = wire.on_delivery  # the core may have put its own in place
         if isinstance(wire, OutgoingWire) and wire.core is not None and not wire.session.is_watched:
             wire.session.is_watched = True
             self.watched.append(wire.session)
@@ -303,13 +293,13 @@ class Engine:
     def _on_detach(self, event: Pointer) -> None:
         link = self.links.get(lib.pn_event_link(event))
         if link is not None:
-            is_closed = _kind_of(event) == lib.PN_LINK_REMOTE_CLOSE
+            is_closed = lib.pn_event_type(event) == lib.PN_LINK_REMOTE_CLOSE
             self.owner.on_detach(link, is_closed=is_closed)
             link.answer_detach(is_closed=is_closed)
 
     def forget(self, pointer: Pointer) -> None:
         self.links.pop(pointer, None)
-        self.sinks.pop(pointer, None)
+        self.heard.pop(pointer, None)
 
     def _on_close(self, _event: Pointer) -> None:
         self.owner.on_close(condition_of(lib.pn_connection_remote_condition(self.connection)))

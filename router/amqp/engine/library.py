@@ -8,7 +8,19 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
-__all__ = ["MESSAGE", "MESSAGE_BYTES", "MESSAGE_C", "READ_BUFFER", "READ_C", "Pointer", "ffi", "lib"]
+__all__ = [
+    "MESSAGE",
+    "MESSAGE_BYTES",
+    "MESSAGE_C",
+    "OUTPUT_BYTES",
+    "OUTPUT_C",
+    "OUTPUT_VIEW",
+    "READ_BUFFER",
+    "READ_C",
+    "Pointer",
+    "ffi",
+    "lib",
+]
 
 Pointer = Any  # a cffi pointer
 
@@ -21,6 +33,11 @@ _MESSAGE_VIEW = memoryview(MESSAGE)
 
 READ_BUFFER = bytearray(64 * 1024)  # what a socket delivers is consumed before the next read: one buffer for all
 READ_C = ffi.from_buffer(READ_BUFFER)
+
+OUTPUT_BYTES: Final = 256 * 1024
+_OUTPUT = bytearray(OUTPUT_BYTES)  # what an engine has to write is copied out before the next engine's
+OUTPUT_C = ffi.from_buffer(_OUTPUT)
+OUTPUT_VIEW = memoryview(_OUTPUT)
 
 
 def message_bytes(size: int) -> bytes:

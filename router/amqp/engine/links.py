@@ -5,10 +5,10 @@ admitted. Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 """
 
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
+from router.amqp.engine.steps import CHOSEN
 from router.amqp.engine.values import set_condition, terminus_of, text_of
 from router.amqp.terminus import Condition, Terminus
 
@@ -23,17 +23,12 @@ RECEIVED: Final[int] = lib.PN_RECEIVED
 
 # Hot path: one global name per C function, looked up once.
 _readable, _partial, _recv = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_link_recv
-_advance, _new_delivery, _send = lib.pn_link_advance, lib.pn_delivery, lib.pn_link_send
+_advance, _send = lib.pn_link_advance, lib.pn_link_send
 _settle, _update = lib.pn_delivery_settle, lib.pn_delivery_update
 _remote_state, _is_settled = lib.pn_delivery_remote_state, lib.pn_delivery_settled
+_take, _send_whole, _new_delivery = CHOSEN.take, CHOSEN.send_whole, CHOSEN.new_delivery
 _backlog = lib.pn_session_outgoing_bytes
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
-
-# One tag for all outgoing deliveries: proton copies it. Unique per process, so per link.
-_tag = ffi.new("pn_delivery_tag_t *")
-_tag_bytes = ffi.new("uint64_t *")
-_tag.size, _tag.start = 8, ffi.cast("char *", _tag_bytes)
-_next_tag = count(1).__next__
 
 
 class Session:
@@ -202,6 +197,7 @@ class IncomingWire(_Wire):
 
     __slots__ = ("address", "begin_stream", "forward", "on_updated", "stream")
     update = staticmethod(_update)
+    accept_delivery = staticmethod(CHOSEN.accept)
     remote_state = staticmethod(lib.pn_delivery_remote_state)
 
     def __init__(self, engine: "Engine", link: Pointer) -> None:
@@ -212,8 +208,15 @@ class IncomingWire(_Wire):
         self.on_updated: Callable[[Pointer], None] | None = None
         self.stream: Any = None  # the message now being streamed or discarded, if any
 
+    def on_message(self, delivery: Pointer) -> None:
+        """A complete message came, and nothing else of it. Hot: see docs/architecture.md before adding anything."""
+        if self.forward is None or self.stream is not None:
+            self.on_delivery(delivery)
+        else:
+            self.forward(self.core, self.address, delivery, _take(self.link))
+
     def on_delivery(self, delivery: Pointer) -> None:
-        """A transfer came, or the sender's disposition. Hot: see docs/architecture.md before adding anything."""
+        """A transfer came, or the sender's disposition."""
         if not _readable(delivery):
             if self.on_updated is not None and not _partial(delivery) and not lib.pn_delivery_pending(delivery):
                 self.on_updated(delivery)
@@ -325,14 +328,20 @@ class IncomingWire(_Wire):
 
 
 class OutgoingWire(_Wire):
-    """A link on which the router sends. The core sets `on_delivery` (a disposition came) and `on_credit`."""
+    """A link on which the router sends. The core sets the slots.
 
-    __slots__ = ("on_credit", "on_delivery")
+    on_delivery  a disposition came
+    on_accepted  the same for accepted and settled: the usual one, and hot
+    on_credit    the receiver granted some, or asks to drain
+    """
+
+    __slots__ = ("on_accepted", "on_credit", "on_delivery")
     remote_state = staticmethod(lib.pn_delivery_remote_state)
 
     def __init__(self, engine: "Engine", link: Pointer) -> None:
         super().__init__(engine, link)
         self.on_delivery: Callable[[Pointer], None] = _settle
+        self.on_accepted: Callable[[Pointer], None] = _settle
         self.on_credit: Callable[[], None] | None = None
 
     def release_core(self) -> None:
@@ -350,12 +359,7 @@ class OutgoingWire(_Wire):
 
     def send(self, size: int) -> Pointer:
         """Send the first `size` bytes of MESSAGE as one delivery; the caller settles it or keeps the handle."""
-        _tag_bytes[0] = _next_tag()
-        link = self.link
-        delivery = _new_delivery(link, _tag[0])
-        _send(link, MESSAGE_C, size)
-        _advance(link)
-        return delivery
+        return _send_whole(self.link, size)
 
     def send_bytes(self, payload: bytes) -> Pointer:
         delivery = self.begin()
@@ -365,8 +369,7 @@ class OutgoingWire(_Wire):
 
     def begin(self) -> Pointer:
         """Start a delivery that grows by `append` until `finish`."""
-        _tag_bytes[0] = _next_tag()
-        return _new_delivery(self.link, _tag[0])
+        return _new_delivery(self.link)
 
     def append(self, payload: bytes) -> None:
         _send(self.link, payload, len(payload))

@@ -1,0 +1,135 @@
+/* The steps that every message takes through proton, each as one call from Python instead of up to six.
+ *
+ * Nothing here decides anything: router/amqp/engine/steps.py has the same steps in Python, which serve where this is not
+ * compiled, and tests hold the two together. proton's functions are handed over by `bind`, from the library that Python
+ * has loaded: nothing is linked, and no header of proton's is needed.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+typedef struct {
+  void *link;
+  void *delivery;
+} step_t;
+
+typedef struct {
+  size_t size;
+  const char *start;
+} tag_t; /* pn_bytes_t */
+
+/* In the order of PROTOTYPES in steps.py, which checks the types. */
+static struct {
+  void *(*collector_peek)(void *);
+  bool (*collector_pop)(void *);
+  int (*event_type)(void *);
+  void *(*event_delivery)(void *);
+  void *(*event_link)(void *);
+  void *(*delivery_link)(void *);
+  bool (*link_is_receiver)(void *);
+  bool (*delivery_readable)(void *);
+  bool (*delivery_partial)(void *);
+  bool (*delivery_aborted)(void *);
+  size_t (*delivery_pending)(void *);
+  bool (*delivery_settled)(void *);
+  uint64_t (*delivery_remote_state)(void *);
+  void (*delivery_update)(void *, uint64_t);
+  void (*delivery_settle)(void *);
+  ssize_t (*link_recv)(void *, char *, size_t);
+  ssize_t (*link_send)(void *, const char *, size_t);
+  bool (*link_advance)(void *);
+  void *(*delivery)(void *, tag_t);
+  ssize_t (*transport_pending)(void *);
+  ssize_t (*transport_peek)(void *, char *, size_t);
+  void (*transport_pop)(void *, size_t);
+} pn;
+
+static step_t step;
+static int DELIVERY, LINK_FLOW;
+static uint64_t ACCEPTED;
+static char *message, *output;
+static size_t message_bytes, output_bytes;
+
+enum { NOTHING = 0, MESSAGE = -1, OUTCOME = -2, TRANSFER = -3, FLOW = -4 };
+
+/* Returns NULL, and binds nothing, when `count` functions are not what is wanted. */
+static step_t *bind(void **functions, size_t count, int delivery, int link_flow, uint64_t accepted, char *message_buffer,
+                    size_t message_size, char *output_buffer, size_t output_size) {
+  if (count * sizeof *functions != sizeof pn) return NULL;
+  memcpy(&pn, functions, sizeof pn);
+  DELIVERY = delivery;
+  LINK_FLOW = link_flow;
+  ACCEPTED = accepted;
+  message = message_buffer;
+  message_bytes = message_size;
+  output = output_buffer;
+  output_bytes = output_size;
+  return &step;
+}
+
+static int first_event(void *events) {
+  void *event = pn.collector_peek(events);
+  if (!event) return NOTHING;
+  int kind = pn.event_type(event);
+  if (kind == DELIVERY) {
+    void *delivery = step.delivery = pn.event_delivery(event);
+    void *link = step.link = pn.delivery_link(delivery);
+    if (!pn.link_is_receiver(link)) {
+      return pn.delivery_settled(delivery) && pn.delivery_remote_state(delivery) == ACCEPTED ? OUTCOME : TRANSFER;
+    }
+    if (pn.delivery_readable(delivery) && !pn.delivery_partial(delivery) && !pn.delivery_aborted(delivery)) {
+      size_t size = pn.delivery_pending(delivery);
+      if (size && size < message_bytes && (!pn.delivery_remote_state(delivery) || pn.delivery_settled(delivery)))
+        return MESSAGE;
+    }
+    return TRANSFER;
+  }
+  if (kind == LINK_FLOW) {
+    step.link = pn.event_link(event);
+    return FLOW;
+  }
+  return kind;
+}
+
+static int next_event(void *events) {
+  pn.collector_pop(events);
+  return first_event(events);
+}
+
+static ssize_t take(void *link) {
+  ssize_t taken = pn.link_recv(link, message, message_bytes);
+  pn.link_advance(link);
+  return taken;
+}
+
+static void *new_delivery(void *link) {
+  static uint64_t number; /* proton copies the tag; unique per process, so per link */
+  number++;
+  tag_t tag = {sizeof number, (const char *)&number};
+  return pn.delivery(link, tag);
+}
+
+static void *send_whole(void *link, size_t size) {
+  void *delivery = new_delivery(link);
+  pn.link_send(link, message, size);
+  pn.link_advance(link);
+  return delivery;
+}
+
+static void accept(void *delivery) {
+  pn.delivery_update(delivery, ACCEPTED);
+  pn.delivery_settle(delivery);
+}
+
+static ssize_t pull(void *transport) {
+  size_t size = output_bytes;
+  ssize_t pending = pn.transport_pending(transport);
+  if (pending <= 0) return pending;
+  if ((size_t)pending < size) size = (size_t)pending;
+  pn.transport_peek(transport, output, size);
+  pn.transport_pop(transport, size);
+  return (ssize_t)size;
+}

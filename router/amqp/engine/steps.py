@@ -1,0 +1,171 @@
+"""The steps that every message takes through proton, each as one call: compiled where that is there, else in Python.
+
+What is compiled (steps.c) spares the interpreter some twenty calls a message. It decides nothing, and the functions
+here, which do the same, are what it is tested against. `PALISADE_ENGINE=python` in the environment chooses them.
+"""
+
+import os
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, OUTPUT_BYTES, OUTPUT_C, Pointer, ffi, lib
+
+# What `first_event` and `next_event` say of an event; other events are their proton number, which is positive.
+NOTHING: Final = 0
+MESSAGE: Final = -1  # a complete message of less than MESSAGE_BYTES, without a state that waits for us
+OUTCOME: Final = -2  # the receiver has accepted and settled
+TRANSFER: Final = -3  # any other change of a delivery
+FLOW: Final = -4
+
+
+class Steps(NamedTuple):
+    """step         after MESSAGE, OUTCOME and TRANSFER: `step.link`, `step.delivery`; after FLOW: `step.link`
+    first_event  (collector) → what the next event is
+    next_event   (collector) → the same, after taking off the event before
+    take         (link) → bytes of its current message, which is now in the message buffer; the next is current
+    new_delivery (link) → a delivery with a tag of its own, to be filled
+    send_whole   (link, bytes) → a delivery with the first bytes of the message buffer, complete
+    accept       (delivery): accept and settle it
+    pull         (transport) → bytes put into the output buffer; ≤ 0 when there are none
+    """
+
+    step: Any
+    first_event: Callable[[Pointer], int]
+    next_event: Callable[[Pointer], int]
+    take: Callable[[Pointer], int]
+    new_delivery: Callable[[Pointer], Pointer]
+    send_whole: Callable[[Pointer, int], Pointer]
+    accept: Callable[[Pointer], None]
+    pull: Callable[[Pointer], int]
+
+
+class _Step:
+    __slots__ = ("delivery", "link")
+    link: Pointer
+    delivery: Pointer
+
+
+_step = _Step()
+# One tag for all outgoing deliveries: proton copies it. Unique per process, so per link.
+_tag = ffi.new("pn_delivery_tag_t *")
+_tag_bytes = ffi.new("uint64_t *")
+_tag.size, _tag.start = 8, ffi.cast("char *", _tag_bytes)
+_next_tag = count(1).__next__
+
+
+def _first_event(events: Pointer) -> int:
+    event = lib.pn_collector_peek(events)
+    if not event:
+        return NOTHING
+    kind: int = lib.pn_event_type(event)
+    if kind == lib.PN_DELIVERY:
+        delivery = _step.delivery = lib.pn_event_delivery(event)
+        link = _step.link = lib.pn_delivery_link(delivery)
+        if not lib.pn_link_is_receiver(link):
+            is_outcome = lib.pn_delivery_settled(delivery) and lib.pn_delivery_remote_state(delivery) == lib.PN_ACCEPTED
+            return OUTCOME if is_outcome else TRANSFER
+        is_whole = (
+            lib.pn_delivery_readable(delivery)
+            and not lib.pn_delivery_partial(delivery)
+            and not lib.pn_delivery_aborted(delivery)
+            and 0 < lib.pn_delivery_pending(delivery) < MESSAGE_BYTES
+            and (not lib.pn_delivery_remote_state(delivery) or lib.pn_delivery_settled(delivery))
+        )
+        return MESSAGE if is_whole else TRANSFER
+    if kind == lib.PN_LINK_FLOW:
+        _step.link = lib.pn_event_link(event)
+        return FLOW
+    return kind
+
+
+def _next_event(events: Pointer) -> int:
+    lib.pn_collector_pop(events)
+    return _first_event(events)
+
+
+def _take(link: Pointer) -> int:
+    size: int = lib.pn_link_recv(link, MESSAGE_C, MESSAGE_BYTES)
+    lib.pn_link_advance(link)
+    return size
+
+
+def _new_delivery(link: Pointer) -> Pointer:
+    _tag_bytes[0] = _next_tag()
+    return lib.pn_delivery(link, _tag[0])
+
+
+def _send_whole(link: Pointer, size: int) -> Pointer:
+    delivery = _new_delivery(link)
+    lib.pn_link_send(link, MESSAGE_C, size)
+    lib.pn_link_advance(link)
+    return delivery
+
+
+def _accept(delivery: Pointer) -> None:
+    lib.pn_delivery_update(delivery, lib.PN_ACCEPTED)
+    lib.pn_delivery_settle(delivery)
+
+
+def _pull(transport: Pointer) -> int:
+    size: int = lib.pn_transport_pending(transport)
+    if size > 0:
+        size = min(size, OUTPUT_BYTES)
+        lib.pn_transport_peek(transport, OUTPUT_C, size)
+        lib.pn_transport_pop(transport, size)
+    return size
+
+
+# In the order of the struct in steps.c.
+PROTOTYPES: Final = {
+    "pn_collector_peek": "struct pn_event_t *(*)(struct pn_collector_t *)",
+    "pn_collector_pop": "_Bool(*)(struct pn_collector_t *)",
+    "pn_event_type": "pn_event_type_t(*)(struct pn_event_t *)",
+    "pn_event_delivery": "struct pn_delivery_t *(*)(struct pn_event_t *)",
+    "pn_event_link": "struct pn_link_t *(*)(struct pn_event_t *)",
+    "pn_delivery_link": "struct pn_link_t *(*)(struct pn_delivery_t *)",
+    "pn_link_is_receiver": "_Bool(*)(struct pn_link_t *)",
+    "pn_delivery_readable": "_Bool(*)(struct pn_delivery_t *)",
+    "pn_delivery_partial": "_Bool(*)(struct pn_delivery_t *)",
+    "pn_delivery_aborted": "_Bool(*)(struct pn_delivery_t *)",
+    "pn_delivery_pending": "size_t(*)(struct pn_delivery_t *)",
+    "pn_delivery_settled": "_Bool(*)(struct pn_delivery_t *)",
+    "pn_delivery_remote_state": "uint64_t(*)(struct pn_delivery_t *)",
+    "pn_delivery_update": "void(*)(struct pn_delivery_t *, uint64_t)",
+    "pn_delivery_settle": "void(*)(struct pn_delivery_t *)",
+    "pn_link_recv": "ssize_t(*)(struct pn_link_t *, char *, size_t)",
+    "pn_link_send": "ssize_t(*)(struct pn_link_t *, char *, size_t)",
+    "pn_link_advance": "_Bool(*)(struct pn_link_t *)",
+    "pn_delivery": "struct pn_delivery_t *(*)(struct pn_link_t *, struct pn_bytes_t)",
+    "pn_transport_pending": "ssize_t(*)(struct pn_transport_t *)",
+    "pn_transport_peek": "ssize_t(*)(struct pn_transport_t *, char *, size_t)",
+    "pn_transport_pop": "void(*)(struct pn_transport_t *, size_t)",
+}
+
+
+def _bind() -> Steps | None:
+    """The compiled steps; None where they were not compiled, or for a proton whose functions are not those."""
+    try:
+        from router.amqp.engine._steps import ffi as steps_ffi
+        from router.amqp.engine._steps import lib as steps
+    except ImportError:
+        return None
+    functions = [ffi.addressof(lib, name) for name in PROTOTYPES]
+    if [ffi.typeof(function).cname for function in functions] != list(PROTOTYPES.values()):
+        return None
+    table = steps_ffi.new("void *[]", [ffi.cast("void *", function) for function in functions])
+    step = steps.bind(
+        table, len(table), lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_ACCEPTED,
+        MESSAGE_C, MESSAGE_BYTES, OUTPUT_C, OUTPUT_BYTES,
+    )  # fmt: skip
+    if not step:
+        return None
+    return Steps(
+        step, steps.first_event, steps.next_event, steps.take, steps.new_delivery, steps.send_whole, steps.accept,
+        steps.pull,
+    )  # fmt: skip
+
+
+PYTHON: Final = Steps(_step, _first_event, _next_event, _take, _new_delivery, _send_whole, _accept, _pull)
+COMPILED: Final = _bind()
+CHOSEN: Final = COMPILED if COMPILED is not None and os.environ.get("PALISADE_ENGINE") != "python" else PYTHON

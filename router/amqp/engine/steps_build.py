@@ -1,0 +1,24 @@
+"""Compiles steps.c: `setup.py` names this to setuptools. Where it does not compile, the router runs without it."""
+
+from pathlib import Path
+
+from cffi import FFI
+
+ffibuilder = FFI()
+ffibuilder.cdef(
+    """
+    typedef struct { void *link; void *delivery; } step_t;
+    step_t *bind(void **functions, size_t count, int delivery, int link_flow, uint64_t accepted, char *message_buffer,
+                 size_t message_size, char *output_buffer, size_t output_size);
+    int first_event(void *events);
+    int next_event(void *events);
+    ssize_t take(void *link);
+    void *new_delivery(void *link);
+    void *send_whole(void *link, size_t size);
+    void accept(void *delivery);
+    ssize_t pull(void *transport);
+    """
+)
+ffibuilder.set_source(
+    "router.amqp.engine._steps", Path(__file__).with_name("steps.c").read_text(), optional=True
+)

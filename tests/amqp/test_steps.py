@@ -1,0 +1,240 @@
+"""The compiled steps of a message do what the ones in Python do: both are shown the same frames on an engine each."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from router.amqp.codec import encode
+from router.amqp.engine.library import OUTPUT_VIEW, Pointer, ffi, lib, load_message, message_bytes
+from router.amqp.engine.steps import COMPILED, FLOW, MESSAGE, NOTHING, OUTCOME, PROTOTYPES, PYTHON, Steps
+from router.values import Described, uint, ulong
+
+HEADER = b"AMQP\x00\x01\x00\x00"
+OPEN, BEGIN, ATTACH, CREDIT, TRANSFERRED, DISPOSITION = range(0x10, 0x16)
+SOURCE, TARGET = 0x28, 0x29
+ACCEPTED, REJECTED, RELEASED = 0x24, 0x25, 0x26
+IN, OUT = 0, 1  # handles of the link on which the peer sends, and of the one on which it receives
+
+
+def frame(code: int, *fields: Any, payload: bytes = b"") -> bytes:
+    body = encode(Described(ulong(code), list(fields))) + payload
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
+
+
+def state(code: int) -> Described | None:
+    return Described(ulong(code), []) if code else None
+
+
+GREETING = HEADER + b"".join(
+    (
+        frame(OPEN, "peer", None, uint(65536)),
+        frame(BEGIN, None, uint(0), uint(1000), uint(1000)),
+        frame(ATTACH, "in", uint(IN), False, None, None, Described(ulong(SOURCE), ["a"]),
+              Described(ulong(TARGET), ["a"]), None, None, uint(0)),
+        frame(ATTACH, "out", uint(OUT), True, None, None, Described(ulong(SOURCE), ["b"]),
+              Described(ulong(TARGET), ["b"])),
+        frame(CREDIT, uint(0), uint(1000), uint(0), uint(1000), uint(OUT), uint(0), uint(1000)),
+    )
+)  # fmt: skip
+
+
+@dataclass
+class Bench:
+    """An engine's proton objects, a peer that has attached a link each way, and the steps to be judged."""
+
+    steps: Steps
+
+    def __post_init__(self) -> None:
+        self.transport, self.connection, self.events = lib.pn_transport(), lib.pn_connection(), lib.pn_collector()
+        lib.pn_transport_set_server(self.transport)
+        lib.pn_connection_collect(self.connection, self.events)
+        lib.pn_transport_bind(self.transport, self.connection)
+        self.links: list[Pointer] = []
+        self.sent: list[Pointer] = []
+        self.seen: list[tuple[Any, ...]] = []
+        self.say(GREETING)
+        self.seen.clear()
+
+    def say(self, data: bytes) -> None:
+        lib.pn_transport_push(self.transport, data, len(data))
+        self.work()
+        while self.steps.pull(self.transport) > 0:
+            pass
+        self.work()
+
+    def work(self) -> None:
+        """Act on every event, and write down what there was to see of it."""
+        steps = self.steps
+        what = steps.first_event(self.events)
+        while what != NOTHING:
+            if what > 0:
+                self.answer(what, lib.pn_collector_peek(self.events))
+            elif what == FLOW:
+                self.seen.append(("flow", self.links.index(steps.step.link)))
+            else:
+                self.on_delivery(what, self.links.index(steps.step.link), steps.step.delivery)
+            what = steps.next_event(self.events)
+
+    def answer(self, what: int, event: Pointer) -> None:
+        if what == lib.PN_CONNECTION_REMOTE_OPEN:
+            lib.pn_connection_open(self.connection)
+        elif what == lib.PN_SESSION_REMOTE_OPEN:
+            lib.pn_session_open(lib.pn_event_session(event))
+        elif what == lib.PN_LINK_REMOTE_OPEN:
+            link = lib.pn_event_link(event)
+            self.links.append(link)
+            lib.pn_link_open(link)
+            lib.pn_link_flow(link, 1000)
+
+    def on_delivery(self, what: int, link: int, delivery: Pointer) -> None:
+        if what == MESSAGE:
+            self.seen.append(("message", link, lib.pn_delivery_settled(delivery), self.taken(link)))
+            self.steps.accept(delivery)
+            return
+        self.seen.append(
+            ("outcome" if what == OUTCOME else "transfer", link, lib.pn_delivery_remote_state(delivery),
+             lib.pn_delivery_settled(delivery), lib.pn_delivery_partial(delivery), lib.pn_delivery_aborted(delivery))
+        )  # fmt: skip
+        if lib.pn_delivery_settled(delivery):
+            lib.pn_delivery_settle(delivery)
+
+    def taken(self, link: int) -> bytes:
+        return message_bytes(self.steps.take(self.links[link]))
+
+    def output(self) -> bytes:
+        return bytes(OUTPUT_VIEW[: max(self.steps.pull(self.transport), 0)])
+
+    def free(self) -> None:
+        lib.pn_transport_unbind(self.transport)
+        lib.pn_connection_release(self.connection)
+        lib.pn_collector_release(self.events)
+        lib.pn_decref(self.transport)
+        lib.pn_decref(self.connection)
+        lib.pn_collector_free(self.events)
+
+
+@pytest.fixture(params=[pytest.param(PYTHON, id="python"), pytest.param(COMPILED, id="compiled")])
+def bench(request: pytest.FixtureRequest) -> Any:
+    if request.param is None:
+        assert not os.environ.get("PALISADE_REQUIRE_ALL"), "router/amqp/engine/steps.c is not compiled"
+        pytest.skip("router/amqp/engine/steps.c is not compiled")
+    made = Bench(request.param)
+    yield made
+    made.free()
+
+
+def transfer(number: int, payload: bytes, *, is_settled: bool = False, more: bool = False, **rest: Any) -> bytes:
+    """rest  state: outcome code on the transfer; aborted"""
+    return frame(
+        TRANSFERRED, uint(IN), uint(number), number.to_bytes(4, "big"), uint(0), is_settled, more, None,
+        state(rest.get("state", 0)), None, rest.get("aborted", False), payload=payload,
+    )  # fmt: skip
+
+
+def disposition(number: int, code: int, *, is_settled: bool) -> bytes:
+    return frame(DISPOSITION, True, uint(number), uint(number), is_settled, state(code))
+
+
+def test_complete_message_is_a_message_with_its_bytes(bench: Bench) -> None:
+    bench.say(transfer(0, b"hello") + transfer(1, b"there", is_settled=True))
+    assert bench.seen == [("message", IN, False, b"hello"), ("message", IN, True, b"there")]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param(transfer(0, b"part", more=True), id="partial"),
+        pytest.param(transfer(0, b"part", more=True) + transfer(0, b"", aborted=True), id="aborted"),
+        pytest.param(transfer(0, b""), id="empty"),
+        pytest.param(transfer(0, b"said", state=ACCEPTED), id="with a state"),
+    ],
+)
+def test_anything_but_a_complete_message_is_a_transfer(bench: Bench, frames: bytes) -> None:
+    bench.say(frames)
+    assert [each[0] for each in bench.seen] == ["transfer"]
+
+
+def test_outcome_is_only_what_is_accepted_and_settled(bench: Bench) -> None:
+    load_message(b"hello")
+    for _ in range(4):
+        bench.steps.send_whole(bench.links[OUT], 5)
+    bench.output()
+    bench.work()
+    bench.seen.clear()
+    bench.say(
+        disposition(0, ACCEPTED, is_settled=True) + disposition(1, ACCEPTED, is_settled=False)
+        + disposition(2, REJECTED, is_settled=True) + disposition(3, 0, is_settled=True)
+    )  # fmt: skip
+    assert [each[0] for each in bench.seen] == ["outcome", "transfer", "transfer", "transfer"]
+
+
+def test_no_two_deliveries_have_one_tag(bench: Bench) -> None:
+    load_message(b"hello")
+    make = (lambda: bench.steps.send_whole(bench.links[OUT], 5), lambda: bench.steps.new_delivery(bench.links[OUT]))
+    tags = set()
+    for number in range(10):
+        delivery = make[number % 2]()
+        tag = lib.pn_delivery_tag(delivery)
+        tags.add(bytes(ffi.buffer(tag.start, tag.size)))
+        if number % 2:
+            lib.pn_link_advance(bench.links[OUT])
+    assert len(tags) == 10
+
+
+def test_what_is_sent_stands_in_the_output(bench: Bench) -> None:
+    load_message(b"hello there")
+    bench.steps.send_whole(bench.links[OUT], 5)
+    written = bench.output()
+    assert b"hello" in written
+    assert b"there" not in written
+    assert bench.output() == b""
+
+
+TRANSFERS = st.tuples(
+    st.just("transfer"), st.sampled_from((0, 1, 5, 3000)), st.booleans(), st.booleans(), st.booleans(),
+    st.sampled_from((0, ACCEPTED, RELEASED)),
+)  # fmt: skip
+DISPOSITIONS = st.tuples(st.just("disposition"), st.sampled_from((0, ACCEPTED, REJECTED, RELEASED)), st.booleans())
+STEPS = st.lists(st.one_of(TRANSFERS, DISPOSITIONS, st.just(("send",)), st.just(("credit",))), max_size=30)
+
+
+def play(steps: Steps, script: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    bench = Bench(steps)
+    number = sent = answered = 0
+    is_open = False  # a transfer with `more` waits for its rest
+    for kind, *rest in script:
+        if kind == "transfer":
+            size, is_settled, more, aborted, code = rest
+            is_aborted = aborted and is_open
+            bench.say(transfer(number, b"x" * size, is_settled=is_settled, more=more and not is_aborted,
+                               aborted=is_aborted, state=code))  # fmt: skip
+            is_open = more and not is_aborted
+            number += not is_open
+        elif kind == "send":
+            load_message(b"y" * 100)
+            bench.steps.send_whole(bench.links[OUT], 100)
+            bench.seen.append(("written", len(bench.output())))
+            sent += 1
+        elif kind == "disposition" and answered < sent:
+            bench.say(disposition(answered, rest[0], is_settled=rest[1]))
+            answered += 1
+        elif kind == "credit":
+            bench.say(frame(CREDIT, uint(0), uint(1000), uint(0), uint(1000), uint(OUT), uint(0), uint(1000)))
+    bench.free()
+    return bench.seen
+
+
+@pytest.mark.skipif(COMPILED is None, reason="router/amqp/engine/steps.c is not compiled")
+@given(script=STEPS)
+def test_both_see_the_same(script: list[tuple[Any, ...]]) -> None:
+    assert COMPILED is not None
+    assert play(COMPILED, script) == play(PYTHON, script)
+
+
+def test_prototypes_are_those_of_the_installed_proton() -> None:
+    """Otherwise the compiled steps are not used, and nobody notices but by the speed."""
+    assert {name: ffi.typeof(ffi.addressof(lib, name)).cname for name in PROTOTYPES} == PROTOTYPES
