@@ -17,7 +17,7 @@ from policy.lint.rules import RULES
 from policy.positioned_json import Problem
 
 JSON_VERSION: Final = 1
-SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+SARIF_SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _SARIF_LEVELS: Final = {Level.NOTE: "note", Level.WARNING: "warning", Level.ERROR: "error"}
 _GITHUB_LEVELS: Final = {Level.NOTE: "notice", Level.WARNING: "warning", Level.ERROR: "error"}
 _BY_ID: Final = {rule.ID: rule for rule in RULES}
@@ -99,6 +99,8 @@ def as_sarif(report: Report) -> str:
             "name": rule.TITLE,
             "shortDescription": {"text": rule.TITLE},
             "fullDescription": {"text": " ".join((rule.__doc__ or "").split())},
+            # What code scanning shows beside a result.
+            "help": {"text": (rule.__doc__ or "").strip()},
             "properties": {"tags": [rule.FAMILY.value]},
         }
         for rule in RULES
