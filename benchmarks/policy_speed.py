@@ -102,12 +102,17 @@ def main() -> int:
             verdict = "allowed" if is_allowed else "denied"
             results.append(show(f"decide_link, 1,000 {key}, {verdict}", cost * 1e6, "µs", 5))
     with TemporaryDirectory() as folder:
-        file = Path(folder) / "policy.json"
-        file.write_text(json.dumps([["vhost", entity] for entity in vhosts(20, 20, 20)], indent=1), "utf-8")
-        began = time.process_time()
-        status = qdpolicy(["lint", str(file)])
-        results.append(show("lint, 1,000 vhosts x 20 groups x 20 items", time.process_time() - began, "s", 5))
-        assert status == 0
+        for what, finding in (("nothing found", {}), ("2,000 findings", {"allowUserIdProxy": True, "users": "a b"})):
+            checked = vhosts(20, 20, 20)
+            for entity in checked:
+                entity["groups"]["g7"] |= finding
+            file = Path(folder) / "policy.json"
+            file.write_text(json.dumps([["vhost", entity] for entity in checked], indent=1), "utf-8")
+            report = str(Path(folder) / "report")
+            began = time.process_time()
+            status = qdpolicy(["lint", str(file), "--output", report])
+            results.append(show(f"lint, 1,000 x 20 x 20, {what}", time.process_time() - began, "s", 5))
+            assert status == bool(finding)
     return 0 if all(results) else 1
 
 

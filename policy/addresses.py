@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from policy.patterns import PatternTree, normalise, split_tokens
+from policy.patterns import PatternTree, normal_form, split_tokens
 
 USER_TOKEN = "${user}"  # noqa: S105 - a token of the grammar, not a secret
 DEPRECATED_USER_TOKEN = "{user}"  # noqa: S105
@@ -116,16 +116,21 @@ class _BoundLiterals:
         return None
 
 
+_NO_LITERALS = LiteralRules(canonical=(), is_any=False, exact=frozenset(), prefixes=(), user_items=())
+
+
 def compile_literals(items: Iterable[str]) -> LiteralRules:
     """items  of a `sources` or `targets` list, each with `${user}` at most once"""
+    canonical = tuple(sorted(set(items)))
+    if not canonical:
+        return _NO_LITERALS
     is_any = False
     exact: set[str] = set()
     prefixes: dict[int, set[str]] = {}
     user_items: list[_UserItem] = []
-    canonical = tuple(sorted(set(items)))
     for item in canonical:
-        head, token, rest = item.partition(USER_TOKEN)
-        if token:
+        if USER_TOKEN in item:
+            head, _, rest = item.partition(USER_TOKEN)
             is_prefix = rest.endswith("*")
             user_items.append(_UserItem(head, rest.removesuffix("*"), is_prefix, item))
         elif item == "*":
@@ -194,15 +199,18 @@ def compile_patterns(items: Collection[str]) -> PatternRules:
     canonical: set[str] = set()
     for item in sorted(set(items)):
         head, token, rest = item.partition(USER_TOKEN)
-        # Beside a user's name a separator counts that the normal form leaves out.
-        canonical.add(item if token else normalise(item))
         if not token:
-            plain.append((split_tokens(item), item))
-        elif not head:
-            if (tokens := tokens_after(rest)) is not None:
-                after.append((tokens, item))
-        elif not rest and (tokens := tokens_before(head)) is not None:
-            before.append((tokens, item))
+            tokens = split_tokens(item)
+            plain.append((tokens, item))
+            canonical.add(normal_form(tokens))
+            continue
+        # Beside a user's name a separator counts that the normal form leaves out.
+        canonical.add(item)
+        if not head:
+            if (words := tokens_after(rest)) is not None:
+                after.append((words, item))
+        elif not rest and (words := tokens_before(head)) is not None:
+            before.append((words, item))
         # Anything else, `x${user}`, is no whole token and can never match.
     return PatternRules(
         canonical=tuple(sorted(canonical)),

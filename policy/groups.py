@@ -108,8 +108,28 @@ class Group:
         )
 
 
-def read_group(name: object, attributes: object, reading: Reading) -> Group:
-    """Check and compile one value of a vhost's `groups` map. Raises PolicyError."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedGroup:
+    """A group in which nothing is wrong, not yet compiled.
+
+    numbers, addresses  only what is written
+    booleans            all of them
+    """
+
+    name: str
+    users: tuple[str, ...]
+    authenticator_groups: tuple[str, ...]
+    hosts: HostRanges
+    window: Window
+    numbers: Mapping[str, int]
+    booleans: Mapping[str, bool]
+    addresses: Mapping[str, tuple[str, ...]]
+    source_key: str
+    target_key: str
+
+
+def check_group(name: object, attributes: object, reading: Reading) -> CheckedGroup:
+    """Check one value of a vhost's `groups` map. Raises PolicyError."""
     prefix = f"Policy vhost '{reading.vhost}' user group '{name}'"
     if not isinstance(name, str) or len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
         raise reading.error(f"{prefix}: the name must be a text of at most {MAX_NAME_BYTES} bytes", "groups")
@@ -154,6 +174,23 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
     window = _window(instants, prefix, name, reading)
     source_key = _address_key(addresses, "sources", "sourcePattern", prefix, name, reading)
     target_key = _address_key(addresses, "targets", "targetPattern", prefix, name, reading)
+    return CheckedGroup(
+        name=name,
+        users=users,
+        authenticator_groups=authenticator_groups,
+        hosts=hosts,
+        window=window,
+        numbers=numbers,
+        booleans=booleans,
+        addresses=addresses,
+        source_key=source_key,
+        target_key=target_key,
+    )
+
+
+def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
+    numbers, booleans, addresses, hosts = checked.numbers, checked.booleans, checked.addresses, checked.hosts
+    source_key, target_key = checked.source_key, checked.target_key
     sources = _compile_addresses(source_key, addresses)
     targets = _compile_addresses(target_key, addresses)
     flags = tuple(booleans.values())
@@ -162,18 +199,18 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
     extensions: tuple[tuple[str, object], ...] = tuple(
         (key, rules.canonical) for key, rules in zip(DENY_KEYS, denied, strict=True) if rules.items
     )
-    if authenticator_groups:
-        extensions += ((AUTHENTICATOR_KEY, tuple(sorted(authenticator_groups))),)
-    if not window.is_always:
-        extensions += (("window", (window.begin_s, window.end_s)),)
+    if checked.authenticator_groups:
+        extensions += ((AUTHENTICATOR_KEY, tuple(sorted(checked.authenticator_groups))),)
+    if not checked.window.is_always:
+        extensions += (("window", (checked.window.begin_s, checked.window.end_s)),)
     return Group(
-        name=name,
+        name=checked.name,
         vhost=reading.vhost,
         source=reading.source,
-        users=users,
-        authenticator_groups=authenticator_groups,
+        users=checked.users,
+        authenticator_groups=checked.authenticator_groups,
         hosts=hosts,
-        window=window,
+        window=checked.window,
         max_connections_per_user=numbers.get("maxConnectionsPerUser"),
         max_connections_per_host=numbers.get("maxConnectionsPerHost"),
         max_message_size=numbers.get("maxMessageSize"),
@@ -196,7 +233,7 @@ def read_group(name: object, attributes: object, reading: Reading) -> Group:
         denied_sources=denied[0],
         denied_targets=denied[1],
         canonical=(
-            *(sorted(users), hosts.is_any, hosts.v4, hosts.v6, sorted(numbers.items()), flags),
+            *(sorted(checked.users), hosts.is_any, hosts.v4, hosts.v6, sorted(numbers.items()), flags),
             *(source_key, sources.canonical, target_key, targets.canonical),
             *extensions,
         ),
@@ -212,6 +249,8 @@ def _window(instants: Mapping[str, float], prefix: str, group: str, reading: Rea
 
 def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
     """The item with the deprecated token replaced, if its `${user}` stands where it may."""
+    if DEPRECATED_USER_TOKEN not in item:  # which is a part of the current one
+        return item
     key = where[-1]
     count = item.count(USER_TOKEN) + item.replace(USER_TOKEN, "").count(DEPRECATED_USER_TOKEN)
     if count > 1:

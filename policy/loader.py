@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from policy.attributes import Path, VhostSource
 from policy.conf import parse_conf
 from policy.conf_text import ConfError
-from policy.positioned_json import Document, NotJson, Places, Problem, parse, split
+from policy.json_places import Places
+from policy.positioned_json import Document, NotJson, Problem, parse, split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,53 +69,40 @@ def plain_entities(text: str, file: str) -> tuple[Entity, ...] | None:
     if file.endswith(".conf") or (elements := split(text)) is None:
         return None
     entities = []
-    file_places = Places(text)
+    places = Places(text)
     for element, offset, line in elements:
         match element:
             case [str() as type_, dict() as attributes]:
-                places = _ElementPlaces(file_places, offset)
-                source = VhostSource(file=file, line=line, lines=_Lines(places, 0), columns=_Lines(places, 1))
+                lines, columns = (_Half(places, offset, half) for half in (0, 1))
+                source = VhostSource(file=file, line=line, lines=lines, columns=columns)
                 entities.append(Entity(type=type_, attributes=attributes, source=source))
             case _:
                 return None
     return tuple(entities)
 
 
-class _ElementPlaces:
-    """Where everything in one element stands. Found out when somebody asks, which of most vhosts nobody does."""
+class _Half(Mapping[Path, int]):
+    """One half of the places inside the attributes of the element at `offset`: 0 the lines, 1 the columns."""
 
-    __slots__ = ("_file", "_known", "_offset")
+    __slots__ = ("_half", "_offset", "_places")
 
-    def __init__(self, file: Places, offset: int) -> None:
-        self._file = file
-        self._offset = offset
-        self._known: dict[Path, tuple[int, int]] | None = None
-
-    def all(self) -> Mapping[Path, tuple[int, int]]:
-        if self._known is None:
-            places = self._file.inside(self._offset)
-            self._known = {path[1:]: place for path, place in places.items() if path[:1] == (1,)}
-            # The element itself begins at its bracket, not at its attributes.
-            self._known[()] = places[()]
-        return self._known
-
-
-class _Lines(Mapping[Path, int]):
-    """One half of the places as a mapping: the lines, or the columns."""
-
-    __slots__ = ("_half", "_places")
-
-    def __init__(self, places: _ElementPlaces, half: int) -> None:
+    def __init__(self, places: Places, offset: int, half: int) -> None:
         self._places = places
+        self._offset = offset
         self._half = half
 
     def __getitem__(self, path: Path) -> int:
         if not path and not self._half:
             raise KeyError(path)
-        return self._places.all()[path][self._half]
+        # The element itself begins at its bracket, not at its attributes.
+        place = self._places.place(self._offset, (1, *path) if path else ())
+        if place is None:
+            raise KeyError(path)
+        return place[self._half]
 
     def __iter__(self) -> Iterator[Path]:
-        return (path for path in self._places.all() if path or self._half)
+        inside = (path[1:] for path in self._places.paths(self._offset) if path[:1] == (1,))
+        return (path for path in inside if path or self._half)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

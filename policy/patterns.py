@@ -38,7 +38,12 @@ def normalise_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
 
 def normalise(pattern: str) -> str:
     """The form in which two patterns are compared, with `/` as the separator."""
-    return "/".join(normalise_tokens(split_tokens(pattern)))
+    return normal_form(split_tokens(pattern))
+
+
+def normal_form(tokens: Sequence[str]) -> str:
+    """As normalise, of a pattern's tokens."""
+    return "/".join(normalise_tokens(tokens))
 
 
 class _Node:
@@ -63,7 +68,9 @@ class PatternTree:
         for tokens, payload in patterns:
             node = self._root
             for token in normalise_tokens(tokens):
-                node = _child(node, token)
+                # Literal words, most of a ruleset of thousands, without a call.
+                following = node.literals.get(token)
+                node = _child(node, token) if following is None else following
             if node.payload is None:
                 node.payload = payload
 

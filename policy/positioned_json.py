@@ -22,7 +22,7 @@ _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"'
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z_$][\w$.-]*")
 _WORDS: Mapping[str, object] = {"true": True, "false": False, "null": None}
-_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Document:
 
 def parse(text: str) -> Document:
     """Read one JSON text. Raises NotJson at the first place that cannot be read."""
-    return _Parser(_COMMENT_LINE.sub("", text)).document()
+    return _Parser(COMMENT_LINE.sub("", text)).document()
 
 
 class _Doubtful(Exception):
@@ -74,49 +74,30 @@ def split(text: str) -> list[tuple[object, int, int]] | None:
 
     Many times faster than `parse`, which it agrees with. None when the text is anything else, or in any way wrong.
     """
-    plain = _COMMENT_LINE.sub("", text)
+    plain = COMMENT_LINE.sub("", text)
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
     found: list[tuple[object, int, int]] = []
     line, counted = 1, 0
     try:
-        at = _after_blanks(plain, 1 if plain.startswith("\ufeff") else 0)
+        at = after_blanks(plain, 1 if plain.startswith("\ufeff") else 0)
         if plain[at : at + 1] != "[":
             return None
-        at = _after_blanks(plain, at + 1)
+        at = after_blanks(plain, at + 1)
         while plain[at : at + 1] != "]":
             if found and plain[at : at + 1] != ",":
                 return None
-            at = _after_blanks(plain, at + 1) if found else at
+            at = after_blanks(plain, at + 1) if found else at
             line, counted = line + plain.count("\n", counted, at), at
             value, end = decoder.raw_decode(plain, at)
             found.append((value, at, line))
-            at = _after_blanks(plain, end)
-        return found if _after_blanks(plain, at + 1) == len(plain) else None
+            at = after_blanks(plain, end)
+        return found if after_blanks(plain, at + 1) == len(plain) else None
     except (ValueError, RecursionError, _Doubtful):
         return None
 
 
-class Places:
-    """Where what `split` has found stands, element by element, for as many of them as somebody asks about."""
-
-    __slots__ = ("_line_starts", "_plain", "_text")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._plain: str | None = None
-        self._line_starts: list[int] = []
-
-    def inside(self, offset: int) -> Mapping[Path, tuple[int, int]]:
-        """The places of the element that begins at `offset` and of all inside it."""
-        if self._plain is None:
-            self._plain = _COMMENT_LINE.sub("", self._text)
-            self._line_starts = [0, *(match.end() for match in re.finditer("\n", self._plain))]
-        parser = _Parser(self._plain, at=offset, line_starts=self._line_starts)
-        parser._value(())
-        return parser.positions
-
-
-def _after_blanks(text: str, at: int) -> int:
+def after_blanks(text: str, at: int) -> int:
+    """The offset of the next character at or behind `at` that is not blank."""
     match = _BLANKS.match(text, at)
     return at if match is None else match.end()
 

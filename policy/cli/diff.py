@@ -7,8 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from policy.analysis import Change, diff_rulesets
+from policy.analysis import diff_rulesets
 from policy.automata import TooComplexError
+from policy.changes import Change
 from policy.cli.instants import add_at_option
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
 from policy.decision import Rule

@@ -20,6 +20,8 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             if key not in group.settings:
                 continue
             written = _written(group.settings[key])
+            if len(set(written)) == len(written):
+                continue
             for item in dict.fromkeys(written):
                 if item and written.count(item) > 1:
                     text = f"'{item}' stands in '{key}' {written.count(item)} times: once is enough"

@@ -11,7 +11,7 @@ from policy.attributes import PolicyError, VhostSource
 from policy.lint.findings import NAMES, Family, Finding, Level, PolicyText, VhostText
 from policy.lint.host_names import has_host_name
 from policy.ruleset import compile_ruleset
-from policy.vhosts import compile_vhost
+from policy.vhosts import check_vhost
 
 ID = "PAL001"
 TITLE = "refused by the router"
@@ -25,7 +25,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
     for vhost in policy.vhosts:
         written = (_without_names(vhost), vhost.source)
         try:
-            compile_vhost(*written, resolve=_refuse_name)
+            check_vhost(*written, resolve=_refuse_name)
             accepted.append((_names_only(vhost.attributes), vhost.source))
         except PolicyError as error:
             if not any(text in str(error) for text in _EXPLAINED_ELSEWHERE):

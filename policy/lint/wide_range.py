@@ -4,6 +4,7 @@ More than 2^24 IPv4 addresses, a /8, or more than a /32 of IPv6 (2^96), is mostl
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from policy.host_sets import hosts_of
 from policy.hosts import ANY_HOST, HostError, parse_hosts
@@ -21,16 +22,22 @@ _WIDEST = {4: 2**24, 6: 2**96}
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
         for item in group.items("remoteHosts"):
-            if item == ANY_HOST or has_host_name(item):
-                continue
-            try:
-                ranges = hosts_of(parse_hosts([item], _no_names))
-            except HostError:
-                continue
-            if any(high - low + 1 > _WIDEST[version] for version, low, high in ranges):
+            if _is_wide(item):
                 text = f"'{item}' is wider than any one network: list the networks"
                 about = About(item=item, confidence=Confidence.LIKELY)
                 yield group.finding(ID, Level.NOTE, text, "remoteHosts", about)
+
+
+# The same networks stand in many groups.
+@lru_cache(maxsize=65536)
+def _is_wide(item: str) -> bool:
+    if item == ANY_HOST or has_host_name(item):
+        return False
+    try:
+        ranges = hosts_of(parse_hosts([item], _no_names))
+    except HostError:
+        return False
+    return any(high - low + 1 > _WIDEST[version] for version, low, high in ranges)
 
 
 def _no_names(_: str) -> tuple[str, ...]:

@@ -9,12 +9,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rulesets import ruleset
 
-from policy.analysis import NAMELESS, OTHERS, Change, confirms, covering_items, diff_rulesets, superfluous_items
+from policy.analysis import diff_rulesets
+from policy.changes import NAMELESS, OTHERS, Change
 from policy.cli.main import main
+from policy.confirmation import confirms
 from policy.decide import decide_connection, decide_connector, decide_link
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.host_sets import ALL_HOSTS, intersect, shown_hosts, subtract
 from policy.ruleset import PolicyError, Ruleset
+from policy.superfluous import covering_items, superfluous_items
 
 BASE: dict[str, Any] = {"users": "anna", "remoteHosts": "10.0.0.1-10.0.0.9", "targets": "orders.*"}
 

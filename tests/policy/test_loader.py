@@ -12,8 +12,9 @@ import policies
 from policy.decide import decide_link
 from policy.decision import Reason
 from policy.facts import LinkFacts
+from policy.json_places import Places
 from policy.loader import PolicyFileError, load_entities
-from policy.positioned_json import MAX_DEPTH, NotJson, Places, parse, split
+from policy.positioned_json import MAX_DEPTH, NotJson, parse, split
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.validation import is_plainly_valid, load_valid_entities, validate
 
@@ -215,7 +216,8 @@ def test_the_fast_reader_agrees_with_the_slow_one(value: list[object], indent: i
     assert [element for element, _, _ in found] == document.value
     places = Places(text)
     for index, (_, offset, line) in enumerate(found):
-        inside = places.inside(offset)
+        inside = {path: places.place(offset, path) for path in places.paths(offset)}
+        assert inside[()] is not None
         assert line == inside[()][0]
         assert inside == {path[1:]: at for path, at in document.positions.items() if path[:1] == (index,)}
 

@@ -1,0 +1,64 @@
+"""What `analysis` finds: sets of requests that only one of two rulesets permits, each with one out of it. Pure."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from policy.decision import Rule
+
+OTHERS: Final = "every other user"
+NAMELESS: Final = "peers without a name"
+
+Direction = Literal["send", "receive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """One request that the two rulesets decide differently.
+
+    vhost    what the client asks for
+    user     None: a peer without a name
+    groups   what the authenticator says of the user
+    address  None where the connection itself, a switch or a limit differs
+    at       when, in RFC 3339 and UTC; None: whenever
+    """
+
+    vhost: str
+    user: str | None
+    host: str
+    groups: tuple[str, ...] = ()
+    direction: Direction | None = None
+    address: str | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A set of requests that only one of two rulesets permits.
+
+    is_widening  the new one permits them
+    subject      "connect", "send", "receive", or the attribute that differs, such as "maxSessions"
+    vhost        the vhost that governs: the new one's name, or the old one's where there is no new one
+    users        names, and OTHERS or NAMELESS
+    hosts        as `remoteHosts` items
+    addresses    items, of which `exceptions` are not meant; empty unless subject is send or receive
+    times        when, such as "until 2026-12-31T17:00:00Z"; empty: at all times, or at the one that was asked about
+    before/after the two values of an attribute
+    rules        where both are written: old, new
+    """
+
+    is_widening: bool
+    subject: str
+    vhost: str
+    users: tuple[str, ...]
+    hosts: tuple[str, ...]
+    witness: Witness
+    addresses: str | None = None
+    exceptions: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    before: str | None = None
+    after: str | None = None
+    rules: tuple[Rule | None, Rule | None] = (None, None)
+
+
+class UnconfirmedError(Exception):
+    """A difference was found that the decisions do not show: a mistake in this module, never to be kept quiet."""
