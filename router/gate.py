@@ -1,20 +1,20 @@
 """Where the daemon asks policy: accept, Open, Begin, Attach and, where a rule needs it, each message.
 
-The only caller of `policy.decide`. Every denial leaves a log line with the C router's wording, a count, and one audit
-event with the complete facts it was decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
+Every denial leaves a log line with the C router's wording, a count, and one audit event with the complete facts it was
+decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from auth.identity import Identity
 from policy.decide import (
+    ALLOWED,
     Settings,
     decide_accept,
     decide_connection,
     decide_connector,
-    decide_link,
     decide_message,
     decide_session,
 )
@@ -22,8 +22,9 @@ from policy.decision import Decision, Reason
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
-from router.address_text import normalise, without_authority
 from router.effects import Audit, Emit, log
+from router.shadow.candidate import ConnectionShadow, Shadow
+from router.spellings import is_target, judge_link, judge_target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,32 +63,17 @@ MAX_REMEMBERED_TARGETS: Final = 1024
 Direction = Literal["send", "receive"]
 
 
-def _needs_second_look(settings: Settings, direction: Direction, address: str | None, routed: str | None) -> bool:
-    """Is `address`, which is allowed, understood by the router as one that might not be?
-
-    Policy compares what the client wrote (§2.5), but `public/x:/secret` is routed to `secret`, and `public/` to
-    `public`: whoever may use `public/*` must be judged on the address that is reached, and what is denied is denied by
-    every name. An alias that the operator listed as it stands is meant, and so is what lies below a listed
-    `amqp:/_topo/0/QDR/*`.
-    """
-    if not address or routed is None or address == routed:
-        return False
-    if settings.is_denied(direction, routed):
-        return True
-    item = (settings.targets if direction == "send" else settings.sources).match(address)
-    if item is None or item == address:
-        return False
-    is_plain_wildcard = item.endswith("*") and "${" not in item
-    return not (is_plain_wildcard and routed.startswith(without_authority(item[:-1])))
-
-
 class Gate:
-    """The rules in force and who is connected. `ruleset` is replaced whole when the policy changes."""
+    """The rules in force and who is connected. `ruleset` is replaced whole when the policy changes.
 
-    def __init__(self, ruleset: Ruleset, ledger: UsageLedger, emit: Emit) -> None:
+    shadow  a candidate policy that is asked beside it and changes nothing; None where none is tried
+    """
+
+    def __init__(self, ruleset: Ruleset, ledger: UsageLedger, emit: Emit, shadow: Shadow | None = None) -> None:
         self.ruleset = ruleset
         self.ledger = ledger
         self.emit = emit
+        self.shadow = shadow
 
     def accept(self, *, connection_id: int, remote_host: str, connection_name: str, listener: str) -> bool:
         """May this accepted socket stay? Counts it. Enforced with or without vhost policy (§3.2)."""
@@ -148,6 +134,7 @@ class ConnectionGate:
         "remote_host",
         "requested_vhost",
         "settings",
+        "shadow",
     )
 
     def __init__(
@@ -174,6 +161,7 @@ class ConnectionGate:
         self.hostname: str | None = None
         self.requested_vhost = ""
         self.settings: Settings | None = None
+        self.shadow: ConnectionShadow | None = None
         self.open_sessions = self.open_senders = self.open_receivers = 0
         self._allowed_targets: dict[str, bool] = {}
 
@@ -188,22 +176,17 @@ class ConnectionGate:
         self.is_encrypted = is_encrypted
         self.hostname = hostname
         self.requested_vhost = policy_vhost or hostname or ""
-        if not self.is_governed or not gate.ruleset.is_enabled:
+        if not self.is_governed or not (gate.ruleset.is_enabled or gate.shadow is not None):
             return None
         user = identity.user or ""
-        selected = gate.ruleset.select_vhost(self.requested_vhost)
+        selected = gate.ruleset.select_vhost(self.requested_vhost) if gate.ruleset.is_enabled else None
         usage = gate.ledger.usage(selected.name, user, self.remote_host) if selected is not None else Usage()
-        facts = ConnectionFacts(
-            user=identity.user,
-            remote_host=self.remote_host,
-            requested_vhost=self.requested_vhost,
-            connection_name=self.connection_name,
-            mechanism=identity.mechanism,
-            is_encrypted=is_encrypted,
-            groups=identity.groups,
-            now=now,
-        )
+        facts = self._connection_facts(now)
         judged = decide_connection(gate.ruleset, facts, usage)
+        if gate.shadow is not None:
+            self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force)
+            if not gate.ruleset.is_enabled:
+                return None
         prefix = f"AMQP Open for user '{user}', rhost '{self.remote_host}', vhost"
         if judged.vhost is not None and judged.vhost != self.requested_vhost:
             self._log(
@@ -252,6 +235,9 @@ class ConnectionGate:
         self.is_encrypted = is_encrypted
         self.requested_vhost = policy_vhost
         judged = decide_connector(gate.ruleset, policy_vhost, identity.user, now)
+        if gate.shadow is not None:
+            facts = self._connection_facts(now)
+            self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force, is_connector=True)
         decision = judged.decision
         if decision.is_allowed:
             self.settings = judged.settings
@@ -267,8 +253,23 @@ class ConnectionGate:
         )
         return CONNECTION_REFUSED
 
+    def _connection_facts(self, now: float) -> ConnectionFacts:
+        return ConnectionFacts(
+            user=self.identity.user,
+            remote_host=self.remote_host,
+            requested_vhost=self.requested_vhost,
+            connection_name=self.connection_name,
+            mechanism=self.identity.mechanism,
+            is_encrypted=self.is_encrypted,
+            groups=self.identity.groups,
+            now=now,
+        )
+
     def close(self) -> None:
         """The connection ended: give back what it was counted for. Call once for every connection."""
+        if self.shadow is not None:
+            self.shadow.close()
+            self.shadow = None
         ledger = self.gate.ledger
         settings = self.settings
         if not self.is_accepted:
@@ -291,9 +292,11 @@ class ConnectionGate:
     # Begin
 
     def begin(self) -> Refusal | None:
-        settings = self.settings
+        settings, shadow = self.settings, self.shadow
+        decision = decide_session(settings, self.open_sessions) if settings is not None else ALLOWED
+        if shadow is not None:
+            shadow.begin(decision, self.open_sessions)
         if settings is not None:
-            decision = decide_session(settings, self.open_sessions)
             where = f"user: {self._user}, rhost: {self.remote_host}, vhost: {self._vhost}"
             if not decision.is_allowed:
                 self._log("info", f"[C{self.connection_id}] DENY AMQP Begin Session due to session limit. {where}")
@@ -327,10 +330,10 @@ class ConnectionGate:
 
         routed  `address` as the router will understand it, without scheme, authority and outer separators
         """
-        settings = self.settings
-        if settings is not None:
+        settings, shadow = self.settings, self.shadow
+        if settings is not None or shadow is not None:
             open_links = self.open_senders if direction == "send" else self.open_receivers
-            facts = LinkFacts(
+            asked = LinkFacts(
                 direction=direction,
                 address=address,
                 is_dynamic=is_dynamic,
@@ -338,10 +341,10 @@ class ConnectionGate:
                 capabilities=capabilities,
                 open_links=open_links,
             )
-            decision = decide_link(settings, facts)
-            if decision.is_allowed and _needs_second_look(settings, direction, address, routed):
-                facts = replace(facts, address=routed)
-                decision = decide_link(settings, facts)
+            decision, facts = judge_link(settings, asked, routed) if settings is not None else (ALLOWED, asked)
+            if shadow is not None:
+                shadow.attach(decision, asked, routed)
+        if settings is not None:
             text = self._attach_text(decision, facts)
             if not decision.is_allowed:
                 self._log("info", f"[C{self.connection_id}] DENY {text}")
@@ -393,14 +396,15 @@ class ConnectionGate:
 
     @property
     def checks_user_id(self) -> bool:
-        return self.settings is not None and not self.settings.allow_user_id_proxy
+        is_strict = self.settings is not None and not self.settings.allow_user_id_proxy
+        return is_strict or (self.shadow is not None and self.shadow.checks_user_id)
 
     def refuse_user_id(self, user_id: bytes, link_id: int, address: str | None) -> Refusal | None:
         """Is this user-id somebody else's? Empty ones pass (§3.9 step 4)."""
-        settings = self.settings
-        if settings is None:
-            return None
-        decision = decide_message(settings, MessageFacts(user_id=user_id))
+        settings, shadow = self.settings, self.shadow
+        decision = decide_message(settings, MessageFacts(user_id=user_id)) if settings is not None else ALLOWED
+        if shadow is not None:
+            shadow.user_id(decision, user_id, address)
         if decision.is_allowed:
             return None
         log(
@@ -414,14 +418,17 @@ class ConnectionGate:
 
     def refuse_target(self, target: str, link_id: int, *, routed: str) -> Refusal | None:
         """May a message on an anonymous link go to `target`? Allowed ones are remembered. routed  as for `attach`"""
-        settings = self.settings
-        if settings is None or target in self._allowed_targets:
+        settings, shadow = self.settings, self.shadow
+        is_known = settings is None or target in self._allowed_targets
+        if is_known and (shadow is None or target in shadow.agreed_targets):
             return None
-        decision = decide_message(settings, MessageFacts(target=target))
-        named = target
-        if decision.is_allowed and _needs_second_look(settings, "send", target, routed):
-            target = routed
-            decision = decide_message(settings, MessageFacts(target=target))
+        named, decision = target, ALLOWED
+        if settings is not None and not is_known:
+            decision, target = judge_target(settings, named, routed)
+        if shadow is not None:
+            shadow.target(decision, named, routed)
+        if is_known:
+            return None
         where = (
             f"AMQP message to '{target}' for user '{self._user}', rhost '{self.remote_host}', "
             f"vhost '{self._vhost}' based on target address"
@@ -445,25 +452,35 @@ class ConnectionGate:
 
     def may_send_to(self, address: str) -> bool:
         """Is `address` among the targets, by any spelling of it? For what is done in the client's name."""
-        if self.settings is None:
-            return True
-        targets, routed = self.settings.targets, normalise(address)
-        if targets.match(address) is None:
-            return False
-        return not _needs_second_look(self.settings, "send", address, routed) or targets.match(routed) is not None
+        return self.settings is None or is_target(self.settings, address)
 
-    def count_oversize(self, link_id: int, address: str | None) -> None:
-        """A message is over maxMessageSize (§3.10)."""
-        settings = self.settings
-        if settings is None:
-            return
+    @property
+    def watched_message_bytes(self) -> int:
+        """The size past which `refuse_size` is to be asked about a message; 0: never."""
+        limits = (
+            self.settings.max_message_size if self.settings is not None else 0,
+            self.shadow.max_message_bytes if self.shadow is not None else 0,
+        )
+        return min((limit for limit in limits if limit), default=0)
+
+    def refuse_size(self, size: int, before: int, link_id: int, address: str | None) -> Refusal | None:
+        """A message, of which `before` bytes had come, has `size` now: is that over maxMessageSize (§3.10)?"""
+        settings, shadow = self.settings, self.shadow
+        limit = settings.max_message_size if settings is not None else 0
+        decision = ALLOWED
+        if settings is not None and limit and size > limit:
+            decision = Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE)
+        if shadow is not None:
+            shadow.size(decision, size, before, address)
+        if settings is None or decision.is_allowed:
+            return None
         self._log("warning", f"[C{self.connection_id}][L{link_id}] DENY AMQP Transfer maxMessageSize exceeded")
         self.gate.ledger.count_oversize(settings.vhost)
-        decision = Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE)
         self._audit(
             decision, stage="transfer", direction="send", address=address,
             limit=settings.max_message_size, refusal=TOO_LARGE,
         )  # fmt: skip
+        return TOO_LARGE
 
     # Records
 
@@ -493,6 +510,10 @@ class ConnectionGate:
             "vhost": settings.vhost if settings is not None else None,
             "group": settings.group if settings is not None else None,
         }
+
+    def _facts_in_force(self) -> Mapping[str, Any]:
+        """Those of an event that speaks of the policy in force beside another."""
+        return {**self.facts(), "ruleset_digest": self.gate.ruleset.digest}
 
     def _audit(self, decision: Decision, *, refusal: Refusal, **facts: Any) -> None:
         merged = {**self.facts(), "condition": refusal.condition, "detail": refusal.description, **facts}

@@ -32,9 +32,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
     is_plain, find_properties = sections.is_plain, sections.find_properties
 
     def inspect(delivery: Handle, size: int) -> int:
-        if limit and size > limit:
-            assert link.on_oversize is not None
-            link.on_oversize(delivery)
+        if limit and size > limit and link.on_oversize(delivery, size, 0):
             return -1
         link.annotations = None
         if is_plain(MESSAGE, size):

@@ -15,7 +15,7 @@ from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
 from router.core.links import Attachment, Handle, InLink, OutLink
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log
-from router.gate import TOO_LARGE, ConnectionGate, Refusal
+from router.gate import ConnectionGate, Refusal
 from router.inspection import composer, condition_of, inspector, observed, observed_sending, router_for
 from router.listener import ConnectionTerms
 from router.values import Array, int_, symbol
@@ -243,8 +243,8 @@ class Peer:
         limit = settings.max_message_size if settings is not None else 0
         wire.accept(dynamic_address=dynamic, max_message_bytes=limit)
         link = self.core.add_in_link(wire, self.attachment, address, is_dynamic=dynamic is not None)
-        link.max_message_bytes = limit
-        link.on_oversize = lambda delivery: self._on_oversize(link, delivery)
+        link.max_message_bytes = self.gate.watched_message_bytes
+        link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
         inspect = inspector(link, self.gate, strips=self.terms.strips_in)
         if self.terms.message_components:
@@ -315,17 +315,25 @@ class Peer:
 
     # Limits
 
-    def _on_oversize(self, link: InLink, delivery: Handle) -> None:
-        """The three-level reaction of policy §3.10: reject, detach, close."""
+    def _on_oversize(self, link: InLink, delivery: Handle, size: int, before: int) -> bool:
+        """A message grew past the size that is watched. Returns whether it is refused.
+
+        Then with the three-level reaction of policy §3.10: reject, detach, close.
+        """
         target = link.wire.target
-        self.gate.count_oversize(link.identity, target.address if target is not None else None)
-        link.refuse(delivery, condition_of(TOO_LARGE))
+        refusal = self.gate.refuse_size(size, before, link.identity, target.address if target is not None else None)
+        if refusal is None:
+            return False
+        if link.wire.stream is not None:
+            link.wire.stream.abort()  # first, lest closing the link hurries the rest of it to the receivers
+        link.refuse(delivery, condition_of(refusal))
         link.settle(delivery)  # although the rest of it is not read
         link.wire.close()
         self.engine.stop_listening()
-        self.engine.close(Condition(name="amqp:connection:forced", description=TOO_LARGE.description))
+        self.engine.close(Condition(name="amqp:connection:forced", description=refusal.description))
         self.core.work.touched.add(self.engine)
         self.shut()
+        return True
 
     def _on_over_credit(self, link: InLink) -> None:
         """A sender that ignores its credit would fill our memory: its link is closed."""

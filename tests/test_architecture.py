@@ -37,7 +37,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.core": ("policy.patterns", *ROUTER_VOCABULARY),
     "router.linkstate": ROUTER_VOCABULARY,
     "router.amqp": ROUTER_VOCABULARY,
-    "router.gate": ("policy", "auth.identity", *ROUTER_VOCABULARY),
+    "router.spellings": ("policy", *ROUTER_VOCABULARY),
+    "router.shadow": ("policy", "router.spellings", *ROUTER_VOCABULARY),
+    "router.gate": ("policy", "auth.identity", "router.shadow", "router.spellings", *ROUTER_VOCABULARY),
     "router.listener": ("auth", "router.amqp.message_text", *ROUTER_VOCABULARY),
     "router.inspection": ("router.amqp", "router.core", "router.gate", *ROUTER_VOCABULARY),
     "router.peer": ("auth.identity", *CONNECTION_PARTS, *ROUTER_VOCABULARY),
@@ -75,7 +77,7 @@ DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton"
 # Values in, effects out: no clock, no chance, no world.
 PURE = (
     *("policy", "auth.sasl_frames", "auth.negotiation"),
-    *("router.core", "router.linkstate", "router.gate", "router.audit_event"),
+    *("router.core", "router.linkstate", "router.gate", "router.shadow", "router.spellings", "router.audit_event"),
 )
 NOT_PURE = ("policy.cli",)
 WORLD = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "signal", "socket", "ssl", "subprocess", "urllib"}

@@ -129,6 +129,11 @@ class _Link:
             self.stuck -= 1
 
 
+def _stop(_delivery: Handle, _size: int, _before: int) -> bool:
+    """A limit whose owner is not known: the message goes nowhere."""
+    return True
+
+
 class InLink(_Link):
     """A link on which a client sends."""
 
@@ -160,8 +165,10 @@ class InLink(_Link):
         # Anonymous links: inspects, and names the address; None after it refused the message.
         self.route: Callable[[Handle, int], tuple[Address, int] | None] | None = None
         self.annotations: Any = None  # router annotations taken off the message just inspected
+        # Past so many bytes on_oversize is asked, 0: never. It takes the delivery, its size now and its size before,
+        # and says whether it refused the message.
         self.max_message_bytes = 0
-        self.on_oversize: Callable[[Handle], None] | None = None
+        self.on_oversize: Callable[[Handle, int, int], bool] = _stop
         self.on_over_credit: Callable[[], None] | None = None
         self.owed = 0  # credit to give back at the end of this pass
         self.credit_withheld = 0  # credit not issued because nobody can receive

@@ -206,10 +206,8 @@ class Stream:
                     self._complete()
                 return
             self.received += size
-            if link.max_message_bytes and self.received > link.max_message_bytes:
-                self.abort()
-                if link.on_oversize is not None:
-                    link.on_oversize(self.source)
+            limit_bytes, before = link.max_message_bytes, self.received - size
+            if limit_bytes and self.received > limit_bytes and link.on_oversize(self.source, self.received, before):
                 return
             chunk = link.work.copy(size)
             for leg in self.legs:

@@ -33,6 +33,7 @@ from router.core.work import Work
 from router.effects import Audit, Effect, Log
 from router.gate import ConnectionGate, Gate
 from router.listener import Listener
+from router.shadow.candidate import Shadow
 from router.values import Described
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = (
@@ -544,6 +545,7 @@ class Net:
     """One router, its clients and the clock.
 
     distributions  address → distribution; whatever is not in it is `default`
+    candidate      a policy to be tried beside that of `vhosts`
     read_bytes     how much of a client's bytes the router reads at once
     """
 
@@ -555,6 +557,7 @@ class Net:
         capacity: int = 250,
         strip: str = "both",
         vhosts: Vhosts | None = None,
+        candidate: Vhosts | None = None,
         read_bytes: int = len(READ_BUFFER),
         **listener: Any,
     ) -> None:
@@ -575,7 +578,10 @@ class Net:
             random_name=self._random_name,
         )
         self.ledger = UsageLedger()
-        self.gate = Gate(ruleset_of(vhosts), self.ledger, self.effects.append)
+        self.shadow = Shadow(self.effects.append) if candidate is not None else None
+        self.gate = Gate(ruleset_of(vhosts), self.ledger, self.effects.append, self.shadow)
+        if self.shadow is not None:
+            self.shadow.use(ruleset_of(candidate))
         self.listener_terms: dict[str, Any] = {"capacity": capacity, **strip_terms(strip), **listener}
         self._last_id = 0
 

@@ -1,0 +1,194 @@
+"""Where a candidate policy decides otherwise: counted for management, and told to the log and the audit log.
+
+The first of equal disagreements is told at once; what repeats it is counted and told as one event by `flush`, so that a
+client which does the same a thousand times a second does not write a thousand lines, and none is lost. Pure.
+Source: docs/policy.md, Shadow.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from policy.decision import Decision
+from router.effects import Audit, Emit, LogLevel, log
+
+Outcome = Literal["would_deny", "would_allow"]
+Event = dict[str, Any]
+
+# Different disagreements told one by one between two flushes. Stops a client that makes up an address or a user name
+# per attempt from growing the router; what is beyond is told in sums, without user, host and address.
+MAX_TOLD: Final = 1000
+# Vhost names that no policy has and a client asked for, counted by name. Stops a client that makes up names from
+# growing the router; what is beyond is counted together.
+MAX_REQUESTED_NAMES: Final = 100
+# One more character than any text of an audit event may have: what is kept until the flush is bounded, and the audit
+# log sees that something was cut.
+_MAX_KEPT_CHARS: Final = 1025
+
+_DECISIONS: Final[Mapping[Outcome, str]] = {"would_deny": "shadow_deny", "would_allow": "shadow_allow"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Whose request was judged, and which; what is equal in all of it is one disagreement. Texts of `kept`'s length.
+
+    vhost, candidate_vhost  selected by the policy in force, and by the candidate
+    """
+
+    stage: str
+    user: str | None
+    remote_host: str
+    requested_vhost: str
+    vhost: str | None
+    candidate_vhost: str | None
+    direction: str | None = None
+    address: str | None = None
+
+
+class Row(NamedTuple):
+    """What disagreements are counted by: at most one of the vhosts is set, neither for what is beyond the bound."""
+
+    outcome: Outcome
+    reason: str
+    candidate_reason: str
+    vhost: str | None
+    requested_vhost: str | None
+
+    @property
+    def identity(self) -> str:
+        reason = self.candidate_reason if self.outcome == "would_deny" else self.reason
+        if self.vhost is not None:
+            place = f"vhost/{self.vhost}"
+        elif self.requested_vhost is not None:
+            place = f"requested/{self.requested_vhost}"
+        else:
+            place = "other"
+        return f"shadowDisagreement/{self.outcome}/{reason}/{place}"
+
+
+@dataclass(slots=True)
+class _Told:
+    """event  as it was told the first time; repeats  of it that nothing was told of yet"""
+
+    event: Event
+    repeats: int = 0
+
+
+class Disagreements:
+    """Counts since the candidate was loaded, and what is still to be told."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._counts: dict[Row, int] = {}
+        self._requested: set[str] = set()
+        self._told: dict[object, _Told] = {}
+        self._sums: dict[object, _Told] = {}
+
+    def note(
+        self, subject: Subject, *, is_denied: bool, real: Decision, own: Decision, event: Callable[[], Event]
+    ) -> None:
+        """One disagreement.
+
+        is_denied  by the candidate, and not by the policy in force; else the other way round
+        real, own  the decisions of the policy in force and of the candidate
+        event      makes the audit event but for `decision`; `shadow.count` is filled in
+        """
+        outcome: Outcome = "would_deny" if is_denied else "would_allow"
+        row = self._row(outcome, subject, real, own)
+        self._counts[row] = self._counts.get(row, 0) + 1
+        self.tell(_DECISIONS[outcome], (subject, real.reason, own.reason), row, event)
+
+    def tell(self, decision: str, key: object, sum_key: object, event: Callable[[], Event]) -> None:
+        """Tell it now, or with the next flush where its like has been told.
+
+        key      equal for equal events
+        sum_key  the same for those that are told together past MAX_TOLD; few, whatever clients do
+        """
+        told = self._told.get((decision, key))
+        if told is not None:
+            told.repeats += 1
+            return
+        made = {**event(), "decision": decision}
+        if len(self._told) < MAX_TOLD:
+            self._told[decision, key] = _Told(_bounded(made))
+            self._say(made, 1)
+            return
+        summed = self._sums.get((decision, sum_key))
+        if summed is None:
+            summed = self._sums[decision, sum_key] = _Told(_anonymous(made))
+        summed.repeats += 1
+
+    def flush(self) -> None:
+        """Tell what repeated since the last flush. What did not is told at once when it comes again."""
+        told, sums = self._told, self._sums
+        self._told = {key: _Told(each.event) for key, each in told.items() if each.repeats}
+        self._sums = {}
+        for each in (*told.values(), *sums.values()):
+            if each.repeats:
+                self._say(each.event, each.repeats)
+
+    def clear(self) -> None:
+        """Another candidate: count anew. Call `flush` before."""
+        self._counts.clear()
+        self._requested.clear()
+        self._told.clear()
+
+    def rows(self) -> Iterator[tuple[Row, int]]:
+        """What was counted; a row that comes meanwhile may or may not be among them."""
+        return iter(list(self._counts.items()))
+
+    def total(self, outcome: Outcome) -> int:
+        return sum(count for row, count in self._counts.items() if row.outcome == outcome)
+
+    def _row(self, outcome: Outcome, subject: Subject, real: Decision, own: Decision) -> Row:
+        vhost = subject.candidate_vhost if subject.candidate_vhost is not None else subject.vhost
+        requested = None
+        if vhost is None:
+            name = subject.requested_vhost
+            if name in self._requested or len(self._requested) < MAX_REQUESTED_NAMES:
+                self._requested.add(name)
+                requested = name
+        return Row(outcome, real.reason.value, own.reason.value, vhost, requested)
+
+    def _say(self, event: Event, count: int) -> None:
+        shadow = event["shadow"]
+        self._emit(Audit(event={**event, "shadow": {**shadow, "count": count}}))
+        level: LogLevel = "info" if event["decision"] in _DECISIONS.values() else "error"
+        log(self._emit, "POLICY", level, _text(event, count))
+
+
+def kept(text: str) -> str:
+    """As much of a text as is kept of it."""
+    return text[:_MAX_KEPT_CHARS]
+
+
+def _bounded(event: Event) -> Event:
+    return {key: kept(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _anonymous(event: Event) -> Event:
+    """The event of a sum: without what differs among those it stands for."""
+    common = ("stage", "decision", "reason", "ruleset_digest", "vhost", "direction")
+    kept = {key: event[key] for key in common if key in event}
+    shadow = {**event["shadow"], **dict.fromkeys(("item", "file", "line", "total", "of_user", "of_host"))}
+    detail = f"various users, hosts and addresses, beyond the {MAX_TOLD} told one by one"
+    return {**kept, "shadow": shadow, "detail": detail}
+
+
+def _text(event: Event, count: int) -> str:
+    """`[C7] SHADOW DENY attach 'a' for user 'u', rhost 'h', vhost 'v': candidate no_vhost (…), in force allowed`"""
+    shadow = event["shadow"]
+    connection = f"[C{event['connection']}] " if event.get("connection") is not None else ""
+    again = f", {count} times since this was last said" if count > 1 else ""
+    if event["decision"] == "shadow_error":
+        return f"{connection}SHADOW ERROR {event['stage']}: {event['detail']}{again}"
+    verdict = "DENY" if event["decision"] == "shadow_deny" else "ALLOW"
+    address = f" '{event['address']}'" if event.get("address") is not None else ""
+    who = event["detail"]
+    if "user" in event:
+        vhost = shadow["vhost"] if shadow["vhost"] is not None else event["requested_vhost"]
+        who = f"user '{event['user'] or ''}', rhost '{event['remote_host']}', vhost '{vhost}'"
+    place = f", {shadow['file']}:{shadow['line']}" if shadow["file"] and shadow["line"] else ""
+    rule = f" ({shadow['item']}{place})" if shadow["item"] else ""
+    why = f"candidate {shadow['reason']}{rule}, in force {event['reason']}"
+    return f"{connection}SHADOW {verdict} {event['stage']}{address} for {who}: {why}{again}"
