@@ -4,7 +4,7 @@ import resource
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from benchmarks import wire
@@ -12,6 +12,7 @@ from benchmarks.subjects import HOSTNAME, USER, Subject
 
 # The router closes a connection of which it hears nothing for 16 s (idleTimeoutSeconds).
 HEARTBEAT_S = 5.0
+BEATS_AT_ONCE = 10
 ANSWER_TIMEOUT_S = 20.0
 # For 10,000 connections on each side, and for what a process opens besides.
 ENOUGH_FILES = 32_768
@@ -21,8 +22,8 @@ SPARE_FILES = 200
 class Crowd:
     """Open connections whose heartbeats a thread of ours sends."""
 
-    def __init__(self, sockets: Sequence[socket.socket]) -> None:
-        self._sockets = sockets
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
         self._is_over = threading.Event()
 
     @classmethod
@@ -32,28 +33,28 @@ class Crowd:
     ) -> Iterator["Crowd"]:
         """Log `count` clients in, one after the other, and keep them until the end of the body.
 
-        source  each also attaches a receiver to this address
+        source  each also attaches a receiver to this address; `{number}` in it stands for the client's
         Errors  wire.RefusedError, OSError
         """
         _check_file_limit(count)
         context = unverified_context() if is_encrypted else None
-        login = wire.login(user=USER, password=subject.password, hostname=HOSTNAME, source=source)
+        crowd = cls()
+        beating = threading.Thread(target=crowd._beat, daemon=True)
         with ExitStack() as stack:
-            sockets = []
-            for _ in range(count):
-                port = subject.tls_port if is_encrypted else subject.port
-                connected = stack.enter_context(socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S))
-                if context is not None:
-                    connected = stack.enter_context(context.wrap_socket(connected))
-                connected.sendall(login)
-                admission = wire.Admission(has_link=source is not None)
-                while not admission.receive(connected.recv(4096)):
-                    pass
-                sockets.append(connected)
-            crowd = cls(sockets)
-            beating = threading.Thread(target=crowd._beat, daemon=True)
-            beating.start()
+            beating.start()  # now: the first would be idle for too long before the last is in
             try:
+                for number in range(count):
+                    own = source.replace("{number}", str(number)) if source is not None else None
+                    login = wire.login(user=USER, password=subject.password, hostname=HOSTNAME, source=own)
+                    port = subject.tls_port if is_encrypted else subject.port
+                    connected = stack.enter_context(socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S))
+                    if context is not None:
+                        connected = stack.enter_context(context.wrap_socket(connected))
+                    connected.sendall(login)
+                    admission = wire.Admission(has_link=source is not None)
+                    while not admission.receive(connected.recv(4096)):
+                        pass
+                    crowd._sockets.append(connected)
                 yield crowd
             finally:
                 crowd._is_over.set()
@@ -61,17 +62,18 @@ class Crowd:
 
     def _beat(self) -> None:
         # Spread over the period, as the heartbeats of strangers are.
-        pause = HEARTBEAT_S / max(len(self._sockets), 1)
-        while True:
+        while not self._pause():
             for count, connected in enumerate(self._sockets):
                 try:
                     connected.sendall(wire.HEARTBEAT)
                 except OSError:
                     return
-                if count % 10 == 9 and self._is_over.wait(pause * 10):
+                if count % BEATS_AT_ONCE == BEATS_AT_ONCE - 1 and self._pause():
                     return
-            if self._is_over.wait(pause * 10):
-                return
+
+    def _pause(self) -> bool:
+        """Wait until the next few are due. True when it is all over. The crowd may still be growing."""
+        return self._is_over.wait(HEARTBEAT_S * BEATS_AT_ONCE / max(len(self._sockets), 100))
 
 
 def unverified_context() -> ssl.SSLContext:

@@ -173,12 +173,12 @@ def _vhost() -> dict[str, object]:
     """One vhost of 20 teams of five. What every message of a measurement needs is allowed, and by no mere `*`."""
     groups = {}
     for team in range(TEAMS):
-        addresses = f"team-{team}.*, ${{user}}.*, shared.news, bench, bench.*, multicast.*"
+        addresses = f"team-{team}.*, ${{user}}.*, shared.news, bench, bench.*, crowd.*, multicast.*"
         groups[f"team-{team}"] = {
             "users": ", ".join(_user(number) for number in range(team, USERS, TEAMS)),
             "remoteHosts": "10.0.0.0-10.255.255.255, 127.0.0.1",
             "sources": addresses,
-            "targets": addresses,
+            "targets": f"{addresses}, $management",
             "maxSessions": 10,
             "maxSenders": 100,
             "maxReceivers": 100,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks.cases import connections, messages, streams
+from benchmarks.cases import connections, messages, queries, streams
 from benchmarks.report import Row
 from benchmarks.subjects import Site
 
@@ -30,6 +30,7 @@ MORE: Mapping[str, Case] = MappingProxyType(
         "idle-10000": messages.idle_10000,
         "stream": streams.stream,
         "stalled-receiver": streams.stalled_receiver,
+        "paging": queries.paging,
     }
 )
 CASES: Mapping[str, Case] = MappingProxyType({**DEFAULT, **MORE})

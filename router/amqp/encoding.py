@@ -48,12 +48,14 @@ def encode(value: Any) -> bytes:
 def _encode(value: Any, out: bytearray, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise CodecError(f"values are nested more than {MAX_DEPTH} deep")
-    writer = _WRITERS.get(type(value))
+    (_WRITERS.get(type(value)) or _writer_of(value))(value, out, depth)
+
+
+def _writer_of(value: Any) -> "_Writer":
+    writer = next((found for base, found in _BASES if isinstance(value, base)), None)
     if writer is None:
-        writer = next((found for base, found in _BASES if isinstance(value, base)), None)
-        if writer is None:
-            raise CodecError(f"a {type(value).__name__} has no AMQP encoding")
-    writer(value, out, depth)
+        raise CodecError(f"a {type(value).__name__} has no AMQP encoding")
+    return writer
 
 
 def _sized(out: bytearray, code8: int, content: bytes | bytearray) -> None:
@@ -125,7 +127,7 @@ def _write_uint(value: int, out: bytearray, depth: int) -> None:
 
 
 def _write_ulong(value: int, out: bytearray, depth: int) -> None:
-    if value == 0:
+    if not value:
         out.append(0x44)
     elif value < 256:
         out += bytes((0x53, value))
@@ -176,9 +178,12 @@ def _write_list(value: list[Any] | tuple[Any, ...], out: bytearray, depth: int) 
     if not value:
         out.append(0x45)
         return
-    content = bytearray()
+    if depth >= MAX_DEPTH:
+        raise CodecError(f"values are nested more than {MAX_DEPTH} deep")
+    # As _encode does it, without a call for each element: management's replies are rows of many small values.
+    content, writers = bytearray(), _WRITERS
     for element in value:
-        _encode(element, content, depth + 1)
+        (writers.get(type(element)) or _writer_of(element))(element, content, depth + 1)
     _compound(out, 0xC0, len(value), content)
 
 
@@ -289,7 +294,8 @@ def _write_array(value: Array, out: bytearray, depth: int) -> None:
     out += _array_content(value, depth)
 
 
-_WRITERS: dict[type, Callable[[Any, bytearray, int], None]] = {
+_Writer = Callable[[Any, bytearray, int], None]
+_WRITERS: dict[type, _Writer] = {
     type(None): _write_none,
     bool: _write_bool,
     ubyte: _write_fixed(0x50, ">B"),
@@ -320,7 +326,7 @@ _WRITERS: dict[type, Callable[[Any, bytearray, int], None]] = {
     Encoded: _write_encoded,
 }
 # For subclasses (enums, ordered maps, bytearray ...): the first match in this order.
-_BASES: tuple[tuple[type, Callable[[Any, bytearray, int], None]], ...] = (
+_BASES: tuple[tuple[type, _Writer], ...] = (
     (int, _write_int),
     (float, _write_fixed(0x82, ">d")),
     (str, _write_str),

@@ -64,7 +64,7 @@ NO_ADDRESS = Unroutable(
 
 @dataclass(slots=True)
 class Totals:
-    """Counts of links that are gone; what `router` shows is these plus the live links' own."""
+    """Counts of links that are gone; what `router` shows is these plus the live links' own (`views.router_totals`)."""
 
     ingress: int = 0
     egress: int = 0
@@ -78,6 +78,23 @@ class Totals:
     delayed_10s: int = 0
     ingress_route_container: int = 0
     egress_route_container: int = 0
+
+    def add(self, link: InLink | OutLink) -> None:
+        self.dropped_presettled += link.dropped_presettled
+        is_container = link.attachment.is_route_container
+        if isinstance(link, OutLink):
+            self.egress += link.delivery_count
+            self.egress_route_container += link.delivery_count if is_container else 0
+            return
+        self.ingress_route_container += link.delivery_count if is_container else 0
+        self.ingress += link.delivery_count
+        self.accepted += link.accepted
+        self.rejected += link.rejected
+        self.released += link.released
+        self.modified += link.modified
+        self.presettled += link.presettled
+        self.delayed_1s += link.delayed_1s
+        self.delayed_10s += link.delayed_10s
 
 
 class Core:
@@ -205,7 +222,7 @@ class Core:
             link.wire.read_out()
         link.is_open = False
         del self.links[link.identity]
-        self._retire(link)
+        self.retired.add(link)
         address = link.address
         if isinstance(link, InLink):
             link.attachment.in_links.discard(link)
@@ -223,24 +240,6 @@ class Core:
         link.wire.release_core()
         if address is not None:
             self.table.discard_unused(address)
-
-    def _retire(self, link: InLink | OutLink) -> None:
-        totals = self.retired
-        totals.dropped_presettled += link.dropped_presettled
-        is_container = link.attachment.is_route_container
-        if isinstance(link, OutLink):
-            totals.egress += link.delivery_count
-            totals.egress_route_container += link.delivery_count if is_container else 0
-            return
-        totals.ingress_route_container += link.delivery_count if is_container else 0
-        totals.ingress += link.delivery_count
-        totals.accepted += link.accepted
-        totals.rejected += link.rejected
-        totals.released += link.released
-        totals.modified += link.modified
-        totals.presettled += link.presettled
-        totals.delayed_1s += link.delayed_1s
-        totals.delayed_10s += link.delayed_10s
 
     def set_blocked(self, attachment: Attachment, *, is_blocked: bool) -> None:
         """The socket's buffer is full, or has room again."""

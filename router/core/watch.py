@@ -3,6 +3,7 @@
 Called by the daemon once a second; nothing here is on a message's path. Sources: docs/spec/routing.md §19.1, §20.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from router.core.router import Core
 
 RATE_SECONDS: Final = 5
+# A slice takes a fraction of a millisecond; ten thousand links at once would hold up every message for fifteen.
+LINKS_AT_ONCE: Final = 250
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,26 +46,35 @@ class Watch:
             f"Delivery age threshold: {thresholds.age_s} seconds",
         )
 
-    def on_second(self) -> None:
-        """Sample rates and credit; scan when it is time."""
+    def on_second(self) -> Iterator[None]:
+        """Sample rates and credit; scan when it is time. Yields wherever messages may be routed before it goes on."""
         now_s = self._core.work.now_s
         links = list(self._core.links.values())
-        for link in links:
-            _sample_rate(link)
-            _sample_credit(link, now_s)
+        for at, link in enumerate(links):
+            if at % LINKS_AT_ONCE == LINKS_AT_ONCE - 1:
+                yield
+            if link.is_open:
+                _sample_rate(link)
+                _sample_credit(link, now_s)
         if now_s >= self._next_scan_s:
             self._next_scan_s = now_s + self._thresholds.scan_interval_s
-            self._scan(links, now_s)
+            yield from self._scan(links, now_s)
 
-    def _scan(self, links: "list[InLink | OutLink]", now_s: int) -> None:
+    def _scan(self, links: "list[InLink | OutLink]", now_s: int) -> Iterator[None]:
+        """What is settled while we yield may stay counted as stuck until the next scan."""
         before_s = now_s - self._thresholds.age_s
         stuck: dict[InLink | OutLink, int] = {}
-        for link in links:
+        for at, link in enumerate(links):
+            if at % LINKS_AT_ONCE == LINKS_AT_ONCE - 1:
+                yield
             if isinstance(link, OutLink):
                 _count_stuck(link, before_s, stuck)
-            self._check_credit(link, now_s)
+            if link.is_open:
+                self._check_credit(link, now_s)
         self._core.work.stuck_before_s = before_s
-        for link in links:
+        for at, link in enumerate(links):
+            if at % LINKS_AT_ONCE == LINKS_AT_ONCE - 1:
+                yield
             was, link.stuck = link.stuck, stuck.get(link, 0)
             if not was and link.stuck:
                 self._say(

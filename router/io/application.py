@@ -21,7 +21,14 @@ from router.audit_log import AuditLog
 from router.core.links import InLink
 from router.core.router import Core
 from router.core.treatments import AddressBook
-from router.core.views import address_rows, find_address_row, find_link_row, link_rows, router_totals
+from router.core.views import (
+    address_rows,
+    find_address_row,
+    find_link_by_name,
+    find_link_row,
+    link_rows,
+    totalling,
+)
 from router.core.watch import NORMAL, Thresholds
 from router.effects import Audit, Effect, Log
 from router.faults import fault_text
@@ -49,21 +56,25 @@ AUDIT_DRAIN_S: Final = 3.0
 class _Rows:
     """A management provider around a function."""
 
-    make: Callable[[], Iterator[Mapping[str, Any]]]
+    make: Callable[[], Iterator[Mapping[str, Any] | None]]
 
-    def rows(self) -> Iterator[Mapping[str, Any]]:
+    def rows(self) -> Iterator[Mapping[str, Any] | None]:
         return self.make()
 
 
 @dataclass(frozen=True, slots=True)
 class _PagedRows:
-    """A management provider around a function of the number of the first row, and one of an identity."""
+    """A management provider around functions: of the number of the first row, of an identity and of a name."""
 
     page: Callable[[int], Iterator[Mapping[str, Any]]]
-    find: Callable[[str], Mapping[str, Any] | None]
+    by_identity: Callable[[str], Mapping[str, Any] | None]
+    by_name: Callable[[str], Mapping[str, Any] | None]
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         return self.page(0)
+
+    def find(self, column: str, value: str) -> Mapping[str, Any] | None:
+        return self.by_identity(value) if column == "identity" else self.by_name(value)
 
 
 class StartError(Exception):
@@ -191,14 +202,21 @@ class Application:
         store.on_create("listener", endpoints.create_listener)
         store.on_delete("listener", endpoints.delete_listener)
         store.on_update("log", self.update_log)
+        core = self.core
         agent = Agent(
             self.schema,
             store,
             {
                 "router": _Rows(self.router_rows),
-                "connection": _PagedRows(self.router.connection_rows, self.router.find_connection_row),
-                "router.link": _PagedRows(partial(link_rows, self.core), partial(find_link_row, self.core)),
-                "router.address": _PagedRows(partial(address_rows, self.core), partial(find_address_row, self.core)),
+                "connection": _PagedRows(
+                    self.router.connection_rows, self.router.find_connection_row, lambda _name: None
+                ),
+                "router.link": _PagedRows(
+                    partial(link_rows, core), partial(find_link_row, core), partial(find_link_by_name, core)
+                ),
+                "router.address": _PagedRows(
+                    partial(address_rows, core), partial(find_address_row, core), partial(find_address_row, core)
+                ),
                 "connector": _Rows(self.connector_rows),
                 "policy": _Rows(self.policy_rows),
                 "vhostStats": _Rows(self.vhost_stats_rows),
@@ -375,19 +393,23 @@ class Application:
         self.emit(Audit(event=event))
         return False
 
-    def router_rows(self) -> Iterator[Mapping[str, Any]]:
-        yield {
-            **self.attributes,
-            "name": self.attributes["id"],
-            "identity": "1",
-            "version": self.version,
-            "hostName": platform.node(),
-            "metadata": self.attributes.get("metadata"),
-            **router_totals(self.core),
-            "connectionCount": self.router.open_count,
-            "uptimeSeconds": int(time.monotonic()) - self.router.started_at_s,
-            "memoryUsage": virtual_bytes(),
-        }
+    def router_rows(self) -> Iterator[Mapping[str, Any] | None]:
+        for totals in totalling(self.core):
+            if totals is None:
+                yield None
+                continue
+            yield {
+                **self.attributes,
+                "name": self.attributes["id"],
+                "identity": "1",
+                "version": self.version,
+                "hostName": platform.node(),
+                "metadata": self.attributes.get("metadata"),
+                **totals,
+                "connectionCount": self.router.open_count,
+                "uptimeSeconds": int(time.monotonic()) - self.router.started_at_s,
+                "memoryUsage": virtual_bytes(),
+            }
 
     def connector_rows(self) -> Iterator[Mapping[str, Any]]:
         for name, connecting in self.router.connectors.items():

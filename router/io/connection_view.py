@@ -9,16 +9,11 @@ from router.stack import Stack
 _TYPE = "org.apache.qpid.dispatch.connection"
 
 
-def is_shown(connection: Stack) -> bool:
-    """Whether the connection has been opened: before, there is no entity (routing §1.6)."""
-    return connection.peer is not None and connection.peer.remote is not None and connection.peer.is_open
-
-
-def connection_row(connection: Stack, now_s: int, *, is_traced: bool) -> Mapping[str, Any] | None:
-    """The row, None before the Open."""
+def connection_row(connection: Stack, now_s: int, *, is_traced: bool) -> Mapping[str, Any]:
+    """connection  its Open was admitted: before, there is no entity (routing §1.6)."""
     peer = connection.peer
-    if peer is None or peer.remote is None or not is_shown(connection):
-        return None
+    assert peer is not None
+    assert peer.remote is not None
     return {
         "name": f"connection/{connection.remote_name}",
         "identity": str(connection.connection_id),

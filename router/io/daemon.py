@@ -5,6 +5,7 @@ Sources: docs/spec/management.md §2.
 
 import asyncio
 import contextlib
+import gc
 import os
 import resource
 import signal
@@ -123,6 +124,9 @@ async def _serve(application: Application, report: Report | None) -> int:
         loop.add_signal_handler(number, on_stop, number)
     loop.add_signal_handler(signal.SIGHUP, application.reload)
     await application.open_listeners()
+    # What has been loaded stays for good. A full garbage collection, which holds up every message, need not look at it.
+    gc.collect()
+    gc.freeze()
     if report is not None:
         report(application.failure)
     await application.stopping.wait()

@@ -18,7 +18,7 @@ from router.core.work import Work
 from router.effects import Emit, log
 from router.gate import ConnectionGate, Gate
 from router.io.connecting import Connecting
-from router.io.connection_view import connection_row, is_shown
+from router.io.connection_view import connection_row
 from router.io.frame_trace import FrameTrace
 from router.io.random_names import random_name
 from router.io.server import Port, listen
@@ -26,7 +26,7 @@ from router.io.timers import Timers
 from router.io.workers import Workers
 from router.listener import Listener
 from router.outgoing import Connector
-from router.stack import Stack, Stage
+from router.stack import Stack
 
 # How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
 # does not read would otherwise hold it for ever.
@@ -34,6 +34,9 @@ LINGER_S: Final = 5.0
 
 # How long a stopping router waits for its peers to read their Close.
 SHUTDOWN_S: Final = 2.0
+
+# How many connections are seen to before messages are routed again.
+CONNECTIONS_AT_ONCE: Final = 200
 
 
 class Router:
@@ -61,6 +64,7 @@ class Router:
             router_id=router_id, work=self.work, treatment_of=treatment_of, random_name=random_name
         )
         self.connections: dict[int, Stack] = {}
+        self._opened: dict[int, Stack] = {}  # those of them whose Open was admitted: what management shows
         self.ports: dict[str, Port] = {}
         self._opening: dict[str, Listener] = {}  # by name; taken out when it is no longer wanted
         self.connectors: dict[str, Connecting] = {}
@@ -69,6 +73,8 @@ class Router:
         self._timers = Timers(self.clock, self.work.finish)
         self._last_connection_id = 0
         self.watch = Watch(self.core, emit, thresholds)
+        self._watching: Iterator[None] | None = None
+        self._watcher: asyncio.Handle | None = None
         self._tick()
 
     # Connections
@@ -162,12 +168,14 @@ class Router:
 
     def on_opened(self, connection: Stack) -> None:
         """From the handshake's deadline to the idle timers."""
+        self._opened[connection.connection_id] = connection
         self._timers.set(connection, self.clock())
 
     def lost(self, connection: Stack) -> None:
         """The socket is closed."""
         self._timers.discard(connection)
         self.connections.pop(connection.connection_id, None)
+        self._opened.pop(connection.connection_id, None)
         self.trace.forget(connection.connection_id)
         connection.on_lost()
         self.work.finish()
@@ -235,34 +243,50 @@ class Router:
     def _tick(self) -> None:
         """Once a second: the clock that deliveries are timed by, and what is derived from it."""
         self.work.now_s = int(self.clock())
-        for engine in self.work.busy:
+        if self._watching is None:
+            self._watching = self._every_second()
+            self._watch_on()
+        self._ticker = asyncio.get_running_loop().call_later(1.0, self._tick)
+
+    def _every_second(self) -> Iterator[None]:
+        """Yields wherever messages may be routed before it goes on: thousands of connections may have been busy."""
+        busy, self.work.busy = self.work.busy, set()
+        for number, engine in enumerate(busy, 1):
             if not engine.is_freed:
                 engine.owner.note_deliveries()
-        self.work.busy.clear()
-        self.watch.on_second()
-        self._ticker = asyncio.get_running_loop().call_later(1.0, self._tick)
+            if number % CONNECTIONS_AT_ONCE == 0:
+                yield
+        yield from self.watch.on_second()
+
+    def _watch_on(self) -> None:
+        """One slice of what is to be seen to every second; messages are routed before the next."""
+        assert self._watching is not None
+        for _ in self._watching:
+            self._watcher = asyncio.get_running_loop().call_soon(self._watch_on)
+            return
+        self._watching = None
 
     # Views
 
     def connection_rows(self, offset: int = 0) -> Iterator[Mapping[str, Any]]:
-        """The connections that are open now, from number `offset` on."""
-        shown = (each for each in self.connections.values() if is_shown(each))
-        rows = (
+        """The connections that are open now, from number `offset` on; one that goes before its row is made is left out.
+        """
+        return (
             connection_row(connection, self.work.now_s, is_traced=self.trace.is_on(connection.connection_id))
-            for connection in list(islice(shown, offset, None))
+            for connection in list(islice(self._opened.values(), offset, None))
+            if connection.connection_id in self._opened
         )
-        return (row for row in rows if row is not None)
 
     def find_connection_row(self, identity: str) -> Mapping[str, Any] | None:
         number = int(identity) if identity.isascii() and identity.isdecimal() and len(identity) < 20 else -1
-        found = self.connections.get(number)
+        found = self._opened.get(number)
         if found is None or str(number) != identity:
             return None
         return connection_row(found, self.work.now_s, is_traced=self.trace.is_on(number))
 
     @property
     def open_count(self) -> int:
-        return sum(connection.stage is Stage.AMQP for connection in self.connections.values())
+        return len(self._opened)
 
     # The end
 
@@ -282,4 +306,6 @@ class Router:
         for connection in list(self.connections.values()):
             connection.force_close()
         self._ticker.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
         self._workers.close()

@@ -4,10 +4,12 @@ Ten thousand idle connections cost one loop timer per bucket that is due, not te
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 BUCKET_S: Final = 0.25
+# How long a bucket may hold up messages: thousands of peers that came at the same moment are due at the same moment.
+SLICE_S: Final = 0.001
 
 
 class Timed(Protocol):
@@ -15,10 +17,13 @@ class Timed(Protocol):
 
 
 class Timers:
-    """Calls `on_timer` of each member when it is due, at most one bucket late; never early."""
+    """Calls `on_timer` of each member when it is due, at most one bucket late; never early.
+
+    A bucket that takes longer than SLICE_S is worked off in several passes of the loop.
+    """
 
     def __init__(self, clock: Callable[[], float], after: Callable[[], None]) -> None:
-        """after  called once when a bucket has been worked off."""
+        """after  called when a bucket, or a slice of one, has been worked off."""
         self._clock = clock
         self._after = after
         # Ordered sets: a member that is discarded is let go of at once. It would else be kept until its old deadline,
@@ -45,9 +50,16 @@ class Timers:
             self._buckets[bucket].pop(member, None)
 
     def _work_off(self, bucket: int) -> None:
+        self._work_on(bucket, iter(self._buckets.pop(bucket, {})))
+
+    def _work_on(self, bucket: int, members: Iterator[Timed]) -> None:
+        """One slice of a bucket; messages are routed before the next."""
         now = self._clock()
-        for member in self._buckets.pop(bucket, ()):
+        for member in members:
             if self._due.get(member) == bucket:
                 del self._due[member]
                 self.set(member, member.on_timer(now))
+                if self._clock() - now > SLICE_S:
+                    asyncio.get_running_loop().call_soon(self._work_on, bucket, members)
+                    break
         self._after()

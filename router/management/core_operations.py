@@ -94,7 +94,7 @@ class CoreOperations:
 
     def _delete(self, entity_type: EntityType, properties: Row) -> tuple[int, object]:
         row = self._read(entity_type, properties)
-        entity = self._views.store.find_core(entity_type, name=None, identity=row["identity"])
+        entity = self._views.store.find_core(entity_type, "identity", str(row["identity"]))
         if entity is None:
             raise ManagementError(404, "Not Found")
         self._views.store.delete(entity)

@@ -100,6 +100,7 @@ class EntityStore:
         self._existing = {kind: Existing() for kind in CORE_CONFIG_TYPES}
         self._by_name: dict[str, Entity] = {}
         self._by_identity: dict[str, Entity] = {}
+        self._by_core: dict[tuple[str, str, str], Entity] = {}  # (type, "identity" or "name", its value)
         self._names = UniqueNames()
         self._numbers: dict[str, int] = {}
         self._on_create: dict[str, CreateHandler] = {}
@@ -136,18 +137,9 @@ class EntityStore:
         """An entity by its agent-side name, else by its agent-side identity."""
         return self._by_name.get(name) if name is not None else self._by_identity.get(identity or "")
 
-    def find_core(self, entity_type: EntityType, *, name: object, identity: object) -> Entity | None:
-        """A core entity by its core-side identity, else by its name."""
-        column, value = ("identity", identity) if identity is not None else ("name", name)
-        wanted = str(value)
-        return next(
-            (
-                each
-                for each in self.entities(entity_type.short_name)
-                if each.core and each.core[column] is not None and str(each.core[column]) == wanted
-            ),
-            None,
-        )
+    def find_core(self, entity_type: EntityType, column: str, value: str) -> Entity | None:
+        """A core entity by its core-side `identity` or `name`."""
+        return self._by_core.get((entity_type.short_name, column, value))
 
     # Changing
 
@@ -246,6 +238,8 @@ class EntityStore:
         self._entities[entity.type.short_name].remove(entity)
         if entity.core is not None:
             self._existing[entity.type.short_name].remove(entity.core)
+            for key in _core_keys(entity):
+                del self._by_core[key]
         if entity.agent is not None:
             self._names.release(entity.agent)
             del self._by_name[str(entity.agent["name"])], self._by_identity[str(entity.agent["identity"])]
@@ -298,6 +292,7 @@ class EntityStore:
         self._entities[kind].append(entity)
         if entity.core is not None:
             self._existing[kind].add(entity.core)
+            self._by_core.update(dict.fromkeys(_core_keys(entity), entity))
         if entity.agent is not None:
             self._numbers[kind] = self._numbers.get(kind, 0) + 1
             self._by_name[str(entity.agent["name"])] = entity
@@ -358,6 +353,13 @@ class EntityStore:
 
     def _log(self, module: str, level: LogLevel, text: str) -> None:
         log(self._emit, module, level, text)
+
+
+def _core_keys(entity: Entity) -> list[tuple[str, str, str]]:
+    """Under which a core entity is found; names are unique within a type, and may be missing."""
+    core = entity.core or {}
+    columns = ((column, core.get(column)) for column in ("identity", "name"))
+    return [(entity.type.short_name, column, str(value)) for column, value in columns if value is not None]
 
 
 def _not_implemented(operation: str, entity_type: EntityType) -> ManagementError:

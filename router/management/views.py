@@ -7,12 +7,15 @@ Two views, as in docs/spec/management.md §5: the agent's, over all types but th
 from collections.abc import Iterator, Mapping
 
 from router.management.entities import Entity, EntityStore
-from router.management.query import PagedProvider, Provider, Row, skip
+from router.management.query import PagedProvider, Provider, Row, made, skip
 from router.management.rules import CORE_CONFIG_TYPES
 from router.management.schema import EntityType, Schema
 
 # Agent view of the router: totals of entities that the agent's view does not hold (§6.5).
 _AGENT_ROUTER_ZEROS = ("addrCount", "linkCount", "nodeCount")
+
+# Live entities whose name is not their identity (§6.4).
+_NAMED_FREELY = ("logStats",)
 
 
 class Views:
@@ -48,7 +51,9 @@ class Views:
             yield entity.type, self.agent_row(entity)
         for short_name in self.providers:
             entity_type = self.schema.types[short_name]
-            if self._is_live_only(entity_type):
+            # Rows are made only where the one that is looked for may be.
+            may_be = value.startswith(f"{short_name}/") or (by_name and short_name in _NAMED_FREELY)
+            if may_be and self._is_live_only(entity_type):
                 yield from ((entity_type, row) for row in self._of_type(entity_type) if row.get(attribute) == value)
 
     def _of_type(self, entity_type: EntityType) -> Iterator[Row]:
@@ -57,7 +62,7 @@ class Views:
         elif entity_type.short_name == "console":
             return
         elif self._is_live_only(entity_type):
-            for row in self.providers[entity_type.short_name].rows():
+            for row in made(self.providers[entity_type.short_name].rows()):
                 yield {**entity_type.redacted(row), "type": entity_type.long_name}
         else:
             live = None
@@ -76,7 +81,7 @@ class Views:
         provider = self.providers.get(entity_type.short_name)
         if provider is None or entity_type.short_name in CORE_CONFIG_TYPES:
             return {}
-        return {"" if entity_type.is_singleton else str(row.get("name")): row for row in provider.rows()}
+        return {"" if entity_type.is_singleton else str(row.get("name")): row for row in made(provider.rows())}
 
     def _merge(self, entity: Entity, live: Mapping[str, Row]) -> Row:
         entity_type = entity.type
@@ -94,39 +99,47 @@ class Views:
 
     # The core's view
 
-    def core_rows(self, entity_type: EntityType, offset: int = 0) -> Iterator[Row]:
-        """Rows of a core type from number `offset` on, by column name; made as they are asked for."""
+    def core_rows(self, entity_type: EntityType, offset: int = 0) -> Iterator[Row | None]:
+        """Rows of a core type from number `offset` on, by column name; made as they are asked for. None: a pause."""
         short_name = entity_type.short_name
         if short_name == "router":
-            return iter([self._router_row()][offset:])
+            return self._router_rows() if offset == 0 else iter(())
         if short_name in CORE_CONFIG_TYPES:
-            live = {str(row.get("identity")): row for row in self._provided(short_name)}
-            made = [each for each in self.store.entities(short_name) if each.core is not None][offset:]
-            return (self._core_row(each, live) for each in made)
+            live = self._live_by_identity(short_name)
+            entities = [each for each in self.store.entities(short_name) if each.core is not None][offset:]
+            return (self._core_row(each, live) for each in entities)
         provider = self.providers.get(short_name)
         return skip(provider, offset) if provider is not None else iter(())
 
     def core_find(self, entity_type: EntityType, column: str, wanted: str) -> Row | None:
         """The first row of a core type whose `column` (identity or name) reads as `wanted`."""
-        provider = self.providers.get(entity_type.short_name)
-        if column == "identity" and isinstance(provider, PagedProvider):
-            return provider.find(wanted)
-        rows = self.core_rows(entity_type)
-        return next((row for row in rows if row.get(column) is not None and str(row[column]) == wanted), None)
+        short_name = entity_type.short_name
+        if short_name in CORE_CONFIG_TYPES:
+            entity = self.store.find_core(entity_type, column, wanted)
+            return self.core_row(entity) if entity is not None else None
+        provider = self.providers.get(short_name)
+        if isinstance(provider, PagedProvider):
+            return provider.find(column, wanted)
+        return next((row for row in made(self.core_rows(entity_type)) if str(row.get(column)) == wanted), None)
 
     def core_row(self, entity: Entity) -> Row:
-        live = {str(row.get("identity")): row for row in self._provided(entity.type.short_name)}
-        return self._core_row(entity, live)
+        return self._core_row(entity, self._live_by_identity(entity.type.short_name))
 
     def _core_row(self, entity: Entity, live: Mapping[str, Row]) -> Row:
         core = entity.core or {}
         return {**core, **live.get(str(core.get("identity")), {})}
 
-    def _provided(self, short_name: str) -> Iterator[Row]:
+    def _live_by_identity(self, short_name: str) -> dict[str, Row]:
         provider = self.providers.get(short_name)
-        return iter(provider.rows()) if provider is not None else iter(())
+        return {str(row.get("identity")): row for row in made(provider.rows())} if provider is not None else {}
 
-    def _router_row(self) -> Row:
+    def _router_rows(self) -> Iterator[Row | None]:
         configured = next(self.store.attributes("router"), {})
-        row = {**configured, **next(self._provided("router"), {})}
-        return {**row, "name": row.get("id"), "identity": "1", "type": self.schema.types["router"].long_name}
+        type_name = self.schema.types["router"].long_name
+        provider = self.providers.get("router")
+        for live in provider.rows() if provider is not None else [{}]:
+            if live is None:
+                yield None
+            else:
+                row = {**configured, **live}
+                yield {**row, "name": row.get("id"), "identity": "1", "type": type_name}

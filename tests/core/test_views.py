@@ -1,8 +1,9 @@
 """Counters of links, addresses and the router (routing §19)."""
 
+import pytest
 from memory_net import Net
 
-from router.core.views import address_rows, link_rows, router_totals
+from router.core.views import address_rows, find_link_by_name, link_rows, router_totals, totalling
 
 
 def test_route_container_counters_rise_for_that_role_only() -> None:
@@ -46,3 +47,34 @@ def test_router_totals_count_outcomes_at_senders_only() -> None:
     totals = router_totals(net.core)
     assert (totals["acceptedDeliveries"], totals["deliveriesIngress"], totals["deliveriesEgress"]) == (10, 10, 10)
     assert totals["linkCount"] == 0
+
+
+def test_totals_of_many_links_are_made_a_few_links_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are routed at each pause; a link that goes meanwhile is counted once."""
+    monkeypatch.setattr("router.core.views.LINKS_AT_ONCE", 2)
+    net = Net()
+    net.client().receiver("a", credit=100, accepts=True)
+    net.pump()
+    clients = [net.client() for _ in range(5)]
+    for client in clients:
+        sender = client.sender("a")
+        net.pump()
+        sender.send(b"x")
+    net.pump()
+    found = []
+    for step in totalling(net.core):
+        found.append(step)
+        clients[len(found)].kill()
+        net.pump()
+    assert found[:-1] == [None] * 3
+    assert found[-1] is not None
+    assert (found[-1]["deliveriesIngress"], found[-1]["acceptedDeliveries"]) == (5, 5)
+
+
+def test_a_link_is_found_by_name() -> None:
+    net = Net()
+    net.client().receiver("a", credit=0)
+    net.pump()
+    (row,) = link_rows(net.core)
+    assert find_link_by_name(net.core, row["name"]) == row
+    assert find_link_by_name(net.core, "none of this name") is None

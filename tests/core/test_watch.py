@@ -1,5 +1,6 @@
 """What time tells of links: stuck deliveries, links without credit, how fast they settle (core.watch)."""
 
+import pytest
 from memory_net import Net
 
 from router.core.links import InLink, OutLink
@@ -14,7 +15,8 @@ def watched(net: Net) -> Watch:
 def seconds(net: Net, watch: Watch, count: int) -> None:
     for _ in range(count):
         net.advance(1)
-        watch.on_second()
+        for _ in watch.on_second():
+            pass
 
 
 def links(net: Net) -> tuple[InLink, OutLink]:
@@ -124,3 +126,16 @@ def test_the_ingress_histogram_has_128_slots_on_receivers_only() -> None:
     assert len(histogram) == 128
     assert sum(histogram) == 1
     assert link_row(incoming)["ingressHistogram"] is None
+
+
+def test_many_links_are_watched_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages are routed wherever the watch yields, and between two yields it looks at so many links and no more."""
+    monkeypatch.setattr("router.core.watch.LINKS_AT_ONCE", 2)
+    net = Net()
+    watch = watched(net)
+    for _ in range(10):
+        net.client().receiver("a", credit=0)
+    net.pump()
+    pauses = list(watch.on_second())
+    assert len(pauses) == 5
+    assert all(link.zero_credit_since_s is not None for link in net.core.links.values())

@@ -2,9 +2,10 @@
 
 import asyncio
 import gc
+import time
 import weakref
 
-from router.io.timers import Timers
+from router.io.timers import SLICE_S, Timers
 
 
 class Member:
@@ -48,3 +49,39 @@ def test_moving_a_deadline_leaves_only_the_new_one() -> None:
         return called
 
     assert len(asyncio.run(move())) == 1
+
+
+def test_members_that_are_due_together_do_not_hold_up_the_loop_together() -> None:
+    """Attack: thousands of peers that connect at the same moment are due at the same moment, again and again."""
+
+    async def be_due() -> tuple[int, int]:
+        loop = asyncio.get_running_loop()
+        called, passes = 0, 0
+        done = asyncio.Event()
+
+        class Slow(Member):
+            def on_timer(self, now: float) -> float | None:
+                nonlocal called
+                called += 1
+                began = time.perf_counter()
+                while time.perf_counter() - began < SLICE_S:
+                    pass
+                return None
+
+        def after() -> None:
+            nonlocal passes
+            passes += 1
+            if called == 10:
+                done.set()
+
+        timers = Timers(loop.time, after)
+        deadline = loop.time()
+        members = [Slow() for _ in range(10)]
+        for member in members:
+            timers.set(member, deadline)
+        await asyncio.wait_for(done.wait(), 5)
+        return called, passes
+
+    called, passes = asyncio.run(be_due())
+    assert called == 10
+    assert passes >= 10

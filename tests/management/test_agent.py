@@ -311,8 +311,8 @@ def test_what_cannot_be_read(router: Bench, properties: dict[str, object], answe
 
 
 def test_two_entities_of_one_name_are_an_error() -> None:
-    rows = [{"name": "twin", "identity": f"vhostStats/{number}"} for number in range(2)]
-    made = bench(live={"vhostStats": lambda: rows})
+    rows = [{"name": "twin", "identity": f"logStats/{number}"} for number in range(2)]
+    made = bench(live={"logStats": lambda: rows})
     assert made.refusal("READ", name="twin") == (500, "Duplicate (2) entities with name=twin")
 
 
