@@ -16,8 +16,29 @@ MAX_IDLE_ENTRIES: Final = 1000
 
 
 @dataclass(slots=True)
+class _Names:
+    """Connection names with the times each is in use: one `ip:port` may be connected to two listeners."""
+
+    count: int = 0
+    times: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str) -> None:
+        self.times[name] = self.times.get(name, 0) + 1
+        self.count += 1
+
+    def remove(self, name: str) -> None:
+        times = self.times.pop(name, 0)
+        if times > 1:
+            self.times[name] = times - 1
+        self.count -= times > 0
+
+    def listed(self) -> list[str]:
+        return [name for name, times in self.times.items() for _ in range(times)]
+
+
+@dataclass(slots=True)
 class _VhostUsage:
-    """One vhost's counts. The dicts map a user or host to its connection names, which are keys to be an ordered set."""
+    """One vhost's counts, and the connections of every user and host."""
 
     approved: int = 0
     denied: int = 0
@@ -26,8 +47,8 @@ class _VhostUsage:
     senders_denied: int = 0
     receivers_denied: int = 0
     oversize: int = 0
-    by_user: dict[str, dict[str, None]] = field(default_factory=dict)
-    by_host: dict[str, dict[str, None]] = field(default_factory=dict)
+    by_user: dict[str, _Names] = field(default_factory=dict)
+    by_host: dict[str, _Names] = field(default_factory=dict)
     idle_users: dict[str, None] = field(default_factory=dict)  # oldest first
     idle_hosts: dict[str, None] = field(default_factory=dict)
 
@@ -68,12 +89,12 @@ class UsageLedger:
         of_user, of_host = counts.by_user.get(user), counts.by_host.get(_host_key(host))
         return Usage(
             total=counts.current,
-            of_user=len(of_user) if of_user is not None else 0,
-            of_host=len(of_host) if of_host is not None else 0,
+            of_user=of_user.count if of_user is not None else 0,
+            of_host=of_host.count if of_host is not None else 0,
         )
 
     def admit(self, vhost: str, user: str, host: str, connection_name: str) -> None:
-        """An Open was approved. `connection_name` is unique among the open connections."""
+        """An Open was approved. connection_name  "ip:port" of the peer"""
         counts = self._counts(vhost)
         counts.approved += 1
         counts.current += 1
@@ -83,7 +104,8 @@ class UsageLedger:
     def release(self, vhost: str, user: str, host: str, connection_name: str) -> None:
         """An approved connection ended; the arguments are those of its `admit`. Others are ignored."""
         counts = self._vhosts.get(vhost)
-        if counts is None or connection_name not in counts.by_user.get(user, ()):
+        of_user = counts.by_user.get(user) if counts is not None else None
+        if counts is None or of_user is None or connection_name not in of_user.times:
             return
         counts.current -= 1
         _remove(counts.by_user, counts.idle_users, user, connection_name)
@@ -143,8 +165,8 @@ class UsageLedger:
             "connectionsApproved": counts.approved,
             "connectionsDenied": counts.denied,
             "connectionsCurrent": counts.current,
-            "perUserState": {user: list(names) for user, names in counts.by_user.items()},
-            "perHostState": {host: list(names) for host, names in counts.by_host.items()},
+            "perUserState": {user: names.listed() for user, names in counts.by_user.items()},
+            "perHostState": {host: names.listed() for host, names in counts.by_host.items()},
             "sessionDenied": counts.sessions_denied,
             "senderDenied": counts.senders_denied,
             "receiverDenied": counts.receivers_denied,
@@ -168,17 +190,17 @@ def _host_key(host: str) -> str:
         return host
 
 
-def _add(names: dict[str, dict[str, None]], idle: dict[str, None], key: str, connection_name: str) -> None:
+def _add(names: dict[str, _Names], idle: dict[str, None], key: str, connection_name: str) -> None:
     idle.pop(key, None)
-    names.setdefault(key, {})[connection_name] = None
+    names.setdefault(key, _Names()).add(connection_name)
 
 
-def _remove(names: dict[str, dict[str, None]], idle: dict[str, None], key: str, connection_name: str) -> None:
+def _remove(names: dict[str, _Names], idle: dict[str, None], key: str, connection_name: str) -> None:
     entry = names.get(key)
     if entry is None:
         return
-    entry.pop(connection_name, None)
-    if entry:
+    entry.remove(connection_name)
+    if entry.count:
         return
     idle[key] = None
     if len(idle) > MAX_IDLE_ENTRIES:

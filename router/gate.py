@@ -4,13 +4,15 @@ Every denial leaves a log line with the C router's wording, a count, and one aud
 decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from auth.identity import Identity
 from policy.decide import (
     ALLOWED,
+    ConnectionDecision,
     Settings,
     decide_accept,
     decide_connection,
@@ -45,6 +47,8 @@ _LINK_LIMIT: Final = Refusal(condition="amqp:resource-limit-exceeded", descripti
 _LINK_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="link disallowed by local policy")
 USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="user_id proxy violation")
 TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")
+# On a multi-tenant listener the vhost is the address space: links of the old one cannot stay in the new one.
+MOVED: Final = Refusal(condition="amqp:connection:forced", description="connection is in another vhost by policy")
 TOO_LARGE: Final = Refusal(condition="amqp:link:message-size-exceeded", description="Message size exceeded")
 
 _OPEN_TEXT: Final = {
@@ -61,6 +65,8 @@ _OPEN_TEXT: Final = {
 MAX_REMEMBERED_TARGETS: Final = 1024
 
 Direction = Literal["send", "receive"]
+# Why open connections are decided again; `redecision` of an audit event.
+Occasion = Literal["policy_change"]
 
 
 class Gate:
@@ -74,6 +80,31 @@ class Gate:
         self.ledger = ledger
         self.emit = emit
         self.shadow = shadow
+        # What was granted in an earlier epoch holds no longer for whoever is concerned.
+        self.epoch = 0
+        self.began_at = 0.0
+        self.occasion: Occasion = "policy_change"
+        self.ended: Counter[str] = Counter()  # connections, sessions, links that were denied in this epoch
+        self._concerns: list[Callable[[ConnectionGate], bool]] = []
+
+    def begin_epoch(self, occasion: Occasion, concerns: "Callable[[ConnectionGate], bool]", now: float) -> None:
+        """From now on connections that are open are decided again before they get anything new, and nobody forgets one.
+
+        concerns  which of them: those of an epoch that has not ended stay concerned
+        now       seconds since 1970 UTC: the time they are decided for
+        """
+        self.epoch += 1
+        self.began_at = now
+        self.occasion = occasion
+        self._concerns.append(concerns)
+
+    def end_epoch(self) -> None:
+        """Every connection that was open has been decided again."""
+        self._concerns.clear()
+        self.ended.clear()
+
+    def is_concerned(self, connection: "ConnectionGate") -> bool:
+        return any(concerns(connection) for concerns in self._concerns)
 
     def accept(self, *, connection_id: int, remote_host: str, connection_name: str, listener: str) -> bool:
         """May this accepted socket stay? Counts it. Enforced with or without vhost policy (§3.2)."""
@@ -119,6 +150,10 @@ class ConnectionGate:
 
     __slots__ = (
         "_allowed_targets",
+        "_epoch",
+        "_is_counted",
+        "_judged_as",
+        "_redecided_in",
         "connection_id",
         "connection_name",
         "gate",
@@ -131,6 +166,7 @@ class ConnectionGate:
         "open_receivers",
         "open_senders",
         "open_sessions",
+        "refusal",
         "remote_host",
         "requested_vhost",
         "settings",
@@ -164,6 +200,10 @@ class ConnectionGate:
         self.shadow: ConnectionShadow | None = None
         self.open_sessions = self.open_senders = self.open_receivers = 0
         self._allowed_targets: dict[str, bool] = {}
+        self.refusal: Refusal | None = None  # decided again, and denied: the connection is to be closed
+        self._epoch = self._redecided_in = 0
+        self._is_counted = False  # in the ledger, under its settings' vhost
+        self._judged_as: Literal["client", "connector"] | None = None
 
     # Open
 
@@ -176,8 +216,10 @@ class ConnectionGate:
         self.is_encrypted = is_encrypted
         self.hostname = hostname
         self.requested_vhost = policy_vhost or hostname or ""
+        self._epoch = gate.epoch
         if not self.is_governed or not (gate.ruleset.is_enabled or gate.shadow is not None):
             return None
+        self._judged_as = "client"
         user = identity.user or ""
         selected = gate.ruleset.select_vhost(self.requested_vhost) if gate.ruleset.is_enabled else None
         usage = gate.ledger.usage(selected.name, user, self.remote_host) if selected is not None else Usage()
@@ -195,26 +237,28 @@ class ConnectionGate:
         decision = judged.decision
         if decision.is_allowed and judged.settings is not None and judged.vhost is not None:
             self.settings = judged.settings
-            gate.ledger.admit(judged.vhost, user, self.remote_host, self.connection_name)
+            self._count()
             self._log(
                 "trace",
                 f"[C{self.connection_id}] ALLOW AMQP Open lookup_user: {user}, rhost: {self.remote_host}, "
                 f"vhost: {self.requested_vhost}, connection: {self.connection_name}. Usergroup: '{judged.group}'",
             )
             return None
+        return self._deny_open(judged, usage, now)
+
+    def _deny_open(self, judged: ConnectionDecision, usage: Usage, now: float, **more: Any) -> Refusal:
+        decision = judged.decision
         shown_vhost = judged.vhost if judged.vhost is not None else self.requested_vhost
+        who = f"for user '{self.identity.user or ''}', rhost '{self.remote_host}', vhost '{shown_vhost}'"
         if decision.reason is Reason.INTERNAL_ERROR:
-            self._log(
-                "info",
-                f"DENY AMQP Open lookup_user failed for user '{user}', rhost '{self.remote_host}', "
-                f"vhost '{shown_vhost}': Internal error: the connection's facts could not be judged",
-            )
+            text = "Internal error: the connection's facts could not be judged"
+            self._log("info", f"DENY AMQP Open lookup_user failed {who}: {text}")
         for reason in (decision.reason, *decision.also):
-            if (text := _OPEN_TEXT.get(reason)) is not None:
+            if (text := _OPEN_TEXT.get(reason, "")):
                 when = f" ({decision.rule.item})" if reason is Reason.GROUP_NOT_VALID and decision.rule else ""
-                self._log("info", f"DENY {prefix} '{shown_vhost}': {text}{when}")
+                self._log("info", f"DENY AMQP Open {who}: {text}{when}")
         if judged.vhost is not None and decision.reason is not Reason.INTERNAL_ERROR:
-            gate.ledger.count_open_denied(judged.vhost)
+            self.gate.ledger.count_open_denied(judged.vhost)
         self._audit(
             decision,
             stage="open",
@@ -223,6 +267,7 @@ class ConnectionGate:
             usage={"total": usage.total, "of_user": usage.of_user, "of_host": usage.of_host},
             refusal=CONNECTION_REFUSED,
             now=now,
+            **more,
         )
         return CONNECTION_REFUSED
 
@@ -234,22 +279,27 @@ class ConnectionGate:
         self.identity = identity
         self.is_encrypted = is_encrypted
         self.requested_vhost = policy_vhost
+        self._epoch = gate.epoch
+        self._judged_as = "connector"
         judged = decide_connector(gate.ruleset, policy_vhost, identity.user, now)
         if gate.shadow is not None:
             facts = self._connection_facts(now)
             self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force, is_connector=True)
-        decision = judged.decision
-        if decision.is_allowed:
+        if judged.decision.is_allowed:
             self.settings = judged.settings
             return None
-        what = f"policyVhost settings for connection '{self.connection_id}', policyVhost: '{policy_vhost}'"
+        return self._deny_connector(judged, now)
+
+    def _deny_connector(self, judged: ConnectionDecision, now: float, **more: Any) -> Refusal:
+        decision = judged.decision
+        what = f"policyVhost settings for connection '{self.connection_id}', policyVhost: '{self.requested_vhost}'"
         if decision.reason is Reason.GROUP_NOT_VALID and decision.rule is not None:
             text = f"No valid {what}: {decision.rule.item}"
         else:
             text = f"Failed to find {what}"
-        log(gate.emit, "POLICY", "error", f"[C{self.connection_id}] {text}")
+        log(self.gate.emit, "POLICY", "error", f"[C{self.connection_id}] {text}")
         self._audit(
-            decision, stage="open", vhost=judged.vhost, group=judged.group, refusal=CONNECTION_REFUSED, now=now
+            decision, stage="open", vhost=judged.vhost, group=judged.group, refusal=CONNECTION_REFUSED, now=now, **more
         )
         return CONNECTION_REFUSED
 
@@ -265,6 +315,92 @@ class ConnectionGate:
             now=now,
         )
 
+    # Once more
+
+    def is_denied_now(self) -> bool:
+        """Before anything new: has the connection lost what it was granted? Decides it again where that is not known.
+
+        Limits on connections are `keep_within_limits`'s: they hit the newest, whoever asks first.
+        """
+        if self._epoch != self.gate.epoch:
+            self._epoch = self.gate.epoch
+            if self.gate.is_concerned(self):
+                self._redecided_in = self._epoch
+                self._redecide()
+        return self.refusal is not None
+
+    @property
+    def is_redecided(self) -> bool:
+        """Was the connection decided again in this epoch?"""
+        return self._redecided_in == self.gate.epoch
+
+    def _redecide(self) -> None:
+        """By the rules in force and the facts of the Open: a refusal as then, or settings that take effect at once."""
+        gate, now = self.gate, self.gate.began_at
+        if self._judged_as is None or self.refusal is not None:
+            return
+        if self._judged_as == "connector":
+            judged = decide_connector(gate.ruleset, self.requested_vhost, self.identity.user, now)
+        else:
+            judged = decide_connection(gate.ruleset, self._connection_facts(now), Usage())
+        if judged.decision.is_allowed:
+            self._take(judged.settings)
+        elif self._judged_as == "connector":
+            self._deny_again(self._deny_connector(judged, now, redecision=gate.occasion))
+        else:
+            self._deny_again(self._deny_open(judged, Usage(), now, redecision=gate.occasion))
+
+    def _take(self, settings: Settings | None) -> None:
+        before = self.settings.vhost if self.settings is not None else None
+        is_elsewhere = before != (settings.vhost if settings is not None else None)
+        if is_elsewhere:
+            self._uncount()
+        self.settings = settings
+        self._allowed_targets.clear()
+        if is_elsewhere and self.is_accepted:
+            self._count()
+
+    def _deny_again(self, refusal: Refusal) -> None:
+        """From now on the connection counts for nothing; whoever serves it closes it."""
+        self.refusal = refusal
+        self.gate.ended["connections"] += 1
+        self._log("info", f"[C{self.connection_id}] Connection closed: decided again after {self.gate.occasion}")
+        self._uncount()
+
+    def _count(self) -> None:
+        settings = self.settings
+        if settings is not None:
+            user = self.identity.user or ""
+            self.gate.ledger.admit(settings.vhost, user, self.remote_host, self.connection_name)
+            self._is_counted = True
+
+    def _uncount(self) -> None:
+        """INVARIANT: as often as `_count`, and with the same words, whatever became of the connection."""
+        settings = self.settings
+        if self._is_counted and settings is not None:
+            self._is_counted = False
+            user = self.identity.user or ""
+            self.gate.ledger.release(settings.vhost, user, self.remote_host, self.connection_name)
+
+    def keep_within_limits(self) -> bool:
+        """Once all are decided again, asked from the newest to the oldest: is there still room for this one?"""
+        settings, now = self.settings, self.gate.began_at
+        if self.refusal is not None or not self.is_redecided or settings is None or not self._is_counted:
+            return self.refusal is None
+        counted = self.gate.ledger.usage(settings.vhost, settings.user, self.remote_host)
+        others = Usage(total=counted.total - 1, of_user=counted.of_user - 1, of_host=counted.of_host - 1)
+        judged = decide_connection(self.gate.ruleset, self._connection_facts(now), others)
+        if not judged.decision.is_allowed:
+            self._deny_again(self._deny_open(judged, others, now, redecision=self.gate.occasion))
+        return self.refusal is None
+
+    def refuse_move(self) -> None:
+        """The connection's addresses are in the space of a vhost that governs it no longer."""
+        decision = {"decision": "deny", "reason": "vhost_changed", "stage": "open", "redecision": self.gate.occasion}
+        what = {"condition": MOVED.condition, "detail": MOVED.description}
+        self.gate.emit(Audit(event={**self._facts_in_force(), **decision, **what}))
+        self._deny_again(MOVED)
+
     def close(self) -> None:
         """The connection ended: give back what it was counted for. Call once for every connection."""
         if self.shadow is not None:
@@ -277,7 +413,7 @@ class ConnectionGate:
         ledger.count_accept_closed()
         if settings is None:
             return
-        ledger.release(settings.vhost, self.identity.user or "", self.remote_host, self.connection_name)
+        self._uncount()
         stats = ledger.vhost_stats(settings.vhost)
         self._log(
             "debug",
@@ -291,24 +427,38 @@ class ConnectionGate:
 
     # Begin
 
-    def begin(self) -> Refusal | None:
+    def begin(self, older: int | None = None) -> Refusal | None:
+        """Judge a client's Begin. None: it is counted until `end`.
+
+        older  of a session that is open and judged again: how many that were begun before it stay
+        """
         settings, shadow = self.settings, self.shadow
-        decision = decide_session(settings, self.open_sessions) if settings is not None else ALLOWED
-        if shadow is not None:
-            shadow.begin(decision, self.open_sessions)
+        others = self.open_sessions if older is None else older
+        decision = decide_session(settings, others) if settings is not None else ALLOWED
+        if shadow is not None and older is None:
+            shadow.begin(decision, others)
         if settings is not None:
             where = f"user: {self._user}, rhost: {self.remote_host}, vhost: {self._vhost}"
             if not decision.is_allowed:
                 self._log("info", f"[C{self.connection_id}] DENY AMQP Begin Session due to session limit. {where}")
                 self.gate.ledger.count_session_denied(settings.vhost)
                 self._audit(
-                    decision, stage="begin", usage={"open_sessions": self.open_sessions},
-                    limit=settings.max_sessions, refusal=SESSION_REFUSED,
+                    decision, stage="begin", usage={"open_sessions": others},
+                    limit=settings.max_sessions, refusal=SESSION_REFUSED, **self._again(older, "sessions"),
                 )  # fmt: skip
                 return SESSION_REFUSED
-            self._log("trace", f"[C{self.connection_id}] ALLOW AMQP Begin Session. {where}")
-        self.open_sessions += 1
+            if older is None:
+                self._log("trace", f"[C{self.connection_id}] ALLOW AMQP Begin Session. {where}")
+        if older is None:
+            self.open_sessions += 1
         return None
+
+    def _again(self, older: int | None, kind: str) -> Mapping[str, Any]:
+        """The member of an audit event that says that the peer had not asked."""
+        if older is None:
+            return {}
+        self.gate.ended[kind] += 1
+        return {"redecision": self.gate.occasion}
 
     def end(self) -> None:
         self.open_sessions -= 1
@@ -325,14 +475,17 @@ class ConnectionGate:
         is_dynamic: bool,
         is_coordinator: bool,
         capabilities: tuple[str, ...],
+        older: int | None = None,
     ) -> Refusal | None:
         """Judge a client's Attach. None: it is counted until `detach`.
 
         routed  `address` as the router will understand it, without scheme, authority and outer separators
+        older   of a link that is open and judged again: how many of its direction that were attached before it stay
         """
         settings, shadow = self.settings, self.shadow
         if settings is not None or shadow is not None:
             open_links = self.open_senders if direction == "send" else self.open_receivers
+            open_links = open_links if older is None else older
             asked = LinkFacts(
                 direction=direction,
                 address=address,
@@ -342,7 +495,7 @@ class ConnectionGate:
                 open_links=open_links,
             )
             decision, facts = judge_link(settings, asked, routed) if settings is not None else (ALLOWED, asked)
-            if shadow is not None:
+            if shadow is not None and older is None:
                 shadow.attach(decision, asked, routed)
         if settings is not None:
             text = self._attach_text(decision, facts)
@@ -355,12 +508,14 @@ class ConnectionGate:
                 self._audit(
                     decision, stage="attach", direction=direction, address=facts.address, link_name=link_name,
                     usage={"open_links": open_links}, limit=limit if is_limit else None, refusal=refusal,
+                    **self._again(older, "links"),
                 )  # fmt: skip
                 return refusal
-            self._log("trace", f"[C{self.connection_id}] ALLOW {text}")
-        if direction == "send":
+            if older is None:
+                self._log("trace", f"[C{self.connection_id}] ALLOW {text}")
+        if older is None and direction == "send":
             self.open_senders += 1
-        else:
+        elif older is None:
             self.open_receivers += 1
         return None
 
@@ -418,6 +573,8 @@ class ConnectionGate:
 
     def refuse_target(self, target: str, link_id: int, *, routed: str) -> Refusal | None:
         """May a message on an anonymous link go to `target`? Allowed ones are remembered. routed  as for `attach`"""
+        if self.is_denied_now():
+            return TARGET_REFUSED
         settings, shadow = self.settings, self.shadow
         is_known = settings is None or target in self._allowed_targets
         if is_known and (shadow is None or target in shadow.agreed_targets):
@@ -452,7 +609,15 @@ class ConnectionGate:
 
     def may_send_to(self, address: str) -> bool:
         """Is `address` among the targets, by any spelling of it? For what is done in the client's name."""
+        if self.is_denied_now():
+            return False
         return self.settings is None or is_target(self.settings, address)
+
+    def may_update_admin_status(self) -> bool:
+        """May the client drop other connections by management?"""
+        if self.is_denied_now():
+            return False
+        return self.settings is None or self.settings.allow_admin_status_update
 
     @property
     def watched_message_bytes(self) -> int:

@@ -4,8 +4,8 @@ Each passes the gate first; only what was admitted reaches the core. Sources: do
 docs/spec/policy-and-auth.md §3.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from auth.identity import Identity
 from router.address_text import normalise
@@ -15,7 +15,7 @@ from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
 from router.core.links import Attachment, Handle, InLink, OutLink
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log
-from router.gate import ConnectionGate, Refusal
+from router.gate import ConnectionGate, Direction, Refusal
 from router.inspection import composer, condition_of, inspector, observed, observed_sending, router_for
 from router.listener import ConnectionTerms
 from router.values import Array, int_, symbol
@@ -113,13 +113,9 @@ class Peer:
         self.remote = remote
         refusal = self._judge_outgoing() if self.is_outgoing else self._answer_open(remote)
         if refusal is not None:
-            self.close_condition = condition_of(refusal)
-            self.engine.close(self.close_condition)
-            self.shut()
+            self._close(refusal)
             return
-        if self.terms.is_multi_tenant:
-            settings = self.gate.settings
-            self.tenant = (settings.vhost if settings is not None else remote.hostname) or None
+        self.tenant = self._tenant()
         self.is_open = True
         self.opened_at_s = self.core.work.now_s
         self.summary = (
@@ -131,6 +127,21 @@ class Peer:
         )
         self._log(f"{self.summary} props={_describe_map(remote.properties)}")
         self._opened()
+
+    def _close(self, refusal: Refusal) -> None:
+        for wire in self.engine.links.values():
+            _take_no_more(wire)
+        self.close_condition = condition_of(refusal)
+        self.engine.close(self.close_condition)
+        self.core.work.touched.add(self.engine)
+        self.shut()
+
+    def _tenant(self) -> str | None:
+        """Whose address space the connection's is, by the settings it has now."""
+        if not self.terms.is_multi_tenant or self.remote is None:
+            return None
+        settings = self.gate.settings
+        return (settings.vhost if settings is not None else self.remote.hostname) or None
 
     def _answer_open(self, remote: RemoteOpen) -> Refusal | None:
         """A client's Open: judged, then answered, with the limits of its group where it has one."""
@@ -177,7 +188,7 @@ class Peer:
         return properties
 
     def on_begin(self, session: Session) -> None:
-        if not self.is_open:
+        if not self.is_open or not self._may_stay():
             return
         refusal = self.gate.begin()
         if refusal is not None:
@@ -193,27 +204,16 @@ class Peer:
             self.gate.end()
 
     def on_attach(self, wire: Wire) -> None:
-        if not self.is_open or not wire.session.is_counted:
+        if not self.is_open or not wire.session.is_counted or not self._may_stay():
             return
         source, target = wire.source, wire.target
         is_sender = isinstance(wire, IncomingWire)
         terminus = target if is_sender else source
-        capabilities = terminus.capabilities if terminus is not None else ()
-        if not _ROUTER_CAPABILITIES.isdisjoint(capabilities):
+        if terminus is not None and not _ROUTER_CAPABILITIES.isdisjoint(terminus.capabilities):
             self._log("Router attach forbidden on non-inter-router connection")
             wire.refuse(_FORBIDDEN)
             return
-        direction: Literal["send", "receive"] = "send" if is_sender else "receive"
-        address = terminus.address if terminus is not None else None
-        refusal = self.gate.attach(
-            direction,
-            address=address,
-            routed=normalise(address) if address is not None else None,
-            link_name=wire.name,
-            is_dynamic=terminus is not None and terminus.is_dynamic,
-            is_coordinator=terminus is not None and terminus.is_coordinator,
-            capabilities=capabilities,
-        )
+        refusal = self._judge(wire, terminus)
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
@@ -225,6 +225,20 @@ class Peer:
         if wire.core is not None:
             self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
                                       f"source={describe(source)} target={describe(target)}")  # fmt: skip
+
+    def _judge(self, wire: Wire, terminus: Terminus | None, older: int | None = None) -> Refusal | None:
+        """Ask the gate about a link by what the client wrote. older  as for ConnectionGate.attach"""
+        address = terminus.address if terminus is not None else None
+        return self.gate.attach(
+            _direction_of(wire),
+            address=address,
+            routed=normalise(address) if address is not None else None,
+            link_name=wire.name,
+            is_dynamic=terminus is not None and terminus.is_dynamic,
+            is_coordinator=terminus is not None and terminus.is_coordinator,
+            capabilities=terminus.capabilities if terminus is not None else (),
+            older=older,
+        )
 
     def _attach_sender(self, wire: IncomingWire, target: Terminus | None) -> None:
         address = self._in_tenant(target)
@@ -243,12 +257,16 @@ class Peer:
         limit = settings.max_message_size if settings is not None else 0
         wire.accept(dynamic_address=dynamic, max_message_bytes=limit)
         link = self.core.add_in_link(wire, self.attachment, address, is_dynamic=dynamic is not None)
-        link.max_message_bytes = self.gate.watched_message_bytes
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
+        self._choose_inspection(link)
+
+    def _choose_inspection(self, link: InLink) -> None:
+        """What the connection's settings ask to be looked at in each message of a link, and nothing more."""
+        link.max_message_bytes = self.gate.watched_message_bytes
         inspect = inspector(link, self.gate, strips=self.terms.strips_in)
         if self.terms.message_components:
-            inspect = observed(inspect, self._message_log("Received", wire))
+            inspect = observed(inspect, self._message_log("Received", link.wire))
         if link.is_anonymous:
             link.route = router_for(link, inspect, self.gate, self.core, tenant=self.tenant)
         else:
@@ -301,7 +319,7 @@ class Peer:
             self._log_link_end(link, why)
         if wire.is_counted:
             wire.is_counted = False
-            self.gate.detach("send" if isinstance(wire, IncomingWire) else "receive")
+            self.gate.detach(_direction_of(wire))
 
     def on_close(self, condition: Condition | None) -> None:
         self.close_condition = condition
@@ -312,6 +330,69 @@ class Peer:
     def on_transport_error(self, condition: Condition) -> None:
         reason = "idle_timeout" if "idle-timeout" in condition.description else "malformed_frame"
         self.fail(condition, reason)
+
+    # Decided again
+
+    def _may_stay(self) -> bool:
+        """Before the client gets anything new; a connection that is denied by now is closed."""
+        if not self.gate.is_denied_now() and self._tenant() != self.tenant:
+            self.gate.refuse_move()
+        if self.gate.refusal is None:
+            return True
+        self._close(self.gate.refusal)
+        return False
+
+    def redecide(self) -> Iterator[None]:
+        """Judge the connection, its sessions and its links by the rules in force; what is denied is ended.
+
+        Of what is too many the newest goes. The caller may pause at every step: what comes meanwhile has been judged by
+        the new rules already.
+        """
+        if not self.is_open or self.engine.is_deaf or not self._may_stay() or not self.gate.is_redecided:
+            return
+        yield
+        kept = 0
+        for session in list(self.engine.sessions.values()):
+            if session.is_counted and not session.is_ended and not self.engine.is_deaf:
+                refusal = self.gate.begin(older=kept)
+                kept += refusal is None
+                if refusal is not None:
+                    self._end_session(session, refusal)
+                yield
+        links = {"send": 0, "receive": 0}
+        for wire in list(self.engine.links.values()):
+            if wire.core is not None and wire.is_counted and not self.engine.is_deaf:
+                links[_direction_of(wire)] += self._keep_link(wire, links[_direction_of(wire)])
+                yield
+
+    def keep_within_limits(self) -> None:
+        """As the gate's; a connection without room is closed."""
+        if self.is_open and not self.engine.is_deaf and not self.gate.keep_within_limits():
+            assert self.gate.refusal is not None
+            self._close(self.gate.refusal)
+
+    def _keep_link(self, wire: Wire, older: int) -> bool:
+        refusal = self._judge(wire, wire.target if isinstance(wire, IncomingWire) else wire.source, older)
+        if refusal is not None:
+            self._end_link(wire, refusal)
+        elif isinstance(wire, IncomingWire):
+            self._choose_inspection(wire.core)
+        return refusal is None
+
+    def _end_session(self, session: Session, refusal: Refusal) -> None:
+        for wire in self.engine.links_of(session):
+            _take_no_more(wire)
+            self._drop_link(wire, "Link closed with its session")
+        session.is_counted = False
+        self.gate.end()
+        session.close(condition_of(refusal))
+        self.core.work.touched.add(self.engine)
+
+    def _end_link(self, wire: Wire, refusal: Refusal) -> None:
+        _take_no_more(wire)
+        self._drop_link(wire, "Link detached")
+        wire.close(condition_of(refusal))
+        self.core.work.touched.add(self.engine)
 
     # Limits
 
@@ -338,7 +419,7 @@ class Peer:
     def _on_over_credit(self, link: InLink) -> None:
         """A sender that ignores its credit would fill our memory: its link is closed."""
         wire = link.wire
-        wire.forward = None  # nothing more of it is taken
+        _take_no_more(wire)
         self.core.remove_link(link)
         self._log_link_end(link, "Link detached")
         wire.close(_LINK_OVER_CREDIT)
@@ -392,6 +473,16 @@ class Peer:
             f"acc={link.accepted} rej={link.rejected} rel={link.released} mod={link.modified} "
             f"delay1={link.delayed_1s} delay10={link.delayed_10s} blocked=no",
         )
+
+
+def _take_no_more(wire: Wire) -> None:
+    """What has come on the link and was not forwarded yet is not forwarded any more."""
+    if isinstance(wire, IncomingWire):
+        wire.forward = None
+
+
+def _direction_of(wire: Wire) -> Direction:
+    return "send" if isinstance(wire, IncomingWire) else "receive"
 
 
 def _describe_map(mapping: Mapping[Any, Any]) -> str:

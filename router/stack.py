@@ -4,7 +4,7 @@ Sans-IO: bytes come in through `receive` and `receive_read`, leave through `writ
 An exception anywhere closes this one connection. Sources: docs/spec/routing.md §1.6, §1.7, §1.10.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -252,6 +252,24 @@ class Stack:
         self.core.work.touched.add(peer.engine)
         # Half way: proton notices traffic only when it is asked, so asking twice per period keeps it punctual.
         return now + max((deadline_ms / 1000 - now) / 2, 0.2) if deadline_ms else None
+
+    # Policy
+
+    def redecide(self) -> Iterator[None]:
+        """Judge an open connection, and all on it, by the rules in force. The caller may pause at every step."""
+        if self.stage is Stage.AMQP and self.peer is not None:
+            try:
+                yield from self.peer.redecide()
+            except Exception as error:
+                self.crash(error)
+
+    def keep_within_limits(self) -> None:
+        """Once all are redecided, from the newest to the oldest: close the connection where there are too many."""
+        if self.stage is Stage.AMQP and self.peer is not None:
+            try:
+                self.peer.keep_within_limits()
+            except Exception as error:
+                self.crash(error)
 
     # The end
 

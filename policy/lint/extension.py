@@ -1,8 +1,9 @@
-"""A rule uses an extension.
+"""A rule, or the `policy` section, uses an extension.
 
-qdrouterd 1.20 does not know it: it refuses networks in `remoteHosts`, and passes over unknown keys with a line in its
-log, so that what `denySources` and `denyTargets` deny is open there, and a group whose `validUntil` is over goes on.
-Fine where only this router reads the policy.
+qdrouterd 1.20 does not know it: it refuses networks in `remoteHosts`, and passes over unknown keys of a group with a
+line in its log, so that what `denySources` and `denyTargets` deny is open there, and a group whose `validUntil` is over
+goes on. It does not start with an attribute of the `policy` section that it does not know. Fine where only this router
+reads the policy.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,15 @@ TITLE = "extension"
 FAMILY = Family.COMPATIBILITY
 
 
+SECTION_KEYS = ("onPolicyChange",)
+
+
 def check(policy: PolicyText) -> Iterator[Finding]:
+    for section in policy.sections("policy"):
+        for key in SECTION_KEYS:
+            if key in section.attributes:
+                text = f"'{key}' is unknown to 1.20, which does not start with it"
+                yield section.finding(ID, Level.NOTE, text, key)
     for group in policy.groups:
         for item in group.items("remoteHosts"):
             if "/" in item:

@@ -195,7 +195,8 @@ class Application:
                 store.load((entity,))
             except ManagementError as error:
                 raise StartError(f"{_start_text(error)}{_place(entity)}") from None
-        self.vhosts = Vhosts(self.configuration, self.schema, store, self.router.gate, self.emit)
+        gate = self.router.gate
+        self.vhosts = Vhosts(self.configuration, self.schema, store, gate, self.emit, self.on_policy_change)
         store.on_create("vhost", self.vhosts.create)
         store.on_update("vhost", self.vhosts.update)
         store.on_delete("vhost", self.vhosts.delete)
@@ -239,6 +240,11 @@ class Application:
         )
         # Edge routers beat here; there are none yet, but operators' scripts count the address.
         self.core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
+
+    def on_policy_change(self) -> None:
+        """Other rules are in force: they hold for new connections, and for open ones where the policy says so."""
+        if self.configuration.policy["onPolicyChange"] == "enforce":
+            self.router.redecision.begin("policy_change")
 
     def update_connection(self, identity: str, changes: Mapping[str, object], requester: int | None) -> None:
         """adminStatus "deleted" drops the connection (routing §1.10)."""
@@ -367,8 +373,7 @@ class Application:
 
     def may_update_admin_status(self, connection_id: int) -> bool:
         connection = self.router.connections.get(connection_id)
-        settings = connection.gate.settings if connection is not None else None
-        return settings is None or settings.allow_admin_status_update
+        return connection is None or connection.gate.may_update_admin_status()
 
     def may_reply(self, link: InLink, reply_to: str) -> bool:
         """A requester may have replies sent to where it receives itself, or may send anyway.

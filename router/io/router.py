@@ -21,6 +21,7 @@ from router.io.connecting import Connecting
 from router.io.connection_view import connection_row
 from router.io.frame_trace import FrameTrace
 from router.io.random_names import random_name
+from router.io.redecision import Redecision
 from router.io.server import Port, listen
 from router.io.timers import Timers
 from router.io.workers import Workers
@@ -75,6 +76,7 @@ class Router:
         self.watch = Watch(self.core, emit, thresholds)
         self._watching: Iterator[None] | None = None
         self._watcher: asyncio.Handle | None = None
+        self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
         self._tick()
 
     # Connections

@@ -5,7 +5,7 @@ Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,14 +51,22 @@ class Vhosts:
     """The owner of the rules in force: the only one who swaps `gate.ruleset`."""
 
     def __init__(
-        self, configuration: Configuration, schema: Schema, store: EntityStore, gate: Gate, emit: Emit
+        self,
+        configuration: Configuration,
+        schema: Schema,
+        store: EntityStore,
+        gate: Gate,
+        emit: Emit,
+        on_change: Callable[[], None],
     ) -> None:
+        """on_change  other rules are in force than before"""
         self.names = KnownNames()
         self._policy = configuration.policy
         self._schema = schema
         self._store = store
         self._gate = gate
         self._emit = emit
+        self._on_change = on_change
         self._folder = str(configuration.policy["policyDir"] or "")
         self._from_folder: dict[str, Mapping[str, Any]] = {}  # identity -> attributes as they were read
         self._sources: dict[str, VhostSource] = {}  # identity -> place, while it is as the file has it
@@ -82,9 +90,11 @@ class Vhosts:
         return {"policyChanges": self._changes, "policyChangeFailures": self._failures}
 
     def _put_in_force(self, ruleset: Ruleset) -> None:
-        self._gate.ruleset = ruleset
+        before, self._gate.ruleset = self._gate.ruleset, ruleset
         self._changes += 1
         self._count(ruleset)
+        if ruleset.digest != before.digest:
+            self._on_change()
 
     def _refuse(self, what: str, error: PolicyError | ReloadError) -> None:
         """A change cannot be used: it changes nothing, and nobody can overlook it."""

@@ -34,7 +34,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
         "not_tls", "encryption_required", "authentication_required", "unexpected_header", "tls_handshake_failed",
         "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
         "handshake_timeout", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout", "internal_error",
-        "too_many_handshakes", "forbidden_operation", "invalid_policy", "events_lost",
+        "too_many_handshakes", "forbidden_operation", "invalid_policy", "vhost_changed", "events_lost",
     }  # fmt: skip
     assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
 
@@ -42,7 +42,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
 def test_schema_is_a_valid_strict_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["additionalProperties"] is False
-    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"lost", "shadow"}
+    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"lost", "shadow", "redecision"}
     unbounded = [
         name
         for name, spec in SCHEMA["properties"].items()

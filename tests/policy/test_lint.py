@@ -71,6 +71,12 @@ def test_groups(tmp_path: Path, groups: object, ids: set[str]) -> None:
     assert {id_ for id_, _ in findings_of(file)} == ids
 
 
+def test_an_extension_of_the_policy_section_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "router.conf"
+    file.write_text("policy {\n enableVhostPolicy: yes\n onPolicyChange: enforce\n}\n")
+    assert ("PAL055", 3) in findings_of(file)
+
+
 def test_default_behind_a_group_for_everybody_is_unused(tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     groups = {

@@ -45,6 +45,19 @@ def test_the_count_of_open_connections_never_wraps() -> None:
     assert ledger.open_connections == 0
 
 
+def test_two_connections_of_one_name_are_two() -> None:
+    """Attack: one port of the peer's connected to two listeners; the second close was not counted, and the vhost was
+    full one connection earlier for ever."""
+    ledger = UsageLedger()
+    for _ in range(2):
+        ledger.admit("v", "alice", "10.0.0.1", "10.0.0.1:1")
+    assert ledger.usage("v", "alice", "10.0.0.1") == Usage(total=2, of_user=2, of_host=2)
+    assert ledger.vhost_stats("v")["perUserState"] == {"alice": ["10.0.0.1:1"] * 2}
+    for left in (1, 0):
+        ledger.release("v", "alice", "10.0.0.1", "10.0.0.1:1")
+        assert ledger.usage("v", "alice", "10.0.0.1") == Usage(total=left, of_user=left, of_host=left)
+
+
 def test_users_and_hosts_are_counted_per_vhost() -> None:
     ledger = UsageLedger()
     ledger.admit("v", "alice", "10.0.0.1", "10.0.0.1:1")

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.spark
 GOOD = line()
 
 WHOLE = [
+    line(redecision="policy_change"),
+    line(redecision=None),
     GOOD,
     GOOD + "\r",
     f"  {GOOD} ",
@@ -87,6 +89,7 @@ BROKEN = {
     line(lost=3): "lost: only for reason events_lost",
     line(reason="events_lost"): "lost: missing",
     line(reason="events_lost", lost=0): "lost: less than 1, or too large",
+    line(redecision="whim"): "redecision: not one of the values it may have",
     line(shadow=SHADOW): "shadow: only for shadow decisions",
     line(decision="shadow_deny"): "shadow: missing",
     shadow_line(shadow={"count": 0, "why": 1}): "shadow.no such member: why; shadow.count: less than 1, or too large",
@@ -112,7 +115,7 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     assert row.faults == []
     assert row.line is None
     expected = json.loads(text)
-    assert row.event.asDict(recursive=True) == {"lost": None, "shadow": None, **expected}
+    assert row.event.asDict(recursive=True) == {"lost": None, "shadow": None, "redecision": None, **expected}
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))

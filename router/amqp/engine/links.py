@@ -58,6 +58,10 @@ class Session:
     def refuse(self, condition: Condition) -> None:
         """Answer Begin, then End with the error."""
         lib.pn_session_open(self.pointer)
+        self.close(condition)
+
+    def close(self, condition: Condition) -> None:
+        """Send End with an error; the session is released once the peer answers."""
         set_condition(lib.pn_session_condition(self.pointer), condition)
         lib.pn_session_close(self.pointer)
 

@@ -1,0 +1,91 @@
+"""Open connections decided again, after the rules or the time have changed what they were granted.
+
+In slices between which messages are routed. Sources: docs/spec/policy-and-auth.md §2.8; issue 5 (no message of a link
+that stays is delayed by more than 50 ms).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from router.effects import Emit, log
+from router.faults import fault_text
+from router.gate import ConnectionGate, Gate, Occasion
+from router.stack import Stack
+
+# How long connections are decided before the loop may route messages again.
+SLICE_S: Final = 0.001
+
+
+def everybody(_connection: ConnectionGate) -> bool:
+    return True
+
+
+class Redecision:
+    """The pass over all open connections: one at a time, begun anew when something changes meanwhile."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        connections: Mapping[int, Stack],
+        finish: Callable[[], None],
+        emit: Emit,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """connections  the oldest first
+        finish       lets leave what was sent outside of a pass of the loop
+        wall_clock   seconds since 1970 UTC
+        """
+        self._gate = gate
+        self._connections = connections
+        self._finish = finish
+        self._emit = emit
+        self._wall_clock = wall_clock
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, occasion: Occasion, concerns: Callable[[ConnectionGate], bool] = everybody) -> None:
+        """Decide every open connection again by the rules in force, and end what they deny.
+
+        From now on a connection that is concerned gets nothing new by what it was granted before, even before its turn.
+        """
+        self._gate.begin_epoch(occasion, concerns, self._wall_clock())
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        gate = self._gate
+        try:
+            epoch = -1
+            while epoch != gate.epoch:
+                epoch, steps = gate.epoch, self._steps()
+                while epoch == gate.epoch and self._go_on(steps):
+                    await asyncio.sleep(0)
+            ended = gate.ended
+            text = (
+                f"Open connections decided again after {gate.occasion}: {ended['connections']} connections closed, "
+                f"{ended['sessions']} sessions ended, {ended['links']} links detached"
+            )
+            log(self._emit, "POLICY", "info", text)
+            gate.end_epoch()
+        except Exception as error:  # our own fault; what was not decided again is still outdated, and gets nothing new
+            log(self._emit, "ERROR", "error", f"Deciding open connections again: {fault_text(error)}")
+        finally:
+            self._task = None
+
+    def _go_on(self, steps: Iterator[None]) -> bool:
+        """One slice of time. False when there is nothing left to do."""
+        deadline = time.perf_counter() + SLICE_S
+        try:
+            return any(time.perf_counter() > deadline for _ in steps)
+        finally:
+            self._finish()
+
+    def _steps(self) -> Iterator[None]:
+        for connection in list(self._connections.values()):
+            yield from connection.redecide()
+            yield
+        # Every connection counts where it now belongs: what is too many goes, the newest first.
+        for connection in reversed(list(self._connections.values())):
+            connection.keep_within_limits()
+            yield

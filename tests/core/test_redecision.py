@@ -1,0 +1,344 @@
+"""onPolicyChange: enforce. What open connections keep and lose when other rules come into force (issue 5)."""
+
+from typing import Any
+
+import pytest
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Vhosts, ruleset_of
+
+NOW = 1.9e9
+UNAUTHORIZED, LIMIT = "amqp:unauthorized-access", "amqp:resource-limit-exceeded"
+OPEN = {"remoteHosts": "*", "sources": "*", "targets": "*", "allowAnonymousSender": True, "allowDynamicSource": True}
+
+
+def rules(vhost: dict[str, Any] | None = None, **group: Any) -> Vhosts:
+    """One vhost `v`, also called `alias`, with one group for everybody."""
+    attributes = {"allowUnknownUser": True, "groups": {"$default": {**OPEN, **group}}, **(vhost or {})}
+    return Vhosts({"v": attributes})
+
+
+def change(net: Net, vhosts: Vhosts) -> None:
+    """Put other rules in force, and nothing more."""
+    net.gate.ruleset = ruleset_of(vhosts)
+    net.gate.begin_epoch("policy_change", lambda _connection: True, NOW)
+
+
+def enforce(net: Net, vhosts: Vhosts) -> None:
+    """Put other rules in force and decide every open connection again."""
+    change(net, vhosts)
+    for client in net.clients:
+        for _ in client.router.redecide():
+            pass
+    for client in reversed(net.clients):
+        client.router.keep_within_limits()
+    net.gate.end_epoch()
+    net.work.finish()
+    net.pump()
+
+
+def client_of(net: Net, **more: Any) -> Client:
+    client = net.client(hostname="v", **more)
+    net.pump()
+    return client
+
+
+def test_only_what_is_denied_goes() -> None:
+    """policy 26 with enforce: a denied link is detached as at its attach, its neighbours do not notice"""
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    sender, other = client.sender("a"), client.sender("b")
+    receiver = client.receiver("a", credit=10, accepts=True)
+    net.pump()
+    enforce(net, rules(targets="a"))
+    assert (other.is_detached, other.was_closed, other.condition.name) == (True, True, UNAUTHORIZED)
+    assert other.condition.description == "link disallowed by local policy"
+    sendings = [sender.send(b"%d" % number) for number in range(3)]
+    net.pump()
+    assert [sending.outcome for sending in sendings] == [ACCEPTED] * 3
+    assert receiver.bodies == [b"0", b"1", b"2"]
+    (event,) = net.audits
+    assert (event["stage"], event["reason"], event["address"], event["direction"]) == (
+        "attach", "target_not_allowed", "b", "send",
+    )  # fmt: skip
+    assert event["redecision"] == "policy_change"
+    assert event["ruleset_digest"] == net.gate.ruleset.digest
+    assert net.ledger.policy_counters()["linksDenied"] == 1
+    gate = client.router.gate
+    assert (gate.open_senders, gate.open_receivers) == (1, 1)
+    net.nothing_left()
+
+
+def test_deliveries_of_a_link_that_goes_are_settled_as_those_of_a_lost_one() -> None:
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    sender, receiver = client.sender("a"), client.receiver("a", credit=1)
+    net.pump()
+    first, second = sender.send(), sender.send()
+    net.pump()
+    assert len(receiver.complete) == 1
+    enforce(net, rules(sources="b"))
+    assert receiver.is_detached
+    assert [first.outcome, second.outcome] == [MODIFIED, RELEASED]  # sent, and waiting for credit
+    net.nothing_left()
+
+
+def test_a_message_that_is_half_sent_on_a_denied_link_is_aborted() -> None:
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    sender, receiver = client.sender("a"), client.receiver("a", credit=5)
+    net.pump()
+    sender.start()
+    sender.append(b"\x00\x53\x75\xb0" + (400_000).to_bytes(4, "big") + bytes(200_000))
+    net.pump()
+    enforce(net, rules(targets="b"))
+    assert sender.is_detached
+    assert [item.is_aborted for item in receiver.received] == [True]
+    net.nothing_left()
+
+
+@pytest.mark.parametrize(("limit", "role"), [("maxSenders", "sender"), ("maxReceivers", "receiver")])
+def test_of_too_many_links_the_newest_go(limit: str, role: str) -> None:
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    ends = [getattr(client, role)(f"a{number}") for number in range(4)]
+    net.pump()
+    enforce(net, rules(**{limit: 2}))
+    assert [end.is_detached for end in ends] == [False, False, True, True]
+    assert {end.condition.name for end in ends[2:]} == {LIMIT}
+    assert [event["usage"]["open_links"] for event in net.audits] == [2, 2]
+    assert {event["limit"] for event in net.audits} == {2}
+    ends[0].close()
+    net.pump()
+    again = getattr(client, role)("b")
+    net.pump()
+    assert again.is_attached  # the slots that remain are counted
+    assert not again.is_detached
+    net.nothing_left()
+
+
+def test_of_too_many_sessions_the_newest_end() -> None:
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    extra = [client.connection.session() for _ in range(2)]
+    for session in extra:
+        session.open()
+    kept = client.sender("a")
+    client.sender("b", session=extra[1])
+    net.pump()
+    enforce(net, rules(maxSessions=2))
+    assert extra[1].remote_condition.name == LIMIT
+    assert extra[1].remote_condition.description == "session disallowed by local policy"
+    assert extra[0].remote_condition is None
+    client.receiver("a", credit=5, accepts=True)
+    net.pump()
+    sending = kept.send()
+    net.pump()
+    assert sending.outcome == ACCEPTED
+    gate = client.router.gate
+    assert (gate.open_sessions, gate.open_senders) == (2, 1)
+    assert [(event["stage"], event["reason"]) for event in net.audits] == [("begin", "session_limit")]
+    net.nothing_left()
+
+
+def test_a_connection_that_is_denied_is_closed_as_at_its_open() -> None:
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    receiver = client.receiver("a", credit=5)
+    net.pump()
+    enforce(net, rules(remoteHosts="192.0.2.1"))
+    assert client.is_closed_by_router
+    assert (client.condition.name, client.condition.description) == (LIMIT, "connection disallowed by local policy")
+    (event,) = net.audits
+    assert (event["stage"], event["reason"], event["redecision"]) == ("open", "host_not_allowed", "policy_change")
+    assert event["condition"] == LIMIT
+    assert net.ledger.vhost_stats("v")["connectionsCurrent"] == 0
+    assert net.ledger.vhost_stats("v")["connectionsDenied"] == 1
+    assert not receiver.received
+    net.nothing_left()
+
+
+def test_of_too_many_connections_the_newest_go() -> None:
+    """Their own count is not held against them: two of two may stay."""
+    net = Net(vhosts=rules())
+    clients = [client_of(net) for _ in range(5)]
+    enforce(net, rules({"maxConnections": 2}))
+    assert [client.is_closed_by_router for client in clients] == [False, False, True, True, True]
+    assert [event["usage"]["total"] for event in net.audits] == [4, 3, 2]
+    assert net.ledger.vhost_stats("v")["connectionsCurrent"] == 2
+    enforce(net, rules({"maxConnections": 2}))
+    assert not clients[1].is_closed_by_router
+    net.nothing_left()
+
+
+def test_a_connection_is_counted_where_it_is_now() -> None:
+    """The vhost a connection asked for has become another's alias."""
+    net = Net(vhosts=rules())
+    clients = [client_of(net) for _ in range(3)]
+    new = {"aliases": "v", "allowUnknownUser": True, "maxConnections": 2, "groups": {"$default": OPEN}}
+    enforce(net, Vhosts({"w": new}))
+    assert [client.is_closed_by_router for client in clients] == [False, False, True]
+    assert net.ledger.vhost_stats("v")["connectionsCurrent"] == 0
+    assert net.ledger.vhost_stats("w")["connectionsCurrent"] == 2
+    for client in clients:
+        client.kill()
+    assert net.ledger.vhost_stats("w")["connectionsCurrent"] == 0
+    net.nothing_left()
+
+
+def test_a_tenant_does_not_take_its_links_into_another_address_space() -> None:
+    net = Net(vhosts=rules(), is_multi_tenant=True)
+    client = client_of(net)
+    client.receiver("a", credit=1)
+    net.pump()
+    enforce(net, Vhosts({"w": {"aliases": "v", "allowUnknownUser": True, "groups": {"$default": OPEN}}}))
+    assert client.is_closed_by_router
+    assert client.condition.name == "amqp:connection:forced"
+    assert [(event["stage"], event["reason"]) for event in net.audits] == [("open", "vhost_changed")]
+    net.nothing_left()
+
+
+def test_the_size_limit_of_open_links_follows() -> None:
+    net = Net(vhosts=rules())
+    client, other = client_of(net), client_of(net)
+    sender, receiver = client.sender("a"), other.receiver("a", credit=5, accepts=True)
+    net.pump()
+    sender.send(b"x" * 500)
+    net.pump()
+    enforce(net, rules(maxMessageSize=100))
+    sending = sender.send(b"y" * 500)
+    net.pump()
+    assert sending.outcome == REJECTED
+    assert client.condition.description == "Message size exceeded"
+    assert receiver.bodies == [b"x" * 500]
+    net.nothing_left()
+
+
+def test_a_size_limit_that_is_gone_lets_larger_messages_pass() -> None:
+    net = Net(vhosts=rules(maxMessageSize=100))
+    client = client_of(net)
+    sender = client.sender("a")
+    client.receiver("a", credit=5, accepts=True)
+    net.pump()
+    enforce(net, rules())
+    sending = sender.send(b"y" * 500)
+    net.pump()
+    assert sending.outcome == ACCEPTED
+    net.nothing_left()
+
+
+def test_the_user_id_check_of_open_links_follows() -> None:
+    net = Net(vhosts=rules(allowUserIdProxy=True))
+    client = client_of(net)
+    sender = client.sender("a")
+    client.receiver("a", credit=5, accepts=True)
+    net.pump()
+    enforce(net, rules())
+    foreign, own = sender.send(user_id=b"somebody"), sender.send(user_id=b"anonymous")
+    net.pump()
+    assert [foreign.outcome, own.outcome] == [REJECTED, ACCEPTED]
+    net.nothing_left()
+
+
+def test_targets_remembered_on_an_anonymous_link_are_asked_about_again() -> None:
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    anonymous = client.sender(None)
+    client.receiver("a", credit=5, accepts=True)
+    net.pump()
+    before = anonymous.send(address="a")
+    net.pump()
+    enforce(net, rules(targets="b"))
+    after = anonymous.send(address="a")
+    net.pump()
+    assert [before.outcome, after.outcome] == [ACCEPTED, REJECTED]
+    assert not anonymous.is_detached
+    net.nothing_left()
+
+
+def test_what_is_new_is_judged_by_the_new_rules_before_the_connections_turn() -> None:
+    """Attack: attach quickly while the router is busy with other connections."""
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    old, anonymous = client.sender("a"), client.sender(None)
+    net.pump()
+    change(net, rules(targets="b", maxSessions=1))
+    new, message = client.sender("a2"), anonymous.send(address="a3")
+    session = client.connection.session()
+    session.open()
+    net.pump()
+    assert new.condition.name == UNAUTHORIZED
+    assert message.outcome == REJECTED
+    assert session.remote_condition.name == LIMIT
+    assert not old.is_detached  # its turn will come
+    net.nothing_left()
+
+
+def test_a_connection_that_is_denied_is_closed_when_it_asks_for_anything_new() -> None:
+    net = Net(vhosts=rules())
+    client, quiet = client_of(net), client_of(net)
+    change(net, rules(remoteHosts="192.0.2.1"))
+    client.sender("a")
+    net.pump()
+    assert client.condition.name == LIMIT
+    assert not quiet.is_closed_by_router
+    assert [event["reason"] for event in net.audits] == ["host_not_allowed"]  # audited once
+    assert not net.core.links
+    net.nothing_left()
+
+
+def test_management_is_not_done_for_a_connection_that_is_denied_now() -> None:
+    net = Net(vhosts=rules())
+    gate = client_of(net).router.gate
+    assert gate.may_update_admin_status()
+    assert gate.may_send_to("a")
+    change(net, rules(allowAdminStatusUpdate=False, targets="b"))
+    assert not gate.may_update_admin_status()
+    assert not gate.may_send_to("a")
+    change(net, rules(remoteHosts="192.0.2.1", targets="b"))
+    assert not gate.may_send_to("b")
+
+
+def test_without_enforce_open_connections_keep_what_they_have() -> None:
+    """policy 26"""
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    sender = client.sender("a")
+    net.pump()
+    net.gate.ruleset = ruleset_of(rules(targets="b", remoteHosts="192.0.2.1"))
+    later = client.sender("a")
+    net.pump()
+    assert not sender.is_detached
+    assert not later.is_detached
+    assert not net.audits
+
+
+def test_only_those_who_are_concerned_are_decided_again() -> None:
+    net = Net(vhosts=rules())
+    one, other = client_of(net), client_of(net)
+    net.gate.ruleset = ruleset_of(rules({"maxConnections": 0}, remoteHosts="192.0.2.1"))
+    net.gate.begin_epoch("policy_change", lambda connection: connection is one.router.gate, NOW)
+    for client in net.clients:
+        for _ in client.router.redecide():
+            pass
+        client.router.keep_within_limits()
+    net.work.finish()
+    net.pump()
+    assert [one.is_closed_by_router, other.is_closed_by_router] == [True, False]
+
+
+def test_a_connection_not_governed_is_left_alone() -> None:
+    net = Net(vhosts=rules())
+    client = client_of(net, role="inter-router")
+    sender = client.sender("a")
+    net.pump()
+    enforce(net, rules(remoteHosts="192.0.2.1", targets="b"))
+    assert not sender.is_detached
+    assert not client.is_closed_by_router
+
+
+def test_an_error_inside_a_decision_closes_that_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net(vhosts=rules())
+    client, other = client_of(net), client_of(net)
+    monkeypatch.setattr(client.router.peer, "redecide", lambda: iter([1 // 0]))
+    enforce(net, rules())
+    assert client.is_closed_by_router
+    assert not other.is_closed_by_router

@@ -1,0 +1,121 @@
+"""The pass over open connections takes its turns with the loop, and begins anew when the rules change. Issue 5."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from policy.ruleset import compile_ruleset
+from policy.usage import UsageLedger
+from router.effects import Effect, Log
+from router.gate import Gate
+from router.io.redecision import SLICE_S, Redecision
+
+COUNT = 200
+
+
+class Connection:
+    """Takes its time over each of three steps."""
+
+    def __init__(self, number: int, done: list[str], work: Callable[[], None]) -> None:
+        self.number = number
+        self.done = done
+        self.work = work
+
+    def redecide(self) -> Iterator[None]:
+        for _ in range(3):
+            self.work()
+            yield
+        self.done.append(f"decided {self.number}")
+
+    def keep_within_limits(self) -> None:
+        self.done.append(f"limited {self.number}")
+
+
+class House:
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.effects: list[Effect] = []
+        self.done: list[str] = []
+        self.flushed = 0
+        ruleset = compile_ruleset({}, (), resolve=lambda _name: ())
+        self.gate = Gate(ruleset, UsageLedger(), self.effects.append)
+        self.connections: dict[int, Any] = {number: Connection(number, self.done, work) for number in range(COUNT)}
+        self.redecision = Redecision(self.gate, self.connections, self.flush, self.effects.append, lambda: 1e9)
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+    @property
+    def texts(self) -> list[str]:
+        return [effect.text for effect in self.effects if isinstance(effect, Log)]
+
+    async def until_over(self) -> int:
+        """How often the loop had its turn until then."""
+        turns = 0
+        while not any("decided again" in text or "Deciding" in text for text in self.texts):
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+
+def waste() -> None:
+    end = asyncio.get_running_loop().time() + SLICE_S / 2
+    while asyncio.get_running_loop().time() < end:
+        pass
+
+
+def test_the_loop_has_its_turn_between_slices() -> None:
+    """However long all of it takes, nobody waits for more than a slice and a step."""
+
+    async def run() -> tuple[House, int]:
+        house = House(waste)
+        house.redecision.begin("policy_change")
+        return house, await house.until_over()
+
+    house, turns = asyncio.run(run())
+    assert turns > COUNT / 2
+    assert house.flushed > COUNT / 2
+    assert house.done[:COUNT] == [f"decided {number}" for number in range(COUNT)]
+
+
+def test_limits_are_asked_about_from_the_newest_to_the_oldest_when_all_are_decided() -> None:
+    async def run() -> House:
+        house = House(lambda: None)
+        house.redecision.begin("policy_change")
+        await house.until_over()
+        return house
+
+    house = asyncio.run(run())
+    assert house.done[COUNT:] == [f"limited {number}" for number in reversed(range(COUNT))]
+    assert not house.gate.is_concerned(object())  # type: ignore[arg-type]
+
+
+def test_rules_that_change_during_the_pass_begin_it_anew() -> None:
+    async def run() -> House:
+        house = House(waste)
+        house.redecision.begin("policy_change")
+        while not house.done:
+            await asyncio.sleep(0)
+        house.redecision.begin("policy_change")
+        await house.until_over()
+        return house
+
+    house = asyncio.run(run())
+    again = house.done.index("decided 0", 1)
+    assert again < COUNT - 1
+    assert house.done[again : again + COUNT] == [f"decided {number}" for number in range(COUNT)]
+    assert len([text for text in house.texts if "decided again" in text]) == 1
+
+
+def test_a_fault_of_ours_leaves_nobody_with_more_than_the_rules_allow() -> None:
+    """What was not reached is outdated still, and gets nothing new."""
+
+    async def run() -> House:
+        house = House(lambda: None)
+        house.connections[3] = None
+        house.redecision.begin("policy_change")
+        await house.until_over()
+        return house
+
+    house = asyncio.run(run())
+    assert house.texts[-1].startswith("Deciding open connections again: ")
+    assert house.gate.is_concerned(object())  # type: ignore[arg-type]
