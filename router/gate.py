@@ -66,7 +66,7 @@ MAX_REMEMBERED_TARGETS: Final = 1024
 
 Direction = Literal["send", "receive"]
 # Why open connections are decided again; `redecision` of an audit event.
-Occasion = Literal["policy_change"]
+Occasion = Literal["policy_change", "expiry"]
 
 
 class Gate:
@@ -328,6 +328,10 @@ class ConnectionGate:
                 self._redecided_in = self._epoch
                 self._redecide()
         return self.refusal is not None
+
+    def is_over_at(self, now: float) -> bool:
+        """Is the group whose settings the connection has not valid any more?"""
+        return self.settings is not None and not self.settings.origin.window.contains(now)
 
     @property
     def is_redecided(self) -> bool:

@@ -241,9 +241,11 @@ class Application:
         # Edge routers beat here; there are none yet, but operators' scripts count the address.
         self.core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
 
-    def on_policy_change(self) -> None:
+    def on_policy_change(self, before: Ruleset) -> None:
         """Other rules are in force: they hold for new connections, and for open ones where the policy says so."""
-        if self.configuration.policy["onPolicyChange"] == "enforce":
+        ruleset = self.router.gate.ruleset
+        self.router.expiry.learn(ruleset)
+        if self.configuration.policy["onPolicyChange"] == "enforce" and ruleset.digest != before.digest:
             self.router.redecision.begin("policy_change")
 
     def update_connection(self, identity: str, changes: Mapping[str, object], requester: int | None) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from policy.ruleset import Ruleset
 from router.effects import Emit, log
 from router.faults import fault_text
 from router.gate import ConnectionGate, Gate, Occasion
@@ -89,3 +90,34 @@ class Redecision:
         for connection in reversed(list(self._connections.values())):
             connection.keep_within_limits()
             yield
+
+
+class Expiry:
+    """Groups come to their validUntil: who is connected by them is decided again, whatever onPolicyChange says."""
+
+    def __init__(self, gate: Gate, redecision: Redecision, wall_clock: Callable[[], float]) -> None:
+        """wall_clock  seconds since 1970 UTC"""
+        self._gate = gate
+        self._redecision = redecision
+        self._wall_clock = wall_clock
+        self._checked_at = wall_clock()
+        # Of the rules in force and of those before: who keeps the settings of an old Open has them only until then.
+        self._instants: set[float] = set()
+        self._next = float("inf")
+        self.learn(gate.ruleset)
+
+    def learn(self, ruleset: Ruleset) -> None:
+        """These rules are in force."""
+        if ruleset.is_enabled:
+            self._instants.update(instant for instant in ruleset.boundaries if instant > self._checked_at)
+        self._next = min(self._instants, default=float("inf"))
+
+    def on_second(self) -> None:
+        """Looked at once a second and not timed: the clock may be set."""
+        now, before = self._wall_clock(), self._checked_at
+        self._checked_at = now
+        if now >= self._next:
+            self._instants = {instant for instant in self._instants if instant > now}
+            self._redecision.begin("expiry", lambda connection: connection.is_over_at(now))
+        if now >= self._next or now < before:
+            self.learn(self._gate.ruleset)

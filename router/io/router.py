@@ -21,7 +21,7 @@ from router.io.connecting import Connecting
 from router.io.connection_view import connection_row
 from router.io.frame_trace import FrameTrace
 from router.io.random_names import random_name
-from router.io.redecision import Redecision
+from router.io.redecision import Expiry, Redecision
 from router.io.server import Port, listen
 from router.io.timers import Timers
 from router.io.workers import Workers
@@ -77,6 +77,7 @@ class Router:
         self._watching: Iterator[None] | None = None
         self._watcher: asyncio.Handle | None = None
         self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
+        self.expiry = Expiry(gate, self.redecision, self.wall_clock)
         self._tick()
 
     # Connections
@@ -245,6 +246,7 @@ class Router:
     def _tick(self) -> None:
         """Once a second: the clock that deliveries are timed by, and what is derived from it."""
         self.work.now_s = int(self.clock())
+        self.expiry.on_second()
         if self._watching is None:
             self._watching = self._every_second()
             self._watch_on()

@@ -57,9 +57,9 @@ class Vhosts:
         store: EntityStore,
         gate: Gate,
         emit: Emit,
-        on_change: Callable[[], None],
+        on_change: Callable[[Ruleset], None],
     ) -> None:
-        """on_change  other rules are in force than before"""
+        """on_change  is told which rules were in force until now"""
         self.names = KnownNames()
         self._policy = configuration.policy
         self._schema = schema
@@ -93,8 +93,7 @@ class Vhosts:
         before, self._gate.ruleset = self._gate.ruleset, ruleset
         self._changes += 1
         self._count(ruleset)
-        if ruleset.digest != before.digest:
-            self._on_change()
+        self._on_change(before)
 
     def _refuse(self, what: str, error: PolicyError | ReloadError) -> None:
         """A change cannot be used: it changes nothing, and nobody can overlook it."""

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Vhosts, ruleset_of
 
-NOW = 1.9e9
+NOW = 1.85e9  # 2028
+END = 1_893_456_000.0  # 2030-01-01
 UNAUTHORIZED, LIMIT = "amqp:unauthorized-access", "amqp:resource-limit-exceeded"
 OPEN = {"remoteHosts": "*", "sources": "*", "targets": "*", "allowAnonymousSender": True, "allowDynamicSource": True}
 
@@ -323,6 +324,47 @@ def test_only_those_who_are_concerned_are_decided_again() -> None:
     net.work.finish()
     net.pump()
     assert [one.is_closed_by_router, other.is_closed_by_router] == [True, False]
+
+
+def expire(net: Net, at: float) -> None:
+    """The clock has come to `at`, and connections whose group is over are decided again."""
+    net.gate.begin_epoch("expiry", lambda connection: connection.is_over_at(at), at)
+    for client in net.clients:
+        for _ in client.router.redecide():
+            pass
+        client.router.keep_within_limits()
+    net.gate.end_epoch()
+    net.work.finish()
+    net.pump()
+
+
+def test_the_end_of_a_group_ends_its_connections() -> None:
+    """issue 5, validUntil: whatever onPolicyChange says"""
+    net = Net(vhosts=rules(validUntil="2030-01-01T00:00:00Z"))
+    client = client_of(net)
+    expire(net, END - 1)
+    assert not client.is_closed_by_router
+    expire(net, END)
+    assert client.is_closed_by_router
+    assert client.condition.name == LIMIT
+    (event,) = net.audits
+    assert (event["stage"], event["reason"], event["redecision"]) == ("open", "group_not_valid", "expiry")
+    net.nothing_left()
+
+
+def test_who_is_over_is_decided_by_the_rules_in_force_and_nobody_else_is() -> None:
+    """A validUntil that has been put off holds; the new rules are no business of who keeps the old ones."""
+    net = Net(vhosts=rules(validUntil="2030-01-01T00:00:00Z"))
+    client = client_of(net)
+    net.gate.ruleset = ruleset_of(rules(validUntil="2040-01-01T00:00:00Z"))
+    other = client_of(net)
+    net.gate.ruleset = ruleset_of(rules(validUntil="2040-01-01T00:00:00Z", targets="b"))
+    ends = [client.sender("a"), other.sender("a")]
+    net.pump()
+    expire(net, END)
+    assert [end.is_detached for end in ends] == [True, False]
+    assert not client.is_closed_by_router
+    net.nothing_left()
 
 
 def test_a_connection_not_governed_is_left_alone() -> None:

@@ -3,8 +3,10 @@
 import json
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -107,3 +109,20 @@ def test_a_reload_that_changes_no_rule_decides_nothing_again(daemon: Callable[..
     lines = house.reload(rules("other"), rules("$default"))
     assert any("Reload of policyDir: 0 vhosts created, 0 updated, 0 deleted" in line for line in lines)
     assert not any("decided again" in line for line in lines)
+
+
+def test_connections_end_with_their_group(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """validUntil comes: the connection is closed, although onPolicyChange is keep"""
+    house = House(daemon, tmp_path, "")
+    with house.peer("a") as stays:
+        until = datetime.fromtimestamp(time.time() + 2, UTC).isoformat()
+        house.reload(rules("$default"), rules("other", validUntil=until))
+        with house.peer("a", "other") as peer:
+            error = peer.read_until(CLOSE)[0]
+            assert str(error.value[0]) == "amqp:resource-limit-exceeded"  # type: ignore[attr-defined]
+        house.router.wait_for_log(DONE.replace("policy_change", "expiry"))
+        with house.router.client() as client:
+            assert client.query("router").rows
+        assert CLOSE not in [code for code, _ in stays.performatives()]
+    house.router.end()
+    assert [(each["reason"], each["redecision"]) for each in house.events()] == [("group_not_valid", "expiry")]

@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from policy.ruleset import compile_ruleset
+import pytest
+
+from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
+from policy.windows import shown_instant
 from router.effects import Effect, Log
 from router.gate import Gate
-from router.io.redecision import SLICE_S, Redecision
+from router.io.redecision import SLICE_S, Expiry, Redecision
 
 COUNT = 200
 
@@ -119,3 +122,65 @@ def test_a_fault_of_ours_leaves_nobody_with_more_than_the_rules_allow() -> None:
     house = asyncio.run(run())
     assert house.texts[-1].startswith("Deciding open connections again: ")
     assert house.gate.is_concerned(object())  # type: ignore[arg-type]
+
+
+NOON = 1_900_000_000.0
+
+
+def valid_until(*ends_s: float) -> Ruleset:
+    groups = {
+        f"g{number}": {"users": f"u{number}", "validUntil": shown_instant(end)} for number, end in enumerate(ends_s)
+    }
+    policy = {"enableVhostPolicy": True}
+    return compile_ruleset(policy, [({"hostname": "v", "groups": groups}, None)], resolve=lambda _name: ())
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+        self.begun: list[float] = []
+
+    def begin(self, occasion: str, concerns: Callable[[Any], bool]) -> None:
+        assert occasion == "expiry"
+        self.begun.append(self.now - NOON)
+
+    def until(self, expiry: Expiry, at: float) -> None:
+        """Seconds pass, one by one."""
+        while self.now - NOON < at:
+            self.now += 1
+            expiry.on_second()
+
+
+def expiry_of(clock: Clock, ruleset: Ruleset) -> tuple[Gate, Expiry]:
+    gate = Gate(ruleset, UsageLedger(), lambda _effect: None)
+    return gate, Expiry(gate, clock, lambda: clock.now)  # type: ignore[arg-type]
+
+
+def test_connections_are_decided_again_when_a_group_is_over_and_only_then() -> None:
+    clock = Clock()
+    _, expiry = expiry_of(clock, valid_until(NOON + 3, NOON + 3.5, NOON + 7, NOON - 5))
+    clock.until(expiry, 20)
+    assert clock.begun == [3, 4, 7]
+
+
+def test_the_end_of_a_group_that_is_replaced_is_not_forgotten() -> None:
+    """Who keeps the settings of its Open keeps their end."""
+    clock = Clock()
+    gate, expiry = expiry_of(clock, valid_until(NOON + 5))
+    gate.ruleset = valid_until(NOON + 9)
+    expiry.learn(gate.ruleset)
+    clock.until(expiry, 20)
+    assert clock.begun == [5, 9]
+
+
+@pytest.mark.parametrize("step", [3600, -3600])
+def test_a_clock_that_is_set_misses_no_end(step: float) -> None:
+    clock = Clock()
+    _, expiry = expiry_of(clock, valid_until(NOON + 5))
+    clock.until(expiry, 6)
+    assert clock.begun == [5]
+    clock.now += step
+    expiry.on_second()
+    clock.begun.clear()
+    clock.until(expiry, 10)
+    assert clock.begun == ([5] if step < 0 else [])
