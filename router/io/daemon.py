@@ -19,6 +19,7 @@ from router.core.watch import NORMAL, TEST_HOOKS
 from router.faults import fault_text
 from router.io.application import Application, StartError
 from router.io.logs import Logs
+from router.io.memory import give_back_freed_memory
 from router.io.options import Options, UsageError, parse, usage
 from router.io.process import daemonize
 from router.management.config import ConfigError, load_config
@@ -58,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(config_path: str, options: Options, report: Report | None) -> int:
     """Load the configuration and serve until stopped. Returns the exit status."""
+    give_back_freed_memory()
     logs = Logs()
     try:
         schema = load_schema()
