@@ -18,6 +18,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TOP_LEVEL = ("auth", "policies", "policy", "router", "schemas", "spark")
+# Modules of the router we replace, installed at the top level.
+COMPAT = ROOT / "router" / "compat"
+COMPAT_TOP_LEVEL = ("qpid_dispatch", "qpid_dispatch_internal", "qpid_dispatch_site")
 
 # Unit -> units of ours it may import. A module belongs to the unit with the longest matching name, and an entry also
 # admits the modules below it. Everybody may import itself; ROUTER_VOCABULARY is open to all of router.
@@ -51,6 +54,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.management": ("schemas", "policy", *ROUTER_VOCABULARY),
     "router.management.client": ("schemas", "auth", "router.amqp", "router.management", *ROUTER_VOCABULARY),
     "router.tools": ("schemas", "auth", "router.amqp", "router.management", *ROUTER_VOCABULARY),
+    "qpid_dispatch": ("policy.conf_text", "router.management", "router.tools", "router.values"),
+    "qpid_dispatch_internal": ("qpid_dispatch", "router.management", "router.tools", "schemas"),
+    "qpid_dispatch_site": (),
     "router.io": ("schemas", "policies", "policy", "auth", "router"),
     "spark": ("policy", "schemas"),
 }
@@ -95,9 +101,12 @@ class Import:
 def modules() -> dict[str, Path]:
     """Dotted name -> file of every module of ours."""
     found = {}
-    for top in TOP_LEVEL:
-        for path in sorted((ROOT / top).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
+    roots = [(ROOT / top, ROOT) for top in TOP_LEVEL] + [(COMPAT / top, COMPAT) for top in COMPAT_TOP_LEVEL]
+    for folder, root in roots:
+        for path in sorted(folder.rglob("*.py")):
+            if root is ROOT and path.is_relative_to(COMPAT):
+                continue
+            parts = path.relative_to(root).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
@@ -132,7 +141,7 @@ def unit_of(module: str) -> str:
 
 
 def is_ours(module: str) -> bool:
-    return module.partition(".")[0] in TOP_LEVEL
+    return module.partition(".")[0] in (*TOP_LEVEL, *COMPAT_TOP_LEVEL)
 
 
 def is_pure(module: str) -> bool:
@@ -162,7 +171,9 @@ def report(found: Import) -> str:
 
 def test_every_module_is_found() -> None:
     """A table that governs nothing would pass in silence."""
-    assert {"policy.decision", "auth.identity", "router.effects", "schemas"} <= modules().keys()
+    names = {"policy.decision", "auth.identity", "router.effects", "schemas", "qpid_dispatch.management.client"}
+    assert names <= modules().keys()
+    assert not any(name.startswith("router.compat") for name in modules())
     assert any(found.importer == "schemas" and found.imported == "json" for found in imports())
 
 
@@ -173,6 +184,8 @@ def test_every_module_is_found() -> None:
         ("router.core.addresses", "policy.decide", breaks_table),
         ("policy.decide", "auth.identity", breaks_table),
         ("spark.jobs.denials", "router.effects", breaks_table),
+        ("qpid_dispatch.management.client", "router.core", breaks_table),
+        ("router.tools.qdstat", "qpid_dispatch.management.client", breaks_table),
         ("router.gate", "auth.tls", breaks_table),
         ("policy.decide", "time", breaks_purity),
         ("router.linkstate.machine", "asyncio", breaks_purity),

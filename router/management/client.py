@@ -7,7 +7,7 @@ print them and scripts look for them.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 
 from router.values import int_
 
@@ -23,7 +23,18 @@ MAX_QUERY_ROWS = 1_000_000
 class ManagementError(Exception):
     """The router answered with a status that is no success. The text is its statusDescription."""
 
-    status: ClassVar[int] = 0
+    status = 0
+
+    @property
+    def description(self) -> str:
+        return str(self)
+
+    @staticmethod
+    def create(status: int, description: str) -> "ManagementError":
+        """The error for a status: of its own class where it has one."""
+        made = STATUS_ERRORS.get(status, ManagementError)(description)
+        made.status = status
+        return made
 
 
 class BadRequestStatus(ManagementError):
@@ -61,7 +72,17 @@ STATUS_ERRORS: Mapping[int, type[ManagementError]] = {
         NotImplementedStatus,
     )
 }
-STATUS_TEXTS: Mapping[int, str] = {200: "OK", 201: "Created", 204: "No Content"}
+STATUS_TEXTS: Mapping[int, str] = {
+    200: "OK",
+    201: "Created",
+    204: "No Content",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    500: "Internal Server Error",
+    501: "Not Implemented",
+}
 
 
 class ConnectionException(Exception):
@@ -204,20 +225,24 @@ class ManagementClient:
         """Any operation; returns the body of the reply. Of name and identity the identity wins."""
         selectors = {"type": type, "name": None if identity else name, "identity": identity}
         given = {**(properties or {}), **selectors, "operation": operation}
-        request = {key: value for key, value in given.items() if value is not None}
+        return self.exchange(given, body, expect=expect).body
+
+    def exchange(self, application_properties: Mapping[str, Any], body: Any = None, *, expect: int = 200) -> Reply:
+        """A request as it is, but for properties that are None; the whole reply."""
+        request = {key: value for key, value in application_properties.items() if value is not None}
         reply = self._transport.request(self.address, request, {} if body is None else body)
         status = reply.application_properties.get("statusCode")
         description = reply.application_properties.get("statusDescription")
         if not isinstance(status, int):
             raise ValueError("the answer has no statusCode; is this the address of a management node?")
         if status == expect:
-            return reply.body
+            return reply
         if 200 <= status < 300:
             raise ValueError(
                 f"Response was {status}({STATUS_TEXTS.get(status, '')}) "
                 f"but expected {expect}({STATUS_TEXTS.get(expect, '')}): {description}"
             )
-        raise STATUS_ERRORS.get(status, ManagementError)(str(description or status))
+        raise ManagementError.create(int(status), str(description or status))
 
 
 def _query_page(body: Any) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:

@@ -13,9 +13,9 @@ from auth.secrets import Secret
 
 DEFAULT_BUS = "0.0.0.0"  # noqa: S104 - as an address to connect to, this host
 DEFAULT_TIMEOUT_S = 5.0
-_PORTS = {"amqp": 5672, "amqps": 5671}
+DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 
-_URL = re.compile(
+BUS_URL = re.compile(
     r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://)?"
     r"(?:(?P<user>[^:@/]*)(?::(?P<password>[^@/]*))?@)?"
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+(?:%[^\]\s]+)?)\]|(?P<host>[^:/\[\]@\s]*))"
@@ -101,8 +101,8 @@ def connection_options(given: argparse.Namespace, read_text: Callable[[str], str
     read_text  path -> content; may raise OSError
     Errors     ValueError for a URL that is none, OSError for an unreadable password file.
     """
-    url = _URL.fullmatch(given.bus)
-    if url is None or (url["scheme"] or "amqp").lower() not in _PORTS:
+    url = BUS_URL.fullmatch(given.bus)
+    if url is None or (url["scheme"] or "amqp").lower() not in DEFAULT_PORTS:
         # Not the URL itself: it may hold a password.
         raise ValueError("--bus wants host, host:port or amqp[s]://[user[:password]@]host[:port][/address]")
     if not 0 < given.timeout < float("inf"):
@@ -144,7 +144,7 @@ def _secret(text: str | None, path: str | None, read_text: Callable[[str], str])
 
 
 def _port(text: str) -> int:
-    port = _PORTS.get(text.lower()) or (int(text) if text.isdecimal() and text.isascii() else 0)
+    port = DEFAULT_PORTS.get(text.lower()) or (int(text) if text.isdecimal() and text.isascii() else 0)
     if not 0 < port < 65536:
         raise ValueError("--bus wants as port a number between 1 and 65535, amqp or amqps")
     return port

@@ -67,6 +67,12 @@ class SocketTransport:
             self._abandon()
             raise
 
+    @property
+    def reply_to(self) -> str:
+        """Where replies come to."""
+        assert self._session.reply_to is not None  # known since the connection was made
+        return self._session.reply_to
+
     def request(self, address: str, application_properties: Mapping[str, Any], body: Any) -> Reply:
         self._deadline = time.monotonic() + self._options.timeout_s
         correlation_id = next(self._correlation_ids)

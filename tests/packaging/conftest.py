@@ -27,16 +27,21 @@ def pip(*arguments: str | Path, python: Path | None = None, environment: dict[st
     assert result.returncode == 0, result.stdout
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Our wheel, built from what git has or would take, so that no ignored file can slip in or be needed."""
-    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def copy_of_checkout(target: Path) -> None:
+    """What git has or would take."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     for name in filter(None, listed.decode().split("\0")):
         if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, source / name)
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, target / name)
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our wheel, built from what git has or would take, so that no ignored file can slip in or be needed."""
+    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    copy_of_checkout(source)
     pip("wheel", "-q", "--no-deps", "--wheel-dir", built, source)
     (found,) = built.glob("palisade_router-*.whl")
     return found

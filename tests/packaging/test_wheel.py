@@ -2,15 +2,20 @@
 
 import os
 import subprocess
+import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from conftest import copy_of_checkout, pip
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
-PACKAGES = {"auth", "policies", "policy", "router", "schemas", "spark"}
+COMPAT = {"qpid_dispatch", "qpid_dispatch_internal", "qpid_dispatch_site"}
+PACKAGES = {"auth", "policies", "policy", "router", "schemas", "spark"} | COMPAT
 
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -31,6 +36,53 @@ def test_wheel_holds_the_packages_and_their_data_and_nothing_else(wheel: Path) -
     assert data
     assert {str(path.relative_to(ROOT)) for path in data} <= set(names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_modules_of_the_router_we_replace_are_at_the_top_level(wheel: Path, installed: Path, tmp_path: Path) -> None:
+    """Management §11: scripts import them by their own names, and by no other."""
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("router/compat")]
+    result = run(installed / "python", "-c", COMPAT_IMPORTS, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert all(path.startswith(str(installed.parent)) for path in result.stdout.split())
+
+
+COMPAT_IMPORTS = """
+import qpid_dispatch.management.client as client
+import qpid_dispatch.management.entity, qpid_dispatch.management.error, qpid_dispatch_internal.compat
+import qpid_dispatch_internal.management.config, qpid_dispatch_internal.management.qdrouter as qdrouter
+import qpid_dispatch_internal.management.schema, qpid_dispatch_internal.tools.command, qpid_dispatch_site as site
+assert qdrouter.QdSchema().dump()["prefix"] == "org.apache.qpid.dispatch"
+assert site.VERSION[0].isdigit() and client.Node and client.Url and client.Entity
+print(client.__file__, qdrouter.__file__, site.__file__)
+"""
+
+
+def test_they_are_found_in_an_editable_installation_and_in_one_from_the_source_archive(tmp_path: Path) -> None:
+    """Both ways that `pip install` is used from a checkout."""
+    source = tmp_path / "source"
+    copy_of_checkout(source)
+    for way, what in (("editable", ["-e", str(source)]), ("archive", [str(source_archive(source, tmp_path))])):
+        folder = tmp_path / way
+        venv.create(folder, with_pip=False, symlinks=True)
+        python = folder / "bin" / "python"
+        pip("install", "-q", "--no-deps", *what, python=python)
+        packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
+        Path(packages, "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        result = run(python, "-c", COMPAT_IMPORTS, cwd=folder)
+        assert result.returncode == 0, result.stderr
+        assert all(path.startswith(str(tmp_path)) for path in result.stdout.split()), way
+
+
+def source_archive(source: Path, folder: Path) -> Path:
+    """The sdist of a source folder, built by its own build backend."""
+    tools = folder / "tools"
+    pip("install", "-q", "--target", tools, "setuptools>=77")
+    code = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+    command = [sys.executable, "-c", code, str(folder)]
+    environment = os.environ | {"PYTHONPATH": str(tools)}
+    built = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder / built.stdout.splitlines()[-1]
 
 
 def test_modules_come_from_the_wheel(installed: Path, tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""`schema`, `qdrouter` and `config`."""

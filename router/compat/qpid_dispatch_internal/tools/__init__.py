@@ -1,0 +1,1 @@
+"""`command`: the command lines of the tools."""
