@@ -67,6 +67,7 @@ class _Sections(ConfText):
                     place=place,
                     places=self.places,
                     repeats=tuple(self.repeats),
+                    last_line=self.place_of(self.at - 1)[0],
                 )
             )
         if bad:

@@ -56,6 +56,7 @@ class ConfSection:
     type        short type name, camel-cased; unknown names come through
     attributes  in the order of the file; values are str from `.conf`, JSON values from JSON and nested maps
     place       where the section opens
+    last_line   of its closing brace; 0 where it was read from JSON
     places      of the name of every attribute by its path: ("port",), ("groups", "admin", "users")
     repeats     (path, place) of names that stand in one map a second time; the last one counts
     """
@@ -65,6 +66,7 @@ class ConfSection:
     place: Place
     places: Mapping[NamePath, Place]
     repeats: tuple[tuple[NamePath, Place], ...] = ()
+    last_line: int = 0
 
 
 class ConfText:

@@ -51,6 +51,8 @@ _GROUP_BOOLEANS: Final = {
     "allowDynamicLinkRoutes": True,
     "allowAdminStatusUpdate": True,
 }
+NUMBER_KEYS: Final = frozenset(_GROUP_NUMBERS)
+BOOLEAN_KEYS: Final = frozenset(_GROUP_BOOLEANS)
 # Extensions: what the lists name is denied, whatever sources and targets say.
 DENY_KEYS: Final = ("denySources", "denyTargets")
 AUTHENTICATOR_KEY: Final = "authenticatorGroups"  # an extension as well

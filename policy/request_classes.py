@@ -102,16 +102,23 @@ def denied_names(vhosts: Iterable[Vhost]) -> set[str]:
     found: set[str] = set()
     for group in (group for vhost in vhosts for group in vhost.groups.values()):
         for rules, denied in ((group.sources, group.denied_sources), (group.targets, group.denied_targets)):
-            if not any(USER_TOKEN in item for item in rules.items):
-                continue
-            for item in denied.items:
-                text = item.removesuffix("*")
-                heads = (each.partition(USER_TOKEN)[0] for each in rules.items)
-                begins = {len(head) for head in heads if text.startswith(head)}
-                begins |= {at + 1 for at, letter in enumerate(text) if letter in "./"}
-                found |= {text[begin:end] for begin in begins for end in range(begin + 1, len(text) + 1)}
-                if item.endswith("*"):
-                    found |= {text[begin:] + FRESH_USER for begin in begins}
+            found |= names_in_denied(rules.items, denied.items)
+    return found
+
+
+def names_in_denied(items: Sequence[str], denied: Sequence[str]) -> set[str]:
+    """As denied_names, for one list of addresses and its denials."""
+    found: set[str] = set()
+    if not any(USER_TOKEN in item for item in items):
+        return found
+    heads = [each.partition(USER_TOKEN)[0] for each in items]
+    for item in denied:
+        text = item.removesuffix("*")
+        begins = {len(head) for head in heads if text.startswith(head)}
+        begins |= {at + 1 for at, letter in enumerate(text) if letter in "./"}
+        found |= {text[begin:end] for begin in begins for end in range(begin + 1, len(text) + 1)}
+        if item.endswith("*"):
+            found |= {text[begin:] + FRESH_USER for begin in begins}
     return found - {FRESH_USER}
 
 

@@ -37,6 +37,7 @@ _LIMITS: Final = {
     "maxConnectionsPerHost": MAX_CONNECTIONS,
     "maxMessageSize": MAX_VALUE,
 }
+LIMIT_KEYS: Final = frozenset(_LIMITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

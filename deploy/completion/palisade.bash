@@ -8,6 +8,7 @@ _palisade_options() {
         "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
         "qdpasswd") echo "-h --help -f --file -c --create --scrypt --stdin --delete" ;;
         "qdpolicy") echo "-h --help" ;;
+        "qdpolicy convert") echo "-h --help --to --form --narrow --output" ;;
         "qdpolicy diff") echo "-h --help --fail-on --at --resolve --json" ;;
         "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --send --receive --receive-dynamic --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
@@ -62,6 +63,9 @@ _palisade_values() {
         "qdmanage --sasl-password") echo "NOTHING" ;;
         "qdmanage --sasl-password-file") echo "FILES" ;;
         "qdpasswd -f"|"qdpasswd --file") echo "FILES" ;;
+        "qdpolicy convert --to") echo "json conf" ;;
+        "qdpolicy convert --form") echo "as-is compatible extended" ;;
+        "qdpolicy convert --output") echo "FILES" ;;
         "qdpolicy diff --fail-on") echo "widening narrowing any" ;;
         "qdpolicy diff --at") echo "NOTHING" ;;
         "qdpolicy explain --user") echo "NOTHING" ;;
@@ -97,7 +101,8 @@ _palisade_values() {
 _palisade_rest() {
     case "$1" in
         "qdmanage") echo "query create read update delete get-types get-attributes get-operations get-annotations get-mgmt-nodes get-schema get-json-schema get-log" ;;
-        "qdpolicy") echo "diff explain fmt lint rules rule schema test" ;;
+        "qdpolicy") echo "convert diff explain fmt lint rules rule schema test" ;;
+        "qdpolicy convert") echo "FILES" ;;
         "qdpolicy diff") echo "FILES" ;;
         "qdpolicy explain") echo "FILES" ;;
         "qdpolicy fmt") echo "FILES" ;;

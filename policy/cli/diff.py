@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         report = {"version": 1, "changes": [{"kind": _kind(change), **asdict(change)} for change in changes]}
         print(json.dumps(report, indent=2))
     else:
-        print("\n".join(printable(line) for line in _lines(changes)))
+        print("\n".join(printable(line) for line in change_lines(changes)))
     kinds = {_kind(change) for change in changes}
     return FINDINGS if options.fail_on in kinds or (options.fail_on == "any" and kinds) else CLEAN
 
@@ -68,7 +68,7 @@ def _kind(change: Change) -> str:
     return "widening" if change.is_widening else "narrowing"
 
 
-def _lines(changes: tuple[Change, ...]) -> Iterator[str]:
+def change_lines(changes: tuple[Change, ...]) -> Iterator[str]:
     if not changes:
         yield "No difference"
     for change in changes:

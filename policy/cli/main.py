@@ -5,13 +5,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from policy.cli import diff, explain, fmt, lint, rules, schema, test
+from policy.cli import convert, diff, explain, fmt, lint, rules, schema, test
 
 EPILOG = """\
 exit status:
   0  nothing to complain about
   1  lint: findings at or above --fail-level; explain: denied; diff: what --fail-on names;
-     test: an expectation is not met
+     test: an expectation is not met; convert: it would not mean the same
   2  the command line is wrong
   3  something could not be read, or is no policy
 """
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for verb in (lint, rules, explain, diff, test, fmt, schema):
+    for verb in (lint, rules, explain, diff, test, fmt, convert, schema):
         verb.add_parser(verbs)
     options = parser.parse_args(arguments)
     try:

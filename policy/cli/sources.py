@@ -1,6 +1,8 @@
 """The files a verb is given: policy files, router configurations, folders of policy files."""
 
+import errno
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,9 @@ from policy.positioned_json import Problem
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 from policy.validation import load_valid_entities
 
+STDIN = "-"
+# Stops what is no file, such as a device, from filling the memory.
+MAX_FILE_BYTES = 256 << 20
 CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
 
 
@@ -37,15 +42,8 @@ class Loaded:
 def load(path: Path) -> Loaded:
     """A file, or the *.json files of a folder. A configuration brings the files of its policyDir with it."""
     loaded = Loaded()
-    try:
-        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-    except OSError as error:
-        loaded.problems.append((str(path), cannot_be_read(error.strerror)))
-        return loaded
-    if not files:
-        loaded.problems.append((str(path), cannot_be_read("there is no *.json file in this folder")))
-    for file in files:
-        _load_file(file, loaded)
+    for file in files_of(path, loaded):
+        load_file(file, loaded)
     folder = loaded.policy.get("policyDir")
     if isinstance(folder, str) and folder:
         # As the router takes it, and else beside the configuration.
@@ -53,18 +51,35 @@ def load(path: Path) -> Loaded:
         if not place.is_dir():
             loaded.problems.append((str(path), cannot_be_read(f"its policyDir '{folder}' is no folder")))
         for file in sorted(place.glob("*.json")):
-            _load_file(file, loaded)
+            load_file(file, loaded)
     return loaded
 
 
-def _load_file(file: Path, loaded: Loaded) -> None:
+def files_of(path: Path, loaded: Loaded) -> list[Path]:
+    """The file, or the *.json files of the folder. What is wrong becomes one of the problems."""
+    try:
+        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        # A folder that may not be read has no files, to look at it.
+        if not files and path.is_dir():
+            next(path.iterdir(), None)
+    except OSError as error:
+        loaded.problems.append((str(path), cannot_be_read(error.strerror)))
+        return []
+    if not files:
+        loaded.problems.append((str(path), cannot_be_read("there is no *.json file in this folder")))
+    return files
+
+
+def load_file(file: Path, loaded: Loaded) -> None:
+    """Add the entities and the text of one file, or its problems. `-` is standard input."""
     name = str(file)
-    if file.exists() and file.suffix not in (".json", ".conf"):
+    if name != STDIN and file.exists() and file.suffix not in (".json", ".conf"):
         text = "policy files are JSON and end in .json, configurations end in .conf"
         loaded.problems.append((name, cannot_be_read(text)))
         return
     try:
-        text = file.read_bytes().decode("utf-8")
+        text = read_text(file)
+        name = stdin_name(text) if name == STDIN else name
         loaded.entities += load_valid_entities(text, name)
         loaded.texts[name] = text
     except PolicyFileError as error:
@@ -73,6 +88,26 @@ def _load_file(file: Path, loaded: Loaded) -> None:
         loaded.problems.append((name, cannot_be_read(error.strerror)))
     except UnicodeDecodeError as error:
         loaded.problems.append((name, cannot_be_read(f"not UTF-8, beginning with byte {error.start + 1}")))
+
+
+def read_text(file: Path) -> str:
+    """The text of a file, `-` for standard input. Raises OSError and UnicodeDecodeError."""
+    if str(file) == STDIN:
+        content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    else:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_FILE_BYTES + 1)
+    if len(content) > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MAX_FILE_BYTES >> 20} MiB, which no policy has")
+    return content.decode("utf-8")
+
+
+def stdin_name(text: str) -> str:
+    """What standard input is called: a policy file begins with a bracket, a configuration does not."""
+    for line in text.lstrip("\ufeff").splitlines():
+        if (stripped := line.strip()) and not stripped.startswith("#"):
+            return "stdin.json" if stripped.startswith(("[", "{")) else "stdin.conf"
+    return "stdin.json"
 
 
 def cannot_be_read(why: str | None) -> Problem:

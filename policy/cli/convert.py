@@ -1,0 +1,281 @@
+"""`qdpolicy convert`: policies in another form, and proof that they mean the same."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from policy.attributes import Path as Place
+from policy.attributes import VhostSource
+from policy.automata import TooComplexError
+from policy.cli.diff import change_lines
+from policy.cli.files import write_whole
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_file, printable
+from policy.conf import read_sections
+from policy.conf_layout import NotWritableError, vhost_section
+from policy.conversion import (
+    Converted,
+    changed_frames,
+    changed_meaning,
+    compatible,
+    extended,
+    opaque_addresses,
+    plain,
+)
+from policy.layout import Before, Comments, comments_of, laid_out
+from policy.loader import PolicyFileError, parse_policy
+from policy.ruleset import PolicyError, Ruleset, compile_ruleset
+from policy.validation import load_valid_entities
+
+DESCRIPTION = """\
+Write vhosts in another form: policy files (JSON) or vhost sections of a configuration; understood by qdrouterd 1.20 as
+well, or with the extensions of this router.
+
+The outcome is read again and compared with what it was made of, exactly. When it does not mean the same nothing is
+written, and a request is named that would be decided otherwise.
+
+Comments on lines of their own are kept, before what they stood before; those behind something are not. Of a
+configuration that becomes a policy file only the vhosts are taken.
+"""
+EPILOG = """\
+examples:
+  qdpolicy convert qdrouterd.conf --to json --output policies/vhosts.json
+  qdpolicy convert policies/ --to conf
+  qdpolicy convert policies/apps.json --form compatible
+
+exit status:
+  0  converted
+  1  it cannot be expressed in that form, or would not mean the same; nothing was written
+  2  the command line is wrong
+  3  a file could not be read or written, or a router would refuse it
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Vhost:
+    """comments  by the paths inside the attributes"""
+
+    index: int
+    attributes: Mapping[str, object]
+    source: VhostSource
+    comments: Comments
+    converted: Converted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """behind  the comments at its end"""
+
+    name: str
+    text: str
+    vhosts: tuple[_Vhost, ...]
+    behind: tuple[str, ...]
+
+    @property
+    def is_configuration(self) -> bool:
+        return self.name.endswith(".conf")
+
+
+def add_parser(verbs: Any) -> None:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "convert",
+        help="write policies in another form that means the same",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("path", metavar="PATH", type=Path, help="a policy file, a folder of them, or a router's .conf")
+    parser.add_argument("--to", choices=("json", "conf"), help="default: as PATH is written")
+    parser.add_argument(
+        "--form",
+        choices=("as-is", "compatible", "extended"),
+        default="as-is",
+        help="compatible: what qdrouterd 1.20 takes to mean the same; extended: networks and names of today "
+        "(default: as-is)",
+    )
+    parser.add_argument(
+        "--narrow",
+        action="store_true",
+        help="with --form compatible: leave out what cannot be expressed where that only takes something away, "
+        "and show it",
+    )
+    parser.add_argument("--output", metavar="FILE", type=Path, help="write the outcome there")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.narrow and options.form != "compatible":
+        print("qdpolicy convert: --narrow goes with --form compatible", file=sys.stderr)
+        return WRONG_USE
+    loaded = Loaded()
+    for path in files_of(options.path, loaded):
+        load_file(path, loaded)
+    if loaded.problems:
+        _complain(f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
+        return UNREADABLE
+    files = [_read(name, text, options) for name, text in loaded.texts.items()]
+    to = options.to or ("conf" if any(file.is_configuration for file in files) else "json")
+    vhosts = [vhost for file in files for vhost in file.vhosts]
+    try:
+        _refuse_obstacles(vhosts)
+        text = _written(files, to, is_compact=options.form == "compatible")
+        policy = {**loaded.policy, "enableVhostPolicy": True}
+        _check(vhosts, policy, text, to, is_narrow=options.narrow)
+    except _RefusedError as error:
+        _complain((str(error), "nothing was written"))
+        return FINDINGS
+    except PolicyError as error:
+        _complain((f"{error.file}:{error.line or 1}: {error}",))
+        return UNREADABLE
+    left = sorted({entity.type for entity in loaded.entities if entity.type != "vhost"})
+    if left and to == "json":
+        _complain((f"only the vhosts are written, not what else is there: {', '.join(left)}",))
+    return _put(text, options.output)
+
+
+class _RefusedError(Exception):
+    """str() has the place and what cannot be written."""
+
+
+def _read(name: str, text: str, options: argparse.Namespace) -> _File:
+    comments = comments_of(parse_policy(text, name), text)
+    vhosts = []
+    for index, entity in enumerate(load_valid_entities(text, name)):
+        if entity.type != "vhost":
+            continue
+        if options.form == "compatible":
+            converted = compatible(entity.attributes, narrows=options.narrow)
+        elif options.form == "extended":
+            converted = extended(entity.attributes)
+        else:
+            converted = Converted(attributes=plain(entity.attributes))
+        vhost = _Vhost(
+            index=index,
+            attributes=entity.attributes,
+            source=entity.source,
+            comments=_comments_at(index, comments),
+            converted=converted,
+        )
+        vhosts.append(vhost)
+    return _File(name=name, text=text, vhosts=tuple(vhosts), behind=tuple(comments.behind))
+
+
+def _comments_at(index: int, comments: Comments) -> Comments:
+    """The comments of one element, those at the beginning of the file among the first one's."""
+    found = Comments()
+    for path, before in comments.before.items():
+        if path[:1] == (index,) or (not path and index == 0):
+            inner = path[2:] if path[1:2] == (1,) else ()
+            known = found.before.setdefault(inner, Before())
+            known.comments += before.comments
+            known.has_blank |= before.has_blank
+    return found
+
+
+def _refuse_obstacles(vhosts: Iterable[_Vhost]) -> None:
+    obstacles = [
+        f"{_place(vhost.source, obstacle.path)}: {obstacle.text}"
+        for vhost in vhosts
+        for obstacle in vhost.converted.obstacles
+    ]
+    if obstacles:
+        raise _RefusedError("\n".join(obstacles))
+
+
+def _written(files: Sequence[_File], to: str, *, is_compact: bool) -> str:
+    """The text of the outcome. Raises _RefusedError."""
+    if to == "json":
+        return _as_policy_file(files)
+    parts: list[str] = []
+    for file in files:
+        sections = {}
+        for vhost in file.vhosts:
+            before = vhost.comments.before
+            if file.is_configuration:
+                # What stands before a section stays there.
+                before = {path: each for path, each in before.items() if path}
+            try:
+                attributes = vhost.converted.attributes
+                sections[vhost.index] = vhost_section(attributes, Comments(before), is_compact=is_compact)
+            except NotWritableError as error:
+                raise _RefusedError(f"{_place(vhost.source, error.path)}: {error}") from None
+        if file.is_configuration:
+            parts.append(_with_sections(file.text, sections))
+        else:
+            parts += ["\n".join("\n".join(lines) for lines in sections.values()) + "\n"]
+            parts += [f"{comment}\n" for comment in file.behind]
+    return "".join(parts)
+
+
+def _as_policy_file(files: Sequence[_File]) -> str:
+    comments = Comments()
+    attributes: list[Mapping[str, object]] = []
+    for file in files:
+        waiting, comments.behind = comments.behind, []
+        for vhost in file.vhosts:
+            index = len(attributes)
+            attributes.append(vhost.converted.attributes)
+            for path, before in vhost.comments.before.items():
+                comments.before[(index, 1, *path) if path else (index,)] = before
+            if waiting:
+                lead = comments.before.setdefault((index,), Before())
+                lead.comments, waiting = waiting + lead.comments, []
+        comments.behind = waiting if file.is_configuration else [*waiting, *file.behind]
+    return laid_out([["vhost", each] for each in attributes], comments)
+
+
+def _with_sections(text: str, sections: Mapping[int, list[str]]) -> str:
+    """The configuration with other lines in place of these sections."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    for index, section in reversed(list(enumerate(read_sections(text)))):
+        if index in sections:
+            lines[section.place[0] - 1 : section.last_line] = sections[index]
+    return "\n".join(lines)
+
+
+def _check(vhosts: Sequence[_Vhost], policy: Mapping[str, object], text: str, to: str, *, is_narrow: bool) -> None:
+    """Does the outcome, read again, mean what the files mean? Raises _RefusedError; PolicyError for the files."""
+    old = _ruleset(policy, ((vhost.attributes, vhost.source) for vhost in vhosts))
+    try:
+        entities = [entity for entity in load_valid_entities(text, f"outcome.{to}") if entity.type == "vhost"]
+        new = _ruleset(policy, ((entity.attributes, entity.source) for entity in entities))
+        changes = changed_meaning(old, new)
+    except (PolicyFileError, PolicyError, TooComplexError) as error:
+        raise _RefusedError(f"the outcome cannot be shown to mean the same: {error}") from None
+    _complain(change_lines(changes) if changes else ())
+    wrong_frames = changed_frames(old, new)
+    _complain(f"{group}: another frame size or session window" for group in wrong_frames)
+    if wrong_frames or any(change.is_widening or not is_narrow for change in changes):
+        raise _RefusedError("the outcome would not mean the same")
+
+
+def _ruleset(
+    policy: Mapping[str, object], vhosts: Iterable[tuple[Mapping[str, object], VhostSource | None]]
+) -> Ruleset:
+    # Names of hosts are not looked up: each is an address of its own.
+    return compile_ruleset(policy, vhosts, resolve=opaque_addresses)
+
+
+def _put(text: str, output: Path | None) -> int:
+    if output is None:
+        print(text, end="")
+        return CLEAN
+    try:
+        write_whole(output, text.encode("utf-8"))
+    except OSError as error:
+        _complain((f"{output}: cannot be written: {error.strerror}",))
+        return UNREADABLE
+    return CLEAN
+
+
+def _place(source: VhostSource, path: Place) -> str:
+    return f"{source.file}:{source.line_of(path) or 1}:{source.column_of(path)}"
+
+
+def _complain(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(printable(line), file=sys.stderr)
+
+

@@ -1,0 +1,41 @@
+"""Files that are written, whole or not at all."""
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put `content` in place of what is in the file. Raises OSError, and then nothing has changed.
+
+    A reader, such as a router that is told to read its policyDir anew, sees the old file or the new one. A link stays a
+    link, and the file keeps its permissions. What is no file, such as /dev/stdout, is written to.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        target.write_bytes(content)
+        return
+    if target.exists() and not os.access(target, os.W_OK):
+        # Replacing it would get around what its owner has forbidden.
+        raise PermissionError(13, "it is write-protected", str(path))
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
+        Path(name).chmod(mode)
+        Path(name).replace(target)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

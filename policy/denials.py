@@ -1,0 +1,65 @@
+"""An address list and a list of denials as one list, where there is such a list.
+
+`orders.*` without `orders.secret` is none. But what is denied altogether can be left out, and what no denial touches
+needs none: that is decided exactly, for every user.
+Pure. Source: docs/policy.md, Extensions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from policy.addresses import USER_TOKEN
+from policy.automata import address_automaton, find_word
+from policy.request_classes import names_in_denied, user_shapes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """kept     the items that say the same without the denials
+    partial  items of which a part is denied, each with an address of it that is not
+    renamed  items that reach an address by another name, for which the denials hold as well
+    """
+
+    kept: tuple[str, ...]
+    partial: tuple[tuple[str, str], ...]
+    renamed: tuple[str, ...]
+
+
+def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> Resolved:
+    """Raises TooComplexError.
+
+    key     of the items: "sources", "targetPattern" ...
+    denied  literal items
+    """
+    kept: list[str] = []
+    partial: list[tuple[str, str]] = []
+    for item in items:
+        outside = _word(key, item, denied, is_denied=False)
+        if outside is None:
+            continue
+        if _word(key, item, denied, is_denied=True) is not None:
+            partial.append((item, outside))
+        else:
+            kept.append(item)
+    return Resolved(
+        kept=tuple(kept), partial=tuple(partial), renamed=tuple(item for item in kept if denied and _has_names(item))
+    )
+
+
+def _word(key: str, item: str, denied: Sequence[str], *, is_denied: bool) -> str | None:
+    """An address that `item` allows some user, and that is denied or not; None: there is none."""
+    users = [""]
+    if USER_TOKEN in item:
+        users += [*sorted(names_in_denied((item,), denied)), *user_shapes([(key, (item,))])]
+    denials = address_automaton("sources", tuple(denied), "")
+    for user in users:
+        allowed = address_automaton(key, (item,), user)
+        word = find_word((allowed, denials), lambda is_in: is_in == (True, is_denied))
+        if word is not None:
+            return word
+    return None
+
+
+def _has_names(item: str) -> bool:
+    """May the router understand an address of this item, as it stands there, as another one (routing.md §3.1)?"""
+    return ":/" in item or item.startswith("/") or item.endswith(("/", "."))
