@@ -35,6 +35,7 @@ from router.faults import fault_text
 from router.gate import Gate
 from router.io.allocators import allocator_rows
 from router.io.endpoints import Endpoints, family_of
+from router.io.folder_watch import FolderWatch
 from router.io.frame_trace import FrameTrace
 from router.io.logs import LogFileError, Logs
 from router.io.management_service import ManagementService
@@ -44,7 +45,7 @@ from router.io.security import Authentication
 from router.io.vhosts import Vhosts, compile_configured, place_of
 from router.io.workers import Workers
 from router.management.agent import Agent
-from router.management.config import Configuration, ConfiguredEntity
+from router.management.config import Configuration, ConfiguredEntity, is_policy_file
 from router.management.entities import EntityStore, ManagementError
 from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
 from router.management.schema import Schema
@@ -92,8 +93,11 @@ class Application:
         *,
         version: str,
         thresholds: Thresholds = NORMAL,
+        read_at_ns: int = 0,
     ) -> None:
+        """read_at_ns  when reading the configuration began, ns since 1970 UTC"""
         self._thresholds = thresholds
+        self._read_at_ns = read_at_ns
         self.schema = schema
         self.configuration = configuration
         self.logs = logs
@@ -106,6 +110,8 @@ class Application:
         self.failure: str | None = None  # why it stops by itself
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
+        self._watch: FolderWatch | None = None  # of policyDir
+        self._watching: asyncio.Task[None] | None = None
 
     # Effects
 
@@ -174,6 +180,7 @@ class Application:
         self._start_management(authentication)
         for name in gate.ruleset.vhosts:
             self._log("POLICY", "info", f"Created policy rules for vhost {name}")
+        self._watch_policy_dir()
 
     def _start_management(self, authentication: Authentication) -> None:
         """The entity store takes in the file through the handlers that serve management requests too."""
@@ -347,6 +354,23 @@ class Application:
 
     # Reload
 
+    def _watch_policy_dir(self) -> None:
+        every_s = int(str(self.configuration.policy["policyDirWatchSeconds"]))
+        folder = str(self.configuration.policy["policyDir"] or "")
+        if not folder or not every_s:
+            return
+        watch = self._watch = FolderWatch(folder, is_policy_file, self.vhosts.reload, read_at_ns=self._read_at_ns)
+
+        async def run() -> None:
+            while True:
+                try:
+                    await watch.run(every_s)
+                except Exception as error:  # our own fault: the rules in force stay, and it looks on
+                    self._log("ERROR", "error", f"Watching policyDir: {fault_text(error)}")
+                    await asyncio.sleep(every_s)
+
+        self._watching = asyncio.get_running_loop().create_task(run())
+
     def reload(self) -> None:
         """SIGHUP: log files, certificates and policyDir are read anew; what cannot be used changes nothing."""
         self._wants_reload = True
@@ -359,6 +383,8 @@ class Application:
                 self._wants_reload = False
                 self.logs.reopen()
                 self.endpoints.reload_certificates()
+                if self._watch is not None:
+                    await self._watch.take()
                 if self.vhosts.has_folder:
                     await self.vhosts.reload()
                 self._log("SERVER", "notice", "Reload on SIGHUP finished")
@@ -443,6 +469,8 @@ class Application:
 
     async def stop(self) -> None:
         """Close everything; audit events that are still queued are written first."""
+        if self._watching is not None:
+            self._watching.cancel()
         await self.router.stop()
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):

@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
@@ -61,6 +62,7 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
     """Load the configuration and serve until stopped. Returns the exit status."""
     give_back_freed_memory()
     logs = Logs()
+    read_at_ns = time.time_ns()
     try:
         schema = load_schema()
         configuration = load_config(config_path, schema)
@@ -76,6 +78,7 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
                 logs,
                 version=product_version(),
                 thresholds=TEST_HOOKS if options.has_test_hooks else NORMAL,
+                read_at_ns=read_at_ns,
             )
             return runner.run(_serve(application, report))
     except StartError as error:

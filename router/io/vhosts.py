@@ -71,6 +71,7 @@ class Vhosts:
         self._from_folder: dict[str, Mapping[str, Any]] = {}  # identity -> attributes as they were read
         self._sources: dict[str, VhostSource] = {}  # identity -> place, while it is as the file has it
         self._changes = self._failures = 0
+        self._reading = asyncio.Lock()  # a signal may come while a change of the folder is being read
         for entity in configuration.of_type("vhost"):
             identity = str(entity.attributes["identity"])
             self._sources[identity] = _source(entity)
@@ -91,7 +92,7 @@ class Vhosts:
 
     def _put_in_force(self, ruleset: Ruleset) -> None:
         before, self._gate.ruleset = self._gate.ruleset, ruleset
-        self._changes += 1
+        self._changes += ruleset.digest != before.digest
         self._count(ruleset)
         self._on_change(before)
 
@@ -151,11 +152,12 @@ class Vhosts:
 
         Reading and compiling happen in a thread, the swap on the loop. What cannot be used changes nothing.
         """
-        try:
-            done = await self._reloaded()
-        except ReloadError as error:
-            self._refuse("Reload of policyDir", error)
-            return
+        async with self._reading:
+            try:
+                done = await self._reloaded()
+            except ReloadError as error:
+                self._refuse("Reload of policyDir", error)
+                return
         text = f"Reload of policyDir: {done.created} vhosts created, {done.updated} updated, {done.deleted} deleted"
         self._log(text)
 

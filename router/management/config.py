@@ -114,6 +114,11 @@ def load_config(
     return loading.configuration()
 
 
+def is_policy_file(name: str) -> bool:
+    """Is a file of this name in policyDir read? Emacs' lock on one that is being edited is none: a link to nothing."""
+    return name.endswith(".json") and not name.startswith(".#")
+
+
 def load_policy_dir(
     folder: str,
     schema: Schema,
@@ -271,7 +276,7 @@ class _Loading:
             return
         file = folder
         try:
-            names = sorted(name for name in list_dir(folder) if name.endswith(".json"))
+            names = sorted(filter(is_policy_file, list_dir(folder)))
             for name in names:
                 file = os.path.join(folder, name)
                 self.add_all(parse_config(read_text(file), path=file), file=file, only="vhost")

@@ -13,6 +13,7 @@ from router.management.logrules import LogSettingError, parse_enable
 from router.management.schema import EntityType, ValidationError
 
 MAX_ROUTER_ID_CHARACTERS = 127
+MAX_WATCH_SECONDS = 86400
 RESERVED_OPEN_KEYS = frozenset(
     {"product", "version", "failover-server-list", "network-host", "port", "scheme", "hostname"}
 )
@@ -133,6 +134,9 @@ def check_values(entity_type: EntityType, attributes: Mapping[str, object]) -> N
         case "policy":
             if int(str(attributes["maxConnections"])) < 0:
                 raise RuleError("maxConnections must be >= 0", "maxConnections", kind="Configuration")
+            if not 0 <= int(str(attributes["policyDirWatchSeconds"])) <= MAX_WATCH_SECONDS:
+                text = f"policyDirWatchSeconds must be 0 to {MAX_WATCH_SECONDS}"
+                raise RuleError(text, "policyDirWatchSeconds", kind="Configuration")
         case "log":
             if attributes.get("outputFile") == "":
                 raise RuleError("Failed to open log file ''", "outputFile", kind="Configuration")

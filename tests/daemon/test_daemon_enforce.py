@@ -32,7 +32,8 @@ class House:
         self.file, self.audit = folder / "policy" / "rules.json", folder / "audit"
         self.file.parent.mkdir()
         self.write(rules("$default"), rules("other"))
-        policy = f"policy {{\n enableVhostPolicy: yes\n {mode}\n policyDir: {self.file.parent}\n}}\n"
+        watched = f"policyDirWatchSeconds: 1\n policyDir: {self.file.parent}"
+        policy = f"policy {{\n enableVhostPolicy: yes\n {mode}\n {watched}\n}}\n"
         self.router = daemon(f"router {{\n auditDir: {self.audit}\n}}\n" + policy + LISTENER)
 
     def write(self, *vhosts: dict[str, Any]) -> None:
@@ -102,6 +103,25 @@ def test_without_it_open_connections_keep_what_they_have(daemon: Callable[..., D
             assert client.query("router").rows  # a connection later, nobody has been detached
         assert not any("decided again" in line for line in house.router.log())
         assert DETACH not in [code for code, _ in peer.performatives()]
+
+
+def test_a_changed_file_is_noticed(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """policyDir is watched: no signal is needed, a broken file is told of once, and changes nothing"""
+    house = House(daemon, tmp_path, "onPolicyChange: enforce")
+    router = house.router
+    with house.peer("a") as stays, house.peer("b") as detached:
+        since = router.mark()
+        house.file.write_text("[")
+        router.wait_for_log(r"POLICY \(error\) Reload of policyDir failed, .*rules\.json:1\)", since)
+        house.write(rules("$default", targets="$management, a"))
+        router.wait_for_log(r"POLICY \(info\) Reload of policyDir: 0 vhosts created, 1 updated, 1 deleted", since)
+        detached.read_until(DETACH)
+        assert DETACH not in [code for code, _ in stays.performatives()]
+        (house.file.parent / "more.json").write_text(json.dumps([["vhost", rules("more")]]))
+        router.wait_for_log(r"POLICY \(info\) Reload of policyDir: 1 vhosts created, 0 updated, 0 deleted", since)
+        assert len(router.log(r"Reload of policyDir failed", since)) == 1
+    router.end()
+    assert [each["reason"] for each in house.events()] == ["invalid_policy", "target_not_allowed"]
 
 
 def test_a_reload_that_changes_no_rule_decides_nothing_again(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
