@@ -4,11 +4,11 @@ No operation, type or attribute of a request is ever looked up but in the schema
 raises: what is not foreseen is answered 500 and logged. Sources: docs/spec/management.md §5, §7, §8.
 """
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from router.effects import Emit, LogLevel, log
+from router.faults import fault_text
 from router.management.core_operations import CRUD, CoreOperations
 from router.management.entities import Entity, EntityStore, ManagementError
 from router.management.node_operations import NodeOperations
@@ -105,7 +105,7 @@ class Agent:
 
     def failed(self, error: Exception) -> Response:
         """The answer to a request that our own fault kept from being carried out."""
-        self._log("error", f"Unexpected {type(error).__name__} {_place(error)}")
+        self._log("error", f"Unexpected {fault_text(error)}")
         return Response(status=500, description="InternalError: the request could not be carried out", body={})
 
     def begin(self, request: Request) -> Response:
@@ -325,9 +325,3 @@ def _plain(value: object) -> str:
 
 def _set_attributes(row: Row) -> dict[str, object]:
     return {name: value for name, value in row.items() if value is not None}
-
-
-def _place(error: Exception) -> str:
-    """Where an exception came from: file and line, never its text, which may quote the request."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"at {frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else ""

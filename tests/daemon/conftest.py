@@ -10,7 +10,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parent.parent / "interop"))
 
 from certificates import Certificates
-from daemon_process import Daemon, start
+from daemon_process import LISTENER, Daemon, start
 
 
 @pytest.fixture
@@ -32,3 +32,14 @@ def daemon(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates.make(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """One router for the tests of a module; nothing unexpected may stand in its log at the end."""
+    made = start(tmp_path_factory.mktemp("router"), "router {\n id: wire\n metadata: about me\n}\n" + LISTENER)
+    made.wait_for_log(r"Listening on")
+    yield made
+    made.end()
+    unexpected = [line for line in made.log(r"Unexpected|Traceback|ERROR \(") if "handshake" not in line]
+    assert unexpected == []

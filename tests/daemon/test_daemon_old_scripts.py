@@ -6,21 +6,12 @@ Management §11.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, ROOT, Daemon, start
+from daemon_process import PATIENCE_S, ROOT, Daemon
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture(scope="module")
-def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    made = start(tmp_path_factory.mktemp("router"), "router {\n id: old\n}\n" + LISTENER)
-    made.wait_for_log(r"Listening on")
-    yield made
-    made.end()
 
 
 def run_script(text: str, folder: Path, *arguments: str) -> str:
@@ -116,10 +107,10 @@ try:
     node.call(node.node_request(operation='nosuch'))
 except NotImplementedStatus as e:
     print(e.status)
-node.set_client('_topo/0/old/$management')
+node.set_client('_topo/0/wire/$management')
 print(node.query(type='router', attribute_names=['id']).results)
 print(node.reply_to.startswith('amqp:/_topo/'), node.client.address, node.url)
-with Node.connect(sys.argv[1], router='old') as other:
+with Node.connect(sys.argv[1], router='wire') as other:
     print(other.read(type='dummy', name='d1').arg1)
 """
 
@@ -127,7 +118,7 @@ with Node.connect(sys.argv[1], router='old') as other:
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        (LINK_REPORT, ["out Ltemp.", "in M0$man", "old standalone", "1"]),
+        (LINK_REPORT, ["out Ltemp.", "in M0$man", "wire standalone", "1"]),
         (
             OPEN_AND_CLOSE_A_PORT,
             [
@@ -148,8 +139,8 @@ with Node.connect(sys.argv[1], router='old') as other:
                 "bar",
                 "1099511627776 200",
                 "501",
-                "[['old']]",
-                "True _topo/0/old/$management amqp://127.0.0.1:PORT",
+                "[['wire']]",
+                "True _topo/0/wire/$management amqp://127.0.0.1:PORT",
                 "one",
             ],
         ),

@@ -4,38 +4,21 @@ import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import Certificates
-from harness import RunningRouter, eventually, running_router
-from open_house import OPEN_HOUSE, connector_row, management
+from harness import RunningRouter, eventually
+from open_house import OPEN_HOUSE, connector_row
 from server_peer import Call, Server, greeting, serving
 
 from router.management.client import ManagementClient
 
-EXPECTED = [
+EXPECTED_ERRORS = [
     r"SERVER \(error\) (SSL CA|SSL local certificate|SSL cipher|Permitted TLS protocols) configuration failed",
     r"Connection aborted due to internal setup error",
 ]
-
-
-@pytest.fixture(scope="module")
-def router(
-    certificates: Certificates, router_python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningRouter]:
-    folder = tmp_path_factory.mktemp("router")
-    with running_router(
-        folder, certificates, python=router_python, extra=OPEN_HOUSE, expected_errors=EXPECTED
-    ) as running:
-        yield running
-
-
-@pytest.fixture
-def client(router: RunningRouter) -> Iterator[ManagementClient]:
-    with management(router) as connected:
-        yield connected
+EXTRA_CONFIGURATION = OPEN_HOUSE
 
 
 def server_tls(certificates: Certificates, name: str = "server", *, demands: bool = False) -> ssl.SSLContext:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Certificates
-from harness import ROOT, RunningRouter, die_with_parent, eventually, router_command, running_router
-from open_house import OPEN_HOUSE, management, port_of
+from harness import ROOT, RunningRouter, die_with_parent, eventually, router_command
+from open_house import OPEN_HOUSE, port_of
 from raw_peer import (
     AMQP,
     ATTACH,
@@ -34,7 +33,7 @@ from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import connect
 from router.values import Array, Described, symbol, ulong
 
-EXPECTED = [
+EXPECTED_ERRORS = [
     r"AGENT \(error\) Error performing (CREATE|UPDATE)",
     r"Listener error on",
     r"Timeout waiting for initial handshake",
@@ -56,22 +55,7 @@ vhost {
     }
 }
 """
-
-
-@pytest.fixture(scope="module")
-def router(
-    certificates: Certificates, router_python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningRouter]:
-    folder = tmp_path_factory.mktemp("router")
-    extra = OPEN_HOUSE + NO_ADMINISTRATORS
-    with running_router(folder, certificates, python=router_python, extra=extra, expected_errors=EXPECTED) as running:
-        yield running
-
-
-@pytest.fixture
-def client(router: RunningRouter) -> Iterator[ManagementClient]:
-    with management(router) as connected:
-        yield connected
+EXTRA_CONFIGURATION = OPEN_HOUSE + NO_ADMINISTRATORS
 
 
 @contextmanager

@@ -16,14 +16,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from harness import USERS, RunningRouter, connect, eventually, running_router
-from open_house import OPEN_HOUSE, management, port_of
+from harness import USERS, RunningRouter, connect, eventually
+from open_house import OPEN_HOUSE, port_of
 from raw_peer import AMQP, OPEN, SASL, RawPeer, open_frame, plain, raw_peer, sasl_init
 
 from router.management.client import BadRequestStatus, InternalServerErrorStatus, ManagementClient
 from router.values import Array, symbol
 
-EXPECTED = [
+EXPECTED_ERRORS = [
     r"ERROR \(error\) Run Time: Cannot set",
     r"Unrecognized component",
     r"AGENT \(error\) Error performing CREATE",
@@ -45,22 +45,7 @@ vhost {
     }
 }
 """
-
-
-@pytest.fixture(scope="module")
-def router(
-    certificates: Certificates, router_python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningRouter]:
-    folder = tmp_path_factory.mktemp("router")
-    extra = OPEN_HOUSE + EVERYBODY
-    with running_router(folder, certificates, python=router_python, extra=extra, expected_errors=EXPECTED) as running:
-        yield running
-
-
-@pytest.fixture
-def client(router: RunningRouter) -> Iterator[ManagementClient]:
-    with management(router) as connected:
-        yield connected
+EXTRA_CONFIGURATION = OPEN_HOUSE + EVERYBODY
 
 
 @pytest.fixture(scope="module")
