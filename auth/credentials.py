@@ -8,6 +8,9 @@ from auth.secrets import Secret
 UNKNOWN_USER = "SASL(-13): user not found: Password verification failed"
 WRONG_PASSWORD = "SASL(-13): authentication failure: Password verification failed"  # noqa: S105
 
+# Nothing was compared: the verifier is overloaded or broken. Says nothing about the credentials.
+VERIFIER_UNAVAILABLE = "verifier unavailable"
+
 # More than any real name or password, little enough that hashing or logging it costs an attacker's victim nothing.
 MAX_USER_BYTES = 1024
 MAX_PASSWORD_BYTES = 4096

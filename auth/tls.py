@@ -60,6 +60,10 @@ class TlsFailure(ConnectionError):
     """The tunnel is broken for good; the text is OpenSSL's reason. `take_output` has the alert for the peer."""
 
 
+class UntrustedCertificate(TlsFailure):
+    """The peer has shown a certificate that is not to be trusted."""
+
+
 class TlsTunnel:
     """One TLS connection in memory.
 
@@ -169,6 +173,8 @@ class TlsTunnel:
             self._ssl.do_handshake()
         except ssl.SSLWantReadError:
             return
+        except ssl.SSLCertVerificationError as fault:
+            raise UntrustedCertificate(failure_text(fault)) from None
         except (ssl.SSLError, ssl.CertificateError) as fault:
             raise TlsFailure(failure_text(fault)) from None
         self._is_established = True

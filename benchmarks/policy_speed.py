@@ -1,4 +1,5 @@
-"""What a decision costs: 10,000 users in 1,000 vhosts, a link against 1,000 sources, compiling and checking them all.
+"""What a decision costs: 10,000 users in 1,000 vhosts, a link against 1,000 sources, compiling and checking them all;
+a socket accepted and a failed login against 10,000 bans.
 
     python -m benchmarks.policy_speed
 
@@ -6,8 +7,11 @@ Medians of several rounds, in seconds of processor time: what else the machine d
 numbers are those of the project.
 """
 
+import functools
 import gc
+import itertools
 import json
+import random
 import statistics
 import sys
 import time
@@ -17,9 +21,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from policy.bans import BanSet, parse_ban
 from policy.cli.main import main as qdpolicy
 from policy.decide import decide_connection, decide_link
 from policy.facts import ConnectionFacts, LinkFacts, Usage
+from policy.failures import MAX_HOSTS, FailureCounter, FailureRule
+from policy.hosts import parse_hosts
 from policy.ruleset import Ruleset, compile_ruleset
 
 VHOSTS, USERS_PER_VHOST, ROUNDS = 1000, 10, 7
@@ -63,6 +70,38 @@ def seconds_per_call(call: Callable[[], object], count: int) -> float:
 def show(what: str, value: float, unit: str, aim: float) -> bool:
     print(f"{what:44} {value:8.2f} {unit:3} (aim {aim:g} {unit})")
     return value <= aim
+
+
+def ban_results() -> list[bool]:
+    """10,000 bans: networks of eight lengths, addresses of IPv4 and of IPv6."""
+    bans = BanSet()
+    for number in range(10_000):
+        high, low = divmod(number, 250)
+        length = 24 + number // 3 % 8
+        hosts = f"10.{high}.{low}.0/{length}", f"10.{high}.{low}.7", f"2001:db8:{number:x}::7"
+        bans.add(parse_ban(str(number), hosts[number % 3], None, None, 0.0))
+    results = []
+    for what, host, is_banned in (
+        ("none holds", "192.0.2.1", False),
+        ("one holds", "10.0.1.7", True),
+        ("IPv6", "2001:db8:ffff::1", False),
+    ):
+        assert (bans.of_host(host) is not None) is is_banned
+        cost = seconds_per_call(functools.partial(bans.of_host, host), 20_000)
+        results.append(show(f"accept against 10,000 bans, {what}", cost * 1e6, "µs", 10))
+    allowed = parse_hosts(["127.0.0.0/8", "::1"], lambda _: ())
+    rule = FailureRule(limit=5, window_s=60, ban_s=600, allowed=allowed)
+    failures = FailureCounter(rule, random.Random(1).randrange)
+    numbers = itertools.count()
+
+    def fail() -> None:
+        number = next(numbers)
+        failures.note(f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", number / 1000)
+
+    for _ in range(MAX_HOSTS):
+        fail()
+    results.append(show("a failure, with every place taken", seconds_per_call(fail, 20_000) * 1e6, "µs", 50))
+    return results
 
 
 def main() -> int:
@@ -113,6 +152,7 @@ def main() -> int:
             status = qdpolicy(["lint", str(file), "--output", report])
             results.append(show(f"lint, 1,000 x 20 x 20, {what}", time.process_time() - began, "s", 5))
             assert status == bool(finding)
+    results += ban_results()
     return 0 if all(results) else 1
 
 

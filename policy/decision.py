@@ -8,6 +8,7 @@ class Reason(StrEnum):
     """Why a request was allowed or denied."""
 
     ALLOWED = "allowed"
+    BANNED = "banned"
     ROUTER_CONNECTION_LIMIT = "router_connection_limit"
     NO_VHOST = "no_vhost"
     UNKNOWN_USER = "unknown_user"

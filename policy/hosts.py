@@ -7,12 +7,14 @@ Source: docs/spec/policy-and-auth.md §2.3. Networks in CIDR form, `10.0.0.0/8`,
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 # Host name -> its numeric addresses, each once. Raises OSError, whose text is shown to the administrator.
 Resolve = Callable[[str], Sequence[str]]
 
 ANY_HOST = "*"
+# The length of ::ffff:0:0/96, below which the IPv4 addresses are.
+_MAPPED_BITS = 96
 _UNKNOWN_NAME = "[Errno -2] Name or service not known"
 
 
@@ -76,9 +78,36 @@ def parse_address(host: str) -> IPv4Address | IPv6Address:
     return address
 
 
+def parse_network(text: str) -> IPv4Network | IPv6Network:
+    """`10.0.0.0/8`, `2001:db8::/32`, or an address as a network of its own; no host names. Errors: HostError.
+
+    A network of IPv4 addresses mapped into IPv6 is that IPv4 network, as in `parse_address`.
+    """
+    if "/" not in text:
+        try:
+            return ip_network(parse_address(text))
+        except ValueError:
+            raise HostError(f"'{text}' is neither an address nor a network such as 10.0.0.0/8") from None
+    address, _, length = text.partition("/")
+    # Only a number: ip_network would take a netmask as well, in which one digit too few is easily overlooked.
+    if not (length.isascii() and length.isdigit() and len(length) <= 3):
+        raise HostError(f"'{text}' is no network: write it as 10.0.0.0/8 or 2001:db8::/32")
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise HostError(f"'{text}' is no network: {error}") from None
+    low, high = parse_address(str(network[0])), parse_address(str(network[-1]))
+    if low.version != high.version:
+        raise HostError(f"'{address}' has IPv4 addresses in it and others: write two networks")
+    if low.version != network.version:
+        return ip_network((low, network.prefixlen - _MAPPED_BITS))
+    return network
+
+
 def _parse_range(item: str, resolve: Resolve) -> tuple[IPv4Address | IPv6Address, IPv4Address | IPv6Address]:
     if "/" in item:
-        return _parse_network(item)
+        network = parse_network(item)
+        return network[0], network[-1]
     ends = [end.strip(" ") for end in item.split("-")]
     if len(ends) > 2:
         raise HostError("hostspec must contain 1 or 2 host names")
@@ -87,21 +116,6 @@ def _parse_range(item: str, resolve: Resolve) -> tuple[IPv4Address | IPv6Address
         raise HostError("mixed IPv4 and IPv6 host specs in range not allowed")
     if int(low) > int(high):
         raise HostError("host specs in range must have lower numeric address first")
-    return low, high
-
-
-def _parse_network(item: str) -> tuple[IPv4Address | IPv6Address, IPv4Address | IPv6Address]:
-    address, _, length = item.partition("/")
-    # Only a number: ip_network would take a netmask as well, in which one digit too few is easily overlooked.
-    if not (length.isascii() and length.isdigit() and len(length) <= 3):
-        raise HostError(f"'{item}' is no network: write it as 10.0.0.0/8 or 2001:db8::/32")
-    try:
-        network = ip_network(item)
-    except ValueError as error:
-        raise HostError(f"'{item}' is no network: {error}") from None
-    low, high = parse_address(str(network[0])), parse_address(str(network[-1]))
-    if low.version != high.version:
-        raise HostError(f"'{address}' has IPv4 addresses in it and others: write two networks")
     return low, high
 
 

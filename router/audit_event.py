@@ -29,6 +29,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "reason": "internal_error",
     "detail": "",
     "is_encrypted": False,
+    "attempts": 1,
     "shadow.reason": "internal_error",
     "shadow.count": 1,
 }
@@ -53,6 +54,8 @@ def complete(event: Mapping[str, Any], *, event_id: str, time_s: float, router_i
         if name in _OWN_MEMBERS:
             continue
         value = event.get(name)
+        if name == "attempts" and value is None:
+            continue
         if name == "shadow":
             value = _shadow_of(whole["decision"], value, notes)
             if value is None:
@@ -72,7 +75,7 @@ def complete(event: Mapping[str, Any], *, event_id: str, time_s: float, router_i
 def lost_marker(count: int, *, event_id: str, time_s: float, router_id: str) -> dict[str, Any]:
     """The event that stands where `count` (≥ 1) events could not be kept."""
     detail = f"{count} events came while nothing could be written and no more be kept; they stood before this line"
-    absent = {*_OWN_MEMBERS, "shadow"}
+    absent = {*_OWN_MEMBERS, "shadow", "attempts"}
     whole = {name: _fitted(name, spec, None, [])[0] for name, spec in _PROPERTIES.items() if name not in absent}
     whole |= {"stage": "audit", "reason": EVENTS_LOST, "detail": detail, "lost": count}
     return _ordered(whole, event_id=event_id, time_s=time_s, router_id=router_id, is_cut=False)

@@ -7,10 +7,10 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 from collections.abc import Callable
 from typing import Final
 
-from auth.credentials import VerifyRequest, VerifyResult
+from auth.credentials import VERIFIER_UNAVAILABLE, VerifyRequest, VerifyResult
 from auth.identity import Identity
-from auth.negotiation import Authenticated, Rejected, Reply, SaslEffect, ServerNegotiation, Verify
-from auth.tls import TlsProfileError
+from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, Reply, SaslEffect, ServerNegotiation, Verify
+from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
 from router.amqp import headers
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
@@ -26,6 +26,9 @@ _POLICY: Final = "amqp:connection:policy-error"
 
 # The stage of an audit event.
 _AUDIT_STAGE: Final = {Stage.HEADER: "header", Stage.AMQP: "engine", Stage.CLOSED: "engine"}
+
+# Refusals that say nothing about the peer's credentials: detail -> reason code.
+_NOT_COMPARED: Final = {NOT_OFFERED: "sasl_mechanism", VERIFIER_UNAVAILABLE: "verifier_unavailable"}
 
 Verifier = Callable[[VerifyRequest, Callable[[VerifyResult], None]], None]
 
@@ -115,6 +118,11 @@ class Connection(Stack):
         self.stage = Stage.TLS
         return self._decrypt(data)
 
+    def _on_tls_failure(self, failure: TlsFailure) -> None:
+        if isinstance(failure, UntrustedCertificate):
+            self.gate.count_failure()
+        super()._on_tls_failure(failure)
+
     # SASL
 
     def _start_sasl(self, data: bytes) -> bytes:
@@ -143,10 +151,12 @@ class Connection(Stack):
                     self._identity = identity
                     self.stage = Stage.HEADER
                     self._receive_plain(self._take_sasl_rest())
-                case Rejected(condition=condition, description=description, mechanism=mechanism):
+                case Rejected(condition=condition, description=description, mechanism=mechanism, detail=detail):
                     # Not authenticated: who the peer claimed to be, for the audit event.
                     self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
-                    reason = "sasl_malformed" if condition == FRAMING else "sasl_failed"
+                    reason = "sasl_malformed" if condition == FRAMING else _NOT_COMPARED.get(detail, "sasl_failed")
+                    if reason == "sasl_failed":
+                        self.gate.count_failure()
                     self.fail(Condition(name=condition, description=description), reason)
 
     def _on_verified(self, result: VerifyResult) -> None:
@@ -193,6 +203,11 @@ class Connection(Stack):
             return Identity(user=None)
         return Identity(user=tls.subject_of(certificate))
 
+    @property
+    def audit_stage(self) -> str:
+        """How far the connection has come, in the words of an audit event."""
+        return _AUDIT_STAGE.get(self.stage, self.stage.value)
+
     # Failures
 
     def report(self, condition: Condition) -> None:
@@ -210,7 +225,7 @@ class Connection(Stack):
             "condition": condition.name,
             "detail": condition.description,
             **self.gate.facts(),
-            "stage": _AUDIT_STAGE.get(self.stage, self.stage.value),
+            "stage": self.audit_stage,
             "is_encrypted": self.tunnel is not None and self.tunnel.is_established,
         }
         self.emit(Audit(event=event))

@@ -32,7 +32,17 @@ class Audit:
     time_s: float | None = None
 
 
-Effect = Log | Audit
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionFailed:
+    """A peer did not get in for want of credentials or of permission: counts towards an automatic ban of its host.
+
+    remote_host  numeric address
+    """
+
+    remote_host: str
+
+
+Effect = Log | Audit | AdmissionFailed
 Emit = Callable[[Effect], None]
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from auth.identity import Identity
+from policy.bans import BanSet
 from policy.decide import (
     ALLOWED,
     ConnectionDecision,
@@ -24,7 +25,8 @@ from policy.decision import Decision, Reason
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
-from router.effects import Audit, Emit, log
+from router.bans import BanGate
+from router.effects import AdmissionFailed, Audit, Emit, log
 from router.shadow.candidate import ConnectionShadow, Shadow
 from router.spellings import is_target, judge_link, judge_target
 
@@ -61,6 +63,9 @@ _OPEN_TEXT: Final = {
     Reason.HOST_CONNECTION_LIMIT: "Connection denied by application per host limit",
 }
 
+# Denials at Open that count towards an automatic ban. Not the limits of connections: others reach them for a bystander.
+_COUNTED_AS_FAILURES: Final = frozenset({Reason.NO_VHOST, Reason.UNKNOWN_USER, Reason.HOST_NOT_ALLOWED})
+
 # Remembered per-message target decisions per connection; stops endless distinct addresses from growing it.
 MAX_REMEMBERED_TARGETS: Final = 1024
 
@@ -70,16 +75,24 @@ Occasion = Literal["policy_change", "expiry"]
 
 
 class Gate:
-    """The rules in force and who is connected. `ruleset` is replaced whole when the policy changes.
+    """The rules in force, who is banned and who is connected. `ruleset` is replaced whole when the policy changes.
 
     shadow  a candidate policy that is asked beside it and changes nothing; None where none is tried
     """
 
-    def __init__(self, ruleset: Ruleset, ledger: UsageLedger, emit: Emit, shadow: Shadow | None = None) -> None:
+    def __init__(
+        self,
+        ruleset: Ruleset,
+        ledger: UsageLedger,
+        emit: Emit,
+        shadow: Shadow | None = None,
+        bans: BanSet | None = None,
+    ) -> None:
         self.ruleset = ruleset
         self.ledger = ledger
         self.emit = emit
         self.shadow = shadow
+        self.bans = BanGate(bans if bans is not None else BanSet(), ledger, emit)
         # What was granted in an earlier epoch holds no longer for whoever is concerned.
         self.epoch = 0
         self.began_at = 0.0
@@ -217,6 +230,9 @@ class ConnectionGate:
         self.hostname = hostname
         self.requested_vhost = policy_vhost or hostname or ""
         self._epoch = gate.epoch
+        if gate.bans.refuses({**self.facts(), "condition": CONNECTION_REFUSED.condition}):
+            self.count_failure()
+            return CONNECTION_REFUSED
         if not self.is_governed or not (gate.ruleset.is_enabled or gate.shadow is not None):
             return None
         self._judged_as = "client"
@@ -244,6 +260,8 @@ class ConnectionGate:
                 f"vhost: {self.requested_vhost}, connection: {self.connection_name}. Usergroup: '{judged.group}'",
             )
             return None
+        if decision.reason in _COUNTED_AS_FAILURES:
+            self.count_failure()
         return self._deny_open(judged, usage, now)
 
     def _deny_open(self, judged: ConnectionDecision, usage: Usage, now: float, **more: Any) -> Refusal:
@@ -270,6 +288,11 @@ class ConnectionGate:
             **more,
         )
         return CONNECTION_REFUSED
+
+    def count_failure(self) -> None:
+        """The peer's credentials do not hold, or do not let it in: towards an automatic ban of its host."""
+        if self.is_accepted:
+            self.gate.emit(AdmissionFailed(remote_host=self.remote_host))
 
     def adopt_connector(
         self, identity: Identity, *, policy_vhost: str, is_encrypted: bool, now: float

@@ -98,6 +98,10 @@ class Stack:
         """The TLS handshake is done."""
         raise NotImplementedError
 
+    def _on_tls_failure(self, failure: TlsFailure) -> None:
+        """The tunnel is broken."""
+        self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+
     def report(self, condition: Condition) -> None:
         """Log a failure in the words of this direction."""
         raise NotImplementedError
@@ -135,7 +139,7 @@ class Stack:
             plaintext = tunnel.receive(data)
         except TlsFailure as failure:
             self._write_socket(tunnel.take_output())
-            self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+            self._on_tls_failure(failure)
             return b""
         if output := tunnel.take_output():
             self._write_socket(output)
@@ -203,6 +207,15 @@ class Stack:
         }
 
     @property
+    def is_open(self) -> bool:
+        """Its Open was admitted, and it is not on its way out."""
+        return self.stage is not Stage.CLOSED and self.peer is not None and self.peer.is_open
+
+    @property
+    def is_closed(self) -> bool:
+        return self.stage is Stage.CLOSED
+
+    @property
     def attachment(self) -> Attachment | None:
         return self.peer.attachment if self.peer is not None else None
 
@@ -216,7 +229,7 @@ class Stack:
         try:
             self.tunnel.send(data)
         except TlsFailure as failure:
-            self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+            self._on_tls_failure(failure)
             return
         self._write_socket(self.tunnel.take_output())
 
@@ -321,6 +334,15 @@ class Stack:
             step()
         except Exception as error:
             log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {fault_text(error)}")
+
+    def expel(self, condition: Condition) -> None:
+        """Policy has this peer no longer, and the caller has recorded why: tell the peer and close."""
+        self._is_reported = True
+        if self.peer is not None and not self.peer.engine.is_freed:
+            self.peer.engine.stop_listening()
+            self.peer.close_condition = condition
+            self.peer.engine.close(condition)
+        self._shut()
 
     def close_for_shutdown(self) -> None:
         """The router stops: tell the peer and close."""

@@ -42,7 +42,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.amqp": ROUTER_VOCABULARY,
     "router.spellings": ("policy", *ROUTER_VOCABULARY),
     "router.shadow": ("policy", "router.spellings", *ROUTER_VOCABULARY),
-    "router.gate": ("policy", "auth.identity", "router.shadow", "router.spellings", *ROUTER_VOCABULARY),
+    "router.bans": ("policy", *ROUTER_VOCABULARY),
+    "router.gate": ("policy", "auth.identity", "router.bans", "router.shadow", "router.spellings", *ROUTER_VOCABULARY),
     "router.listener": ("auth", "router.amqp.message_text", *ROUTER_VOCABULARY),
     "router.inspection": ("router.amqp", "router.core", "router.gate", *ROUTER_VOCABULARY),
     "router.peer": ("auth.identity", *CONNECTION_PARTS, *ROUTER_VOCABULARY),
@@ -83,7 +84,8 @@ DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton"
 # Values in, effects out: no clock, no chance, no world.
 PURE = (
     *("policy", "auth.sasl_frames", "auth.negotiation"),
-    *("router.core", "router.linkstate", "router.gate", "router.shadow", "router.spellings", "router.audit_event"),
+    *("router.core", "router.linkstate", "router.gate", "router.bans", "router.shadow", "router.spellings"),
+    "router.audit_event",
 )
 NOT_PURE = ("policy.cli",)
 WORLD = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "signal", "socket", "ssl", "subprocess", "urllib"}

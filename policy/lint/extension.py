@@ -2,8 +2,9 @@
 
 qdrouterd 1.20 does not know it: it refuses networks in `remoteHosts`, and passes over unknown keys of a group with a
 line in its log, so that what `denySources` and `denyTargets` deny is open there, and a group whose `validUntil` is over
-goes on. It does not start with an attribute of a vhost or of the `policy` section that it does not know. Fine where
-only this router reads the policy. `qdpolicy convert --form compatible` writes vhosts without, where that can be.
+goes on. It does not start with a `ban`, or with an attribute of a vhost or of the `policy` section that it does not
+know. Fine where only this router reads the policy. `qdpolicy convert --form compatible` writes vhosts without, where that
+can be.
 """
 
 from collections.abc import Iterator
@@ -33,3 +34,5 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         for key in group.settings:
             if key in group_extensions():
                 yield group.finding(ID, Level.NOTE, f"'{key}' is unknown to 1.20, which passes over it", key)
+    for section in policy.sections("ban"):
+        yield section.finding(ID, Level.NOTE, "bans are unknown to 1.20, which does not start with one")

@@ -6,6 +6,7 @@ from policy.lint import (
     anonymous_listener,
     anonymous_sender_without_targets,
     anonymous_user,
+    ban_rule,
     bare_groups,
     blank_hostname,
     blank_hosts,
@@ -122,6 +123,7 @@ RULES: tuple[LintRule, ...] = (
     unused_ignore,
     extension,
     window_over,
+    ban_rule,
 )
 
 

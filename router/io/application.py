@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
+from policy.failures import read_failure_rule
 from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.audit_log import AuditLog
@@ -30,10 +31,11 @@ from router.core.views import (
     totalling,
 )
 from router.core.watch import NORMAL, Thresholds
-from router.effects import Audit, Effect, Log
+from router.effects import AdmissionFailed, Audit, Effect, Log
 from router.faults import fault_text
 from router.gate import Gate
 from router.io.allocators import allocator_rows
+from router.io.bans import Bans
 from router.io.endpoints import Endpoints, family_of
 from router.io.folder_watch import FolderWatch
 from router.io.frame_trace import FrameTrace
@@ -123,6 +125,8 @@ class Application:
             case Audit(event=event, time_s=time_s):
                 if self.audit is not None:
                     self.audit.record(event, time_s)
+            case AdmissionFailed(remote_host=remote_host):
+                self.bans.note_failure(remote_host)
 
     def _log(self, module: str, level: Any, text: str) -> None:
         self.logs.write(module, level, text)
@@ -192,6 +196,11 @@ class Application:
         store.on_delete("authServicePlugin", endpoints.delete_plugin)
         store.on_create("address", self.create_address)
         store.on_delete("address", self.addresses.remove)
+        rule = read_failure_rule(self.configuration.policy)
+        bans = self.bans = Bans(self.router, store, rule, self.emit)
+        self.router.on_second.append(bans.on_second)
+        store.on_create("ban", bans.create)
+        store.on_delete("ban", bans.delete)
         store.on_create("connector", endpoints.create_connector)
         store.on_delete("connector", endpoints.delete_connector)
         # The vhosts and listeners of the file come as a whole: compiled once, opened last.
@@ -225,6 +234,7 @@ class Application:
                 "router.address": _PagedRows(
                     partial(address_rows, core), partial(find_address_row, core), partial(find_address_row, core)
                 ),
+                "ban": _PagedRows(bans.page, bans.find, bans.find_by_name),
                 "connector": _Rows(self.connector_rows),
                 "policy": _Rows(self.policy_rows),
                 "vhostStats": _Rows(self.vhost_stats_rows),
@@ -472,6 +482,7 @@ class Application:
         if self._watching is not None:
             self._watching.cancel()
         await self.router.stop()
+        self.bans.stop()
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")

@@ -78,6 +78,7 @@ class Router:
         self._watcher: asyncio.Handle | None = None
         self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
         self.expiry = Expiry(gate, self.redecision, self.wall_clock)
+        self.on_second: list[Callable[[float], None]] = []  # what else is to be done each second; gets the time
         self._tick()
 
     # Connections
@@ -90,6 +91,13 @@ class Router:
         host, port = peer[0], peer[1]
         remote_host = host.removeprefix("::ffff:") if "." in host else host
         remote_name = f"{host}:{port}"
+        if self.gate.bans.closes(
+            connection_id=connection_id,
+            remote_host=remote_host,
+            connection_name=remote_name,
+            listener=listener.place,
+        ):
+            return None
         where = f"(to {listener.place})"
         if not self.gate.accept(
             connection_id=connection_id,
@@ -245,8 +253,11 @@ class Router:
 
     def _tick(self) -> None:
         """Once a second: the clock that deliveries are timed by, and what is derived from it."""
-        self.work.now_s = int(self.clock())
+        now = self.clock()
+        self.work.now_s = int(now)
         self.expiry.on_second()
+        for each in self.on_second:
+            each(now)
         if self._watching is None:
             self._watching = self._every_second()
             self._watch_on()

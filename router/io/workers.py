@@ -8,14 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from auth.credentials import VerifyRequest, VerifyResult
+from auth.credentials import VERIFIER_UNAVAILABLE, VerifyRequest, VerifyResult
 
 # Password hashing is deliberately slow: a few threads, and no more waiting than clients wait for.
 THREADS: Final = 2
 # Stops a flood of logins from growing the queue without end; each entry holds one password.
 MAX_WAITING: Final = 2048
 
-UNAVAILABLE: Final = VerifyResult(is_valid=False, detail="verifier unavailable")
+UNAVAILABLE: Final = VerifyResult(is_valid=False, detail=VERIFIER_UNAVAILABLE)
 
 
 class Workers:

@@ -31,7 +31,7 @@ __all__ = ["ConfigError", "Configuration", "ConfiguredEntity", "Section", "load_
 # The order in which entities take effect: when a port opens, everything else is in place.
 APPLY_ORDER = (
     *("log", "router", "policy", "sslProfile", "authServicePlugin", "address", "linkRoute", "autoLink"),
-    *("exchange", "binding", "vhost", "console", "dummy", "connector", "listener"),
+    *("exchange", "binding", "vhost", "ban", "console", "dummy", "connector", "listener"),
 )
 ROUTER_ID_CHARACTERS = string.ascii_letters + string.digits + "+_"
 CONSOLE_WARNING = "Console entity is deprecated: Use http:yes on listener entity instead"

@@ -96,7 +96,8 @@ class EntityStore:
         self.schema = schema
         self._emit = emit
         self._next_identity = next_identity or count(1).__next__
-        self._entities: dict[str, list[Entity]] = {name: [] for name in schema.types}
+        # The inner ones are ordered sets: of thousands of bans each goes by itself.
+        self._entities: dict[str, dict[Entity, None]] = {name: {} for name in schema.types}
         self._existing = {kind: Existing() for kind in CORE_CONFIG_TYPES}
         self._by_name: dict[str, Entity] = {}
         self._by_identity: dict[str, Entity] = {}
@@ -235,7 +236,7 @@ class EntityStore:
     # Inside
 
     def _take_out(self, entity: Entity) -> None:
-        self._entities[entity.type.short_name].remove(entity)
+        del self._entities[entity.type.short_name][entity]
         if entity.core is not None:
             self._existing[entity.type.short_name].remove(entity.core)
             for key in _core_keys(entity):
@@ -289,7 +290,7 @@ class EntityStore:
 
     def _insert(self, entity: Entity) -> None:
         kind = entity.type.short_name
-        self._entities[kind].append(entity)
+        self._entities[kind][entity] = None
         if entity.core is not None:
             self._existing[kind].add(entity.core)
             self._by_core.update(dict.fromkeys(_core_keys(entity), entity))

@@ -8,7 +8,10 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
+from policy.bans import Ban, BanError, parse_ban
+from policy.failures import read_failure_rule
 from router.management.logrules import LogSettingError, parse_enable
 from router.management.schema import EntityType, ValidationError
 
@@ -20,6 +23,9 @@ RESERVED_OPEN_KEYS = frozenset(
 RESERVED_OPEN_PREFIXES = ("qd.", "x-opt-qd.")
 # The types whose entities the routing core owns; the file gives them a second, agent-side identity.
 CORE_CONFIG_TYPES = ("address", "linkRoute", "autoLink", "exchange", "binding")
+
+# Attributes of a ban that nobody gives, not even in the file: who wrote `expires` there would think that it ends.
+_OF_THE_ROUTER = ("origin", "created", "expires", "hits")
 
 _FAILOVER_ITEM = re.compile(r"\s*(?:(?:amqp|amqps|ws|wss)://)?(\[[^\]]*\]|[^:]*)(?::[^:]*)?\s*")
 
@@ -56,6 +62,8 @@ def identity_of(entity_type: EntityType, attributes: Mapping[str, object], numbe
         case "listener" | "connector":
             suffix = f":{name}" if name else ""
             return f"{kind}/{attributes['host']}:{attributes['port']}{suffix}"
+        case "ban":
+            return f"ban/{name or number}"
         case "sslProfile" | "authServicePlugin":
             if not name:
                 raise ValidationError(
@@ -137,6 +145,18 @@ def check_values(entity_type: EntityType, attributes: Mapping[str, object]) -> N
             if not 0 <= int(str(attributes["policyDirWatchSeconds"])) <= MAX_WATCH_SECONDS:
                 text = f"policyDirWatchSeconds must be 0 to {MAX_WATCH_SECONDS}"
                 raise RuleError(text, "policyDirWatchSeconds", kind="Configuration")
+            try:
+                read_failure_rule(attributes)
+            except BanError as error:
+                raise RuleError(str(error), error.attribute, kind="Configuration") from None
+        case "ban":
+            for name in _OF_THE_ROUTER:
+                if name in attributes:
+                    raise RuleError(f"{entity_type.long_name}: '{name}' is set by the router", name)
+            try:
+                ban_of(attributes, 0.0)
+            except BanError as error:
+                raise RuleError(f"{entity_type.long_name}: {error}", error.attribute) from None
         case "log":
             if attributes.get("outputFile") == "":
                 raise RuleError("Failed to open log file ''", "outputFile", kind="Configuration")
@@ -145,6 +165,18 @@ def check_values(entity_type: EntityType, attributes: Mapping[str, object]) -> N
                     parse_enable(str(enable))
                 except LogSettingError as error:
                     raise RuleError(str(error), "enable", kind="Configuration") from None
+
+
+def ban_of(attributes: Mapping[str, Any], now: float) -> Ban:
+    """The ban a validated `ban` entity stands for. Errors: BanError."""
+    return parse_ban(
+        str(attributes.get("name") or ""),
+        attributes.get("remoteHost"),
+        attributes.get("user"),
+        attributes.get("seconds"),
+        now,
+        reason=attributes.get("reason") or "",
+    )
 
 
 def _check_router(attributes: Mapping[str, object]) -> None:

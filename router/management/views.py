@@ -39,7 +39,7 @@ class Views:
 
     def agent_row(self, entity: Entity) -> Row:
         """One configured entity with its live values."""
-        return self._merge(entity, self._live(entity.type))
+        return self._merge(entity, self._live_of(entity))
 
     def matches(self, attribute: str, value: str) -> Iterator[tuple[EntityType, Row]]:
         """Entities of the agent's view whose `name` or `identity` is the value."""
@@ -65,16 +65,26 @@ class Views:
             for row in made(self.providers[entity_type.short_name].rows()):
                 yield {**entity_type.redacted(row), "type": entity_type.long_name}
         else:
+            is_paged = isinstance(self.providers.get(entity_type.short_name), PagedProvider)
             live = None
             for entity in self.store.entities(entity_type.short_name):
                 if entity.agent is not None:
-                    live = self._live(entity_type) if live is None else live
+                    if live is None or is_paged:
+                        live = self._live_of(entity)
                     yield self._merge(entity, live)
 
     def _is_live_only(self, entity_type: EntityType) -> bool:
         """Whether the agent shows the provider's rows as they are."""
         is_operational = "operationalEntity" in entity_type.bases and not entity_type.is_core
         return is_operational and entity_type.short_name in self.providers
+
+    def _live_of(self, entity: Entity) -> dict[str, Row]:
+        """Live values with those of `entity` among them; no others where they can be asked for one by one."""
+        provider = self.providers.get(entity.type.short_name)
+        if not isinstance(provider, PagedProvider) or entity.type.is_core:
+            return self._live(entity.type)
+        found = provider.find("name", str(entity.attributes["name"]))
+        return {} if found is None else {str(entity.attributes["name"]): found}
 
     def _live(self, entity_type: EntityType) -> dict[str, Row]:
         """The provider's rows by name; under "" that of a singleton."""

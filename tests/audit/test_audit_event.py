@@ -42,7 +42,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
 def test_schema_is_a_valid_strict_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["additionalProperties"] is False
-    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"lost", "shadow", "redecision"}
+    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"attempts", "lost", "shadow", "redecision"}
     unbounded = [
         name
         for name, spec in SCHEMA["properties"].items()
@@ -167,6 +167,16 @@ def test_lost_belongs_to_events_lost_alone() -> None:
     marker = audit_event.lost_marker(7, event_id=EVENT_ID, time_s=0.0, router_id="R1")
     assert not VALIDATOR.is_valid({**marker, "reason": "no_vhost"})
     assert not VALIDATOR.is_valid({name: value for name, value in marker.items() if name != "lost"})
+
+
+def test_an_event_may_stand_for_several_requests() -> None:
+    assert "attempts" not in complete(stage="accept", reason="banned")
+    whole = complete(stage="accept", reason="banned", attempts=999)
+    assert_valid(whole)
+    assert whole["attempts"] == 999
+    whole = complete(stage="accept", reason="banned", attempts=0)
+    assert_valid(whole)
+    assert (whole["attempts"], whole["detail"]) == (1, "[attempts was out of range]")
 
 
 def test_a_shadow_decision_has_the_candidates_side() -> None:

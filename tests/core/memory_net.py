@@ -563,6 +563,7 @@ class Net:
     ) -> None:
         self.now = 1000.0
         self.wall_s = 1_700_000_000.0  # seconds since 1970 UTC
+        self.remote_host = "10.0.0.1"  # of clients that come from now on
         self.read_bytes = read_bytes
         self.effects: list[Effect] = []
         self.clients: list[Client] = []
@@ -613,15 +614,15 @@ class Net:
 
     def accept(self, listener: Listener, client: Client) -> Connection:
         self._last_id += 1
-        name = f"10.0.0.1:{self._last_id}"
+        name = f"{self.remote_host}:{self._last_id}"
         self.gate.accept(
-            connection_id=self._last_id, remote_host="10.0.0.1", connection_name=name, listener=listener.place
+            connection_id=self._last_id, remote_host=self.remote_host, connection_name=name, listener=listener.place
         )
         gate = ConnectionGate(
             self.gate,
             connection_id=self._last_id,
             connection_name=name,
-            remote_host="10.0.0.1",
+            remote_host=self.remote_host,
             listener=listener.place,
             is_governed=listener.is_governed,
         )

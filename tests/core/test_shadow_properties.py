@@ -11,7 +11,7 @@ from policy.decide import Settings, decide_connection, decide_link, decide_messa
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
-from router.effects import Audit, Effect
+from router.effects import Audit, Effect, Log
 from router.gate import ConnectionGate, Gate
 from router.shadow.candidate import Shadow
 
@@ -199,7 +199,7 @@ def without_shadow(effects: list[Effect]) -> list[Effect]:
     def is_shadows(effect: Effect) -> bool:
         if isinstance(effect, Audit):
             return bool(effect.event["decision"].startswith("shadow_"))
-        return "SHADOW" in effect.text
+        return isinstance(effect, Log) and "SHADOW" in effect.text
 
     return [effect for effect in effects if not is_shadows(effect)]
 

@@ -77,6 +77,18 @@ def test_an_extension_of_the_policy_section_is_told(tmp_path: Path) -> None:
     assert ("PAL055", 3) in findings_of(file)
 
 
+def test_bans_and_the_rule_that_makes_them_are_extensions_and_its_terms_want_a_limit(tmp_path: Path) -> None:
+    file = tmp_path / "router.conf"
+    file.write_text("policy {\n banSeconds: 60\n}\nban {\n user: eve\n}\n")
+    assert set(findings_of(file)) >= {("PAL055", 2), ("PAL057", 2), ("PAL055", 4)}
+    file.write_text("policy {\n banAfterFailures: 3\n banAllowList: 0.0.0.0/1, 128.0.0.0/1\n}\n")
+    assert ("PAL057", 3) in findings_of(file)
+    file.write_text("policy {\n banAfterFailures: 3\n banAllowList: ::/0\n}\n")
+    assert ("PAL057", 3) in findings_of(file)
+    file.write_text("policy {\n banAfterFailures: 3\n banAllowList: 0.0.0.0/1, ::/1\n}\n")
+    assert "PAL057" not in dict(findings_of(file))
+
+
 def test_default_behind_a_group_for_everybody_is_unused(tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     groups = {

@@ -26,6 +26,7 @@ WHOLE = [
     line(redecision="policy_change"),
     line(redecision=None),
     GOOD,
+    line(attempts=999),
     GOOD + "\r",
     f"  {GOOD} ",
     line(user=None, rule=None, connection=None),
@@ -90,6 +91,8 @@ BROKEN = {
     line(reason="events_lost"): "lost: missing",
     line(reason="events_lost", lost=0): "lost: less than 1, or too large",
     line(redecision="whim"): "redecision: not one of the values it may have",
+    line(attempts=0): "attempts: less than 1, or too large",
+    line(attempts=None): "attempts: must be integer, is void",
     line(shadow=SHADOW): "shadow: only for shadow decisions",
     line(decision="shadow_deny"): "shadow: missing",
     shadow_line(shadow={"count": 0, "why": 1}): "shadow.no such member: why; shadow.count: less than 1, or too large",
@@ -115,7 +118,8 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     assert row.faults == []
     assert row.line is None
     expected = json.loads(text)
-    assert row.event.asDict(recursive=True) == {"lost": None, "shadow": None, "redecision": None, **expected}
+    empty = dict.fromkeys(("attempts", "lost", "shadow", "redecision"))
+    assert row.event.asDict(recursive=True) == {**empty, **expected}
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))

@@ -1,0 +1,161 @@
+"""Who fails to get in too often: failures of each remote host within a sliding window, in bounded memory.
+
+Pure: the clock and chance are arguments. Source: docs/spec/policy-and-auth.md §3.15.
+
+What is counted is exact: nobody is banned for what others did. What the bound costs is the other error, a failure that
+is forgotten. An attacker gains by that only with more addresses than there is room for, all failing within one window,
+and such a one has `limit` - 1 free attempts from each of them anyway. Who has to make way is drawn: were it the oldest,
+the same attacker would go round his addresses, and each would be forgotten just before its turn. Of the few that are
+drawn the one with the fewest failures goes, so that those close to the limit stay. To wait for room in place of making
+it would let him fill the table once and then try from elsewhere without being counted.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final
+
+from policy.attributes import InvalidValue, read_integer, read_items
+from policy.bans import MAX_SECONDS, BanError
+from policy.hosts import HostItemError, HostRanges, parse_address, parse_hosts
+
+# Hosts with failures in the window: some 6 MB at ten failures each. Stops many source addresses from growing it.
+MAX_HOSTS: Final = 16_384
+# The times of a host's failures are kept one by one: stops a limit of a million from making each host's list that long.
+MAX_LIMIT: Final = 100
+MAX_WINDOW_S: Final = 86_400
+LIMIT_KEY: Final = "banAfterFailures"
+# The attributes of the `policy` entity that make up the rule.
+FAILURE_KEYS: Final = (LIMIT_KEY, "banWindowSeconds", "banSeconds", "banAllowList")
+# Drawn to find who makes way.
+SAMPLE: Final = 5
+# One network of IPv6 (RFC 4291 §2.5.1) belongs to one site, whose every host may take any of its 2**64 addresses: who
+# counted those one by one would count nothing. A neighbour there is banned along, as behind one IPv4 address.
+V6_PREFIX: Final = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureRule:
+    """limit     failures that lead to a ban, 1 to MAX_LIMIT
+    window_s  within so many seconds
+    ban_s     how long the ban is, in seconds
+    allowed   hosts whose failures are not counted
+    """
+
+    limit: int
+    window_s: int
+    ban_s: int
+    allowed: HostRanges
+
+
+def read_failure_rule(policy: Mapping[str, object]) -> FailureRule | None:
+    """The rule of a `policy` entity's attributes, None where it is off. Errors: BanError."""
+    limit = _number(policy, LIMIT_KEY, 0, 0, MAX_LIMIT)
+    window_s = _number(policy, "banWindowSeconds", 60, 1, MAX_WINDOW_S)
+    ban_s = _number(policy, "banSeconds", 600, 1, MAX_SECONDS)
+    allowed = read_allow_list(policy)
+    return FailureRule(limit=limit, window_s=window_s, ban_s=ban_s, allowed=allowed) if limit else None
+
+
+def read_allow_list(policy: Mapping[str, object]) -> HostRanges:
+    """Errors: BanError."""
+    try:
+        return parse_hosts(read_items(policy.get("banAllowList", "")), _no_names)
+    except (HostItemError, InvalidValue) as error:
+        raise BanError(f"banAllowList: {error}", "banAllowList") from None
+
+
+def _no_names(_name: str) -> Sequence[str]:
+    raise OSError("host names are not looked up here: write its address")
+
+
+def _number(policy: Mapping[str, object], key: str, default: int, least: int, most: int) -> int:
+    value = policy.get(key, default)
+    try:
+        number = read_integer(value, most)
+    except InvalidValue as error:
+        raise BanError(f"{key}: {error}", key) from None
+    if number < least:
+        raise BanError(f"{key}: Value '{value}' is below minimum '{least}'.", key)
+    return number
+
+
+def counted_as(host: str) -> IPv4Network | IPv6Network:
+    """What a numeric address is counted, and banned, as: itself, or its /64. Raises ValueError."""
+    address = parse_address(host)
+    if address.version == 4:
+        return IPv4Network(address)
+    return IPv6Network((int(address) >> V6_PREFIX << V6_PREFIX, V6_PREFIX))
+
+
+@dataclass(slots=True)
+class _Host:
+    """times  of the failures, monotonic seconds, ascending; at most limit - 1
+    place  in the list that is drawn from
+    """
+
+    times: list[float]
+    place: int
+
+
+class FailureCounter:
+    """choose  n → a number of 0 to n - 1, drawn so that no peer can foresee it
+    room    how many hosts are kept in mind
+    """
+
+    __slots__ = ("_choose", "_hosts", "_order", "_room", "rule")
+
+    def __init__(self, rule: FailureRule, choose: Callable[[int], int], room: int = MAX_HOSTS) -> None:
+        self.rule = rule
+        self._choose = choose
+        self._room = room
+        self._hosts: dict[IPv4Network | IPv6Network, _Host] = {}
+        self._order: list[IPv4Network | IPv6Network] = []
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def note(self, host: str, now: float) -> IPv4Network | IPv6Network | None:
+        """`host` failed. What is to be banned for it: its network where this was one failure too many, else None.
+
+        Who is banned begins anew afterwards. A host that is no numeric address is not counted.
+        """
+        rule = self.rule
+        try:
+            if rule.allowed.contains(host):
+                return None
+            network = counted_as(host)
+        except ValueError:
+            return None
+        known = self._hosts.get(network)
+        if known is None:
+            if rule.limit == 1:
+                return network
+            self._remember(network, now)
+            return None
+        known.times = [time for time in known.times if time > now - rule.window_s]
+        known.times.append(now)
+        if len(known.times) < rule.limit:
+            return None
+        self._forget(network)
+        return network
+
+    def _remember(self, network: IPv4Network | IPv6Network, now: float) -> None:
+        if len(self._order) >= self._room:
+            self._forget(min((self._drawn() for _ in range(SAMPLE)), key=lambda each: self._weight(each, now)))
+        self._hosts[network] = _Host(times=[now], place=len(self._order))
+        self._order.append(network)
+
+    def _drawn(self) -> IPv4Network | IPv6Network:
+        return self._order[self._choose(len(self._order))]
+
+    def _weight(self, network: IPv4Network | IPv6Network, now: float) -> tuple[int, float]:
+        times = self._hosts[network].times
+        return sum(time > now - self.rule.window_s for time in times), times[-1]
+
+    def _forget(self, network: IPv4Network | IPv6Network) -> None:
+        place = self._hosts.pop(network).place
+        last = self._order.pop()
+        if last != network:
+            self._order[place] = last
+            self._hosts[last].place = place
