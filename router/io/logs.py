@@ -5,24 +5,13 @@ Sources: docs/spec/management.md §3, §4.3.
 
 import os
 import sys
-import syslog
 import time
 from types import FrameType
 from typing import Final, TextIO
 
 from router.effects import Log, LogLevel
+from router.io.system_log import SystemLog
 from router.management.logrules import LogEntry, LogRing, LogRules, LogSettings
-
-_PRIORITY: Final = {
-    "trace": syslog.LOG_DEBUG,
-    "debug": syslog.LOG_DEBUG,
-    "info": syslog.LOG_INFO,
-    "notice": syslog.LOG_NOTICE,
-    "warning": syslog.LOG_WARNING,
-    "error": syslog.LOG_ERR,
-    "critical": syslog.LOG_CRIT,
-}
-
 
 # Functions that only pass an entry on: whoever called them is its source.
 _PASSERS: Final = frozenset({"write", "write_effect", "write_frame", "emit", "log", "log_link", "warn"})
@@ -46,12 +35,12 @@ class LogFileError(Exception):
 class Logs:
     """The rules in force, the open sinks and the ring that GET-LOG answers from."""
 
-    def __init__(self) -> None:
+    def __init__(self, system_log: SystemLog | None = None) -> None:
         self.rules = LogRules()
         self.ring = LogRing()
         self._files: dict[str, TextIO] = {}
-        self._has_failed = False
-        self._is_system_log_open = False
+        self._failing: set[str] = set()  # sinks whose last entry was lost
+        self._system_log = system_log or SystemLog()
 
     def use(self, rules: LogRules) -> None:
         """Change the rules; opens what they need first, so that a bad file name changes nothing.
@@ -76,6 +65,7 @@ class Logs:
 
     def reopen(self) -> None:
         """Open the files anew by their names: log rotation (SIGHUP). One that fails goes on with what it had."""
+        self._system_log.close()
         for name, old in list(self._files.items()):
             del self._files[name]
             try:
@@ -98,17 +88,14 @@ class Logs:
         entry = LogEntry(module=module, level=level, text=text, time_s=time.time(), file=file, line=line)
         self.ring.append(entry)
         sink = rules.sink(module)
-        if sink == "syslog":
-            if not self._is_system_log_open:
-                self._is_system_log_open = True
-                syslog.openlog("qdrouterd", syslog.LOG_PID, syslog.LOG_DAEMON)
-            syslog.syslog(syslog.LOG_DAEMON | _PRIORITY[level], rules.line(entry).rstrip("\n"))
-            return
         try:
-            stream = self._stream(sink)
-            stream.write(rules.line(entry))
-            stream.flush()
-            self._has_failed = False
+            if sink == "syslog":
+                self._system_log.write(level, rules.line(entry).rstrip("\n"))
+            else:
+                stream = self._stream(sink)
+                stream.write(rules.line(entry))
+                stream.flush()
+            self._failing.discard(sink)
         except (OSError, ValueError) as error:
             self._report(sink, error)
 
@@ -128,6 +115,6 @@ class Logs:
 
     def _report(self, sink: str, error: Exception) -> None:
         """A full disk must not stop messages: say it once on stderr, go on, and keep the ring."""
-        if not self._has_failed and sink != "stderr":
-            self._has_failed = True
+        if sink not in self._failing and sink != "stderr":
+            self._failing.add(sink)
             print(f"Cannot write log output to '{sink}': {error}", file=sys.stderr, flush=True)

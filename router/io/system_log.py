@@ -1,0 +1,81 @@
+"""The system log: one datagram per entry, to the socket that the system's logger listens on.
+
+The C library's syslog() waits when the logger does not read, and with it would every connection. Here what cannot be
+handed over at once is lost, and counted. Sources: docs/spec/management.md §3; the format is RFC 3164's, as the C
+library writes it.
+"""
+
+import contextlib
+import os
+import socket
+import syslog
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from router.effects import LogLevel
+
+ADDRESS: Final = "/dev/log"
+IDENTITY: Final = "qdrouterd"
+PRIORITIES: Final[Mapping[LogLevel, int]] = {
+    "trace": syslog.LOG_DEBUG,
+    "debug": syslog.LOG_DEBUG,
+    "info": syslog.LOG_INFO,
+    "notice": syslog.LOG_NOTICE,
+    "warning": syslog.LOG_WARNING,
+    "error": syslog.LOG_ERR,
+    "critical": syslog.LOG_CRIT,
+}
+
+
+class SystemLog:
+    """lost  entries that could not be handed over since the last that could"""
+
+    def __init__(self, address: str = ADDRESS) -> None:
+        self.lost = 0
+        self._address = address
+        self._socket: socket.socket | None = None
+
+    def write(self, level: LogLevel, text: str) -> None:
+        """Hand over one entry without waiting. Errors: OSError when it is lost."""
+        try:
+            if self.lost:
+                self._send("warning", f"ERROR (warning) {self.lost} log entries did not get to the system log")
+                self.lost = 0
+            self._send(level, text)
+        except OSError:
+            self.lost += 1
+            raise
+
+    def _send(self, level: LogLevel, text: str) -> None:
+        stamp = time.strftime("%b %e %H:%M:%S")
+        line = f"<{syslog.LOG_DAEMON | PRIORITIES[level]}>{stamp} {IDENTITY}[{os.getpid()}]: {text}"
+        data = line.encode("utf-8", "backslashreplace")
+        if self._socket is not None:
+            try:
+                self._socket.send(data)
+            except BlockingIOError:  # the logger is there and does not read: another socket would not help
+                raise
+            except OSError:
+                self.close()  # a logger that was started anew listens on another socket of the same name
+            else:
+                return
+        self._connect().send(data)
+
+    def _connect(self) -> socket.socket:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            made.setblocking(False)
+            made.connect(self._address)
+        except BaseException:
+            made.close()
+            raise
+        self._socket = made
+        return made
+
+    def close(self) -> None:
+        """The next entry opens it anew."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+            self._socket = None
