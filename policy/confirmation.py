@@ -66,5 +66,8 @@ def _value(ruleset: Ruleset, change: Change) -> float:
             return float(decision.reason not in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT))
         case "maxMessageSize":
             return settings.max_message_size or float("inf")
+        case "maxMessageRate" | "maxByteRate":
+            rate = settings.max_message_rate if subject == "maxMessageRate" else settings.max_byte_rate
+            return float("inf") if rate is None else rate
         case _:
             return float({key: getattr(settings, name) for key, name in SWITCHES.items()}[subject])

@@ -195,6 +195,8 @@ def _link_steps(settings: Settings, facts: LinkFacts, decision: Decision) -> Ite
     )
     if not is_below:
         return
+    if is_send and (rates := _shown_rates(settings)):
+        yield Step(about="rate", text=f"the connection may send {rates}, held back by credit")
     reason = decision.reason
     if is_send and (facts.is_coordinator or not facts.address):
         what = "a transaction coordinator" if facts.is_coordinator else "a sender without an address"
@@ -208,6 +210,11 @@ def _link_steps(settings: Settings, facts: LinkFacts, decision: Decision) -> Ite
         yield _switch_step(settings, f"the capability {', '.join(facts.capabilities)}", switch, False)
     else:
         yield _address_step(settings, facts.address, is_send, decision)
+
+
+def _shown_rates(settings: Settings) -> str:
+    rates = ((settings.max_message_rate, "messages"), (settings.max_byte_rate, "bytes"))
+    return " and ".join(f"{rate} {what} a second" for rate, what in rates if rate is not None)
 
 
 def _switch_step(settings: Settings, what: str, key: str, is_on: bool) -> Step:

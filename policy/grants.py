@@ -26,7 +26,7 @@ SWITCHES: Final = {
 }
 NUMBERS: Final = (
     *("maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost"),
-    *("maxSessions", "maxSenders", "maxReceivers", "maxMessageSize"),
+    *("maxSessions", "maxSenders", "maxReceivers", "maxMessageSize", "maxMessageRate", "maxByteRate"),
 )
 
 
@@ -116,6 +116,8 @@ def grant_of(
         "maxSenders": None if group.max_senders >= UNLIMITED_LINKS else group.max_senders,
         "maxReceivers": None if group.max_receivers >= UNLIMITED_LINKS else group.max_receivers,
         "maxMessageSize": _message_size(ruleset, vhost, group),
+        "maxMessageRate": vhost.max_message_rate if group.max_message_rate is None else group.max_message_rate,
+        "maxByteRate": vhost.max_byte_rate if group.max_byte_rate is None else group.max_byte_rate,
     }
     hosts = hosts_of(group.hosts)
     if is_connector:

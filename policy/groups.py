@@ -41,6 +41,8 @@ _GROUP_NUMBERS: Final = {
     "maxSessions": MAX_VALUE,
     "maxSenders": MAX_VALUE,
     "maxReceivers": MAX_VALUE,
+    "maxMessageRate": MAX_VALUE,
+    "maxByteRate": MAX_VALUE,
 }
 _GROUP_BOOLEANS: Final = {
     "allowDynamicSource": False,
@@ -56,6 +58,7 @@ BOOLEAN_KEYS: Final = frozenset(_GROUP_BOOLEANS)
 # Extensions: what the lists name is denied, whatever sources and targets say.
 DENY_KEYS: Final = ("denySources", "denyTargets")
 AUTHENTICATOR_KEY: Final = "authenticatorGroups"  # an extension as well
+RATE_KEYS: Final = ("maxMessageRate", "maxByteRate")  # likewise; of vhosts too
 ADDRESS_KEYS: Final = ("sources", "targets", "sourcePattern", "targetPattern")
 _NO_ADDRESSES: Final = compile_literals(())
 
@@ -83,6 +86,8 @@ class Group:
     max_sessions: int
     max_senders: int
     max_receivers: int
+    max_message_rate: int | None
+    max_byte_rate: int | None
     allow_dynamic_source: bool
     allow_anonymous_sender: bool
     allow_user_id_proxy: bool
@@ -221,6 +226,8 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
         max_sessions=numbers.get("maxSessions", 0),
         max_senders=numbers.get("maxSenders", UNLIMITED_LINKS),
         max_receivers=numbers.get("maxReceivers", UNLIMITED_LINKS),
+        max_message_rate=numbers.get("maxMessageRate"),
+        max_byte_rate=numbers.get("maxByteRate"),
         allow_dynamic_source=booleans["allowDynamicSource"],
         allow_anonymous_sender=booleans["allowAnonymousSender"],
         allow_user_id_proxy=booleans["allowUserIdProxy"],

@@ -22,6 +22,8 @@ class Settings:
     max_session_window  bytes; 0: the listener's
     max_sessions        0: no limit
     max_senders         0: none may be opened; likewise max_receivers
+    max_message_rate    messages a second, 0: none; None: no limit
+    max_byte_rate       bytes of messages a second, likewise
     sources, targets    with the user's name put in
     """
 
@@ -34,6 +36,8 @@ class Settings:
     max_sessions: int
     max_senders: int
     max_receivers: int
+    max_message_rate: int | None
+    max_byte_rate: int | None
     allow_dynamic_source: bool
     allow_anonymous_sender: bool
     allow_user_id_proxy: bool
@@ -74,6 +78,8 @@ def make_settings(
         max_sessions=group.max_sessions,
         max_senders=group.max_senders,
         max_receivers=group.max_receivers,
+        max_message_rate=_nearest(group.max_message_rate, vhost.max_message_rate),
+        max_byte_rate=_nearest(group.max_byte_rate, vhost.max_byte_rate),
         allow_dynamic_source=group.allow_dynamic_source,
         allow_anonymous_sender=group.allow_anonymous_sender,
         allow_user_id_proxy=group.allow_user_id_proxy,
@@ -85,6 +91,10 @@ def make_settings(
         targets=_bound(group.targets, group.denied_targets, user),
         origin=group,
     )
+
+
+def _nearest(of_group: int | None, of_vhost: int | None) -> int | None:
+    return of_vhost if of_group is None else of_group
 
 
 def _bound(allowed: AddressRules, denied: AddressRules, user: str) -> AddressMatcher:

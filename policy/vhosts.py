@@ -19,7 +19,7 @@ from policy.attributes import (
     split_items,
 )
 from policy.decision import Rule
-from policy.groups import AUTHENTICATOR_KEY, MAX_VALUE, CheckedGroup, Group, check_group, compile_group
+from policy.groups import AUTHENTICATOR_KEY, MAX_VALUE, RATE_KEYS, CheckedGroup, Group, check_group, compile_group
 from policy.hosts import Resolve
 
 ANY_USER: Final = "*"
@@ -36,6 +36,8 @@ _LIMITS: Final = {
     "maxConnectionsPerUser": MAX_CONNECTIONS,
     "maxConnectionsPerHost": MAX_CONNECTIONS,
     "maxMessageSize": MAX_VALUE,
+    "maxMessageRate": MAX_VALUE,
+    "maxByteRate": MAX_VALUE,
 }
 LIMIT_KEYS: Final = frozenset(_LIMITS)
 
@@ -57,6 +59,8 @@ class Vhost:
     max_connections_per_user: int
     max_connections_per_host: int
     max_message_size: int | None
+    max_message_rate: int | None
+    max_byte_rate: int | None
     allow_unknown_user: bool
     groups: Mapping[str, Group]
     user_groups: Mapping[str, Group]
@@ -142,6 +146,8 @@ def compile_vhost(
     canonical = (
         *(name, sorted(checked.aliases), max_connections, per_user, per_host, limits.get("maxMessageSize")),
         *(checked.allow_unknown_user, sorted((group, groups[group].canonical) for group in groups)),
+        # An extension, only where it is used: the digest of a policy without stays what it was.
+        *((key, limits[key]) for key in RATE_KEYS if key in limits),
     )
     vhost = Vhost(
         name=name,
@@ -151,6 +157,8 @@ def compile_vhost(
         max_connections_per_user=per_user,
         max_connections_per_host=per_host,
         max_message_size=limits.get("maxMessageSize"),
+        max_message_rate=limits.get("maxMessageRate"),
+        max_byte_rate=limits.get("maxByteRate"),
         allow_unknown_user=checked.allow_unknown_user,
         groups=groups,
         any_user_group=user_groups.pop(ANY_USER, None),

@@ -13,6 +13,7 @@ from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.message_text import message_text
 from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
 from router.core.links import Attachment, Handle, InLink, OutLink
+from router.core.pacing import Rates
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log
 from router.gate import ConnectionGate, Direction, Refusal
@@ -116,6 +117,7 @@ class Peer:
             self._close(refusal)
             return
         self.tenant = self._tenant()
+        self._follow_rates()
         self.is_open = True
         self.opened_at_s = self.core.work.now_s
         self.summary = (
@@ -142,6 +144,12 @@ class Peer:
             return None
         settings = self.gate.settings
         return (settings.vhost if settings is not None else self.remote.hostname) or None
+
+    def _follow_rates(self) -> None:
+        """What the connection may send in a second is what its settings say now."""
+        settings = self.gate.settings
+        rates = Rates(messages=settings.max_message_rate, bytes=settings.max_byte_rate) if settings else Rates()
+        self.core.set_rates(self.attachment, rates)
 
     def _answer_open(self, remote: RemoteOpen) -> Refusal | None:
         """A client's Open: judged, then answered, with the limits of its group where it has one."""
@@ -350,6 +358,7 @@ class Peer:
         """
         if not self.is_open or self.engine.is_deaf or not self._may_stay() or not self.gate.is_redecided:
             return
+        self._follow_rates()
         yield
         kept = 0
         for session in list(self.engine.sessions.values()):

@@ -3,8 +3,8 @@
 qdrouterd 1.20 does not know it: it refuses networks in `remoteHosts`, and passes over unknown keys of a group with a
 line in its log, so that what `denySources` and `denyTargets` deny is open there, and a group whose `validUntil` is over
 goes on. It does not start with a `ban`, or with an attribute of a vhost or of the `policy` section that it does not
-know. Fine where only this router reads the policy. `qdpolicy convert --form compatible` writes vhosts without, where that
-can be.
+know. Fine where only this router reads the policy. `qdpolicy convert --form compatible` writes vhosts without, where
+that can be.
 """
 
 from collections.abc import Iterator

@@ -35,6 +35,7 @@ from policy.lint import (
     names_alike,
     no_connections,
     no_links_allowed,
+    no_messages_allowed,
     no_timeout,
     no_trusted_authority,
     nobody_admitted,
@@ -124,6 +125,7 @@ RULES: tuple[LintRule, ...] = (
     extension,
     window_over,
     ban_rule,
+    no_messages_allowed,
 )
 
 

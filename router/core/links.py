@@ -15,6 +15,7 @@ from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 
 if TYPE_CHECKING:
     from router.core.addresses import Address
+    from router.core.pacing import Pacing
     from router.core.streams import Leg
     from router.core.work import Work
 
@@ -37,7 +38,10 @@ class Origin(Protocol):
 class Attachment:
     """What every link of one connection shares."""
 
-    __slots__ = ("capacity", "connection_id", "engine", "in_links", "is_blocked", "is_route_container", "out_links")
+    __slots__ = (
+        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_route_container"),
+        *("out_links", "pacing"),
+    )
 
     def __init__(self, *, connection_id: int, engine: Any, capacity: int, is_route_container: bool = False) -> None:
         self.connection_id = connection_id
@@ -47,6 +51,8 @@ class Attachment:
         self.is_blocked = False  # the socket takes no more for now
         self.in_links: set[InLink] = set()
         self.out_links: set[OutLink] = set()
+        self.pacing: Pacing | None = None  # what the connection may send in a second, if that is limited
+        self.held_back_count = 0  # how often its senders had to wait for that
 
 
 class Queued(NamedTuple):
@@ -141,7 +147,9 @@ class InLink(_Link):
         "accept",
         "annotations",
         "credit_withheld",
+        "discard",
         "dropped_presettled",
+        "grant",
         "inspect",
         "is_draining",
         "is_settled",
@@ -160,6 +168,9 @@ class InLink(_Link):
         self.is_settled = wire.is_settled
         self.update = wire.update
         self.accept = wire.accept_delivery
+        # Pacing puts its own here.
+        self.grant: Callable[[int], None] = wire.grant
+        self.discard: Callable[[Handle, Callable[[], None]], None] = wire.discard
         # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
         self.inspect: Callable[[Handle, int], int] | None = None
         # Anonymous links: inspects, and names the address; None after it refused the message.
@@ -203,12 +214,12 @@ class InLink(_Link):
         if not self.may_have_credit:
             self.credit_withheld += owed
             return
-        self.wire.grant(owed)
+        self.grant(owed)
         self.work.touched.add(self.engine)
 
-    def grant_initial(self) -> None:
+    def grant_initial(self, window: int) -> None:
         """The whole window at attach, if somebody can receive."""
-        self.credit_withheld = self.attachment.capacity
+        self.credit_withheld = window
         self.grant_withheld()
 
     def grant_withheld(self) -> None:
@@ -218,7 +229,7 @@ class InLink(_Link):
                 self.is_draining = False
                 self.wire.stop_drain()
             credit, self.credit_withheld = self.credit_withheld, 0
-            self.wire.grant(credit)
+            self.grant(credit)
             self.work.touched.add(self.engine)
 
     def on_drained(self, credit: int) -> None:
@@ -289,7 +300,7 @@ class InLink(_Link):
     def conclude(self, source: Handle) -> None:
         """Its state has been given: settle, at once or when the rest of the message has come. One credit returns."""
         if self.wire.is_partial(source):
-            self.wire.discard(source, lambda: self._settle(source))
+            self.discard(source, lambda: self._settle(source))
             self.work.touched.add(self.engine)
         else:
             self._settle(source)

@@ -21,6 +21,7 @@ from router.core.forward import (
     next_in_turn,
 )
 from router.core.links import Attachment, Handle, InLink, OutLink
+from router.core.pacing import Pacing, Rates, SetTimer
 from router.core.streams import begin_stream
 from router.core.work import Work
 
@@ -107,11 +108,18 @@ class Core:
         work: Work,
         treatment_of: Callable[[str], Treatment],
         random_name: Callable[[], str],
+        clock: Callable[[], float],
+        set_timer: SetTimer,
     ) -> None:
+        """clock  monotonic seconds
+        set_timer  replaces the deadline at which somebody is called; None: none
+        """
         self.router_id = router_id
         self.work = work
         self.table = AddressTable(router_id, treatment_of)
         self.random_name = random_name  # 15 characters of A-Z a-z 0-9 + _
+        self._clock = clock
+        self._set_timer = set_timer
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
         self._last_identity = 0
@@ -182,7 +190,8 @@ class Core:
             wire.forward = link.address.forward
         attachment.in_links.add(link)
         self.links[link.identity] = link
-        link.grant_initial()
+        pacing = attachment.pacing
+        link.grant_initial(attachment.capacity if pacing is None else pacing.attach(link))
         return link
 
     def add_out_link(self, wire: Any, attachment: Attachment, address: str) -> OutLink:
@@ -228,6 +237,8 @@ class Core:
             link.attachment.in_links.discard(link)
             if link.wire.stream is not None:  # incomplete, and now for ever
                 link.wire.stream.abort()
+            if link.attachment.pacing is not None:
+                link.attachment.pacing.forget(link)
             if address is not None:
                 address.retired_ingress += link.delivery_count
                 address.in_links.remove(link)
@@ -240,6 +251,20 @@ class Core:
         link.wire.release_core()
         if address is not None:
             self.table.discard_unused(address)
+
+    def set_rates(self, attachment: Attachment, rates: Rates) -> None:
+        """What the connection may send in a second, from now on; its open links follow."""
+        pacing = attachment.pacing
+        if rates == Rates():
+            attachment.pacing = None
+            if pacing is not None:
+                pacing.end()
+        elif pacing is not None:
+            pacing.follow(rates)
+        else:
+            pacing = attachment.pacing = Pacing(attachment, rates, clock=self._clock, set_timer=self._set_timer)
+            for link in attachment.in_links:
+                pacing.adopt(link)
 
     def set_blocked(self, attachment: Attachment, *, is_blocked: bool) -> None:
         """The socket's buffer is full, or has room again."""

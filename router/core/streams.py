@@ -226,7 +226,7 @@ class Stream:
         """The sender aborted, vanished or broke a limit."""
         self.is_over = True
         self.wants_outcome = False
-        self.link.wire.stream = None
+        self.link.wire.stream = self.link.wire.hold
         for leg in self.legs:
             leg.abort()
 
@@ -300,7 +300,9 @@ class Stream:
             self.link.wire.end_stream()
 
 
-def begin_stream(link: InLink, address: "Address", delivery: Handle, size: int) -> "Stream | None":
+def begin_stream(
+    link: InLink, address: "Address", delivery: Handle, size: int, kind: type[Stream] = Stream
+) -> "Stream | None":
     """Start forwarding the message whose first `size` bytes are in the buffer. None when it was refused or released."""
     if link.route is not None:
         routed = link.route(delivery, size)
@@ -323,7 +325,7 @@ def begin_stream(link: InLink, address: "Address", delivery: Handle, size: int) 
     else:
         out_links = [least_loaded(address)]
     first = [out.compose(link, size) if out.compose is not None else link.work.copy(size) for out in out_links]
-    stream = Stream(link, delivery, out_links, first, size)
+    stream = kind(link, delivery, out_links, first, size)
     if not stream.is_over:
         link.wire.stream = stream
     return stream

@@ -40,6 +40,7 @@ def connection_row(connection: Stack, now_s: int, *, is_traced: bool) -> Mapping
         "uptimeSeconds": now_s - peer.opened_at_s,
         "lastDlvSeconds": _last_delivery_age(peer, now_s),
         "enableProtocolTrace": is_traced,
+        "heldBackCount": peer.attachment.held_back_count,
     }
 
 

@@ -61,8 +61,14 @@ class Router:
         self.emit = emit
         self.trace = trace
         self.work = Work(message_bytes)
+        self._timers = Timers(self.clock, self.work.finish)
         self.core = Core(
-            router_id=router_id, work=self.work, treatment_of=treatment_of, random_name=random_name
+            router_id=router_id,
+            work=self.work,
+            treatment_of=treatment_of,
+            random_name=random_name,
+            clock=self.clock,
+            set_timer=self._timers.set,
         )
         self.connections: dict[int, Stack] = {}
         self._opened: dict[int, Stack] = {}  # those of them whose Open was admitted: what management shows
@@ -71,7 +77,6 @@ class Router:
         self.connectors: dict[str, Connecting] = {}
         self.started_at_s = int(self.clock())
         self._workers = workers
-        self._timers = Timers(self.clock, self.work.finish)
         self._last_connection_id = 0
         self.watch = Watch(self.core, emit, thresholds)
         self._watching: Iterator[None] | None = None

@@ -28,11 +28,13 @@ from router.amqp.codec import decode
 from router.amqp.engine import READ_BUFFER, message_bytes
 from router.connection import Connection, Stage
 from router.core.addresses import Treatment
+from router.core.pacing import Timed
 from router.core.router import Core
 from router.core.work import Work
 from router.effects import Audit, Effect, Log
 from router.gate import ConnectionGate, Gate
 from router.listener import Listener
+from router.peer import Peer
 from router.shadow.candidate import Shadow
 from router.values import Described
 
@@ -568,6 +570,7 @@ class Net:
         self.effects: list[Effect] = []
         self.clients: list[Client] = []
         self.deadlines: dict[Client, float] = {}
+        self.timers: dict[Timed, float] = {}
         self.work = Work(message_bytes)
         self.work.now_s = int(self.now)
         self.distributions = dict(distributions or {})
@@ -577,6 +580,8 @@ class Net:
             work=self.work,
             treatment_of=lambda address: Treatment(distribution=self.distributions.get(address, default)),  # type: ignore[arg-type]
             random_name=self._random_name,
+            clock=lambda: self.now,
+            set_timer=self._set_timer,
         )
         self.ledger = UsageLedger()
         self.shadow = Shadow(self.effects.append) if candidate is not None else None
@@ -585,6 +590,11 @@ class Net:
             self.shadow.use(ruleset_of(candidate))
         self.listener_terms: dict[str, Any] = {"capacity": capacity, **strip_terms(strip), **listener}
         self._last_id = 0
+
+    def _set_timer(self, member: Timed, deadline: float | None) -> None:
+        self.timers.pop(member, None)
+        if deadline is not None:
+            self.timers[member] = deadline
 
     def _random_name(self) -> str:
         number = next(self._random)
@@ -673,10 +683,17 @@ class Net:
                 if deadline <= self.now:
                     following = client.router.on_timer(self.now)
                     self.deadlines[client] = following if following is not None else float("inf")
+            for member in [member for member, deadline in self.timers.items() if deadline <= self.now]:
+                self._set_timer(member, member.on_timer(self.now))
             self.work.finish()
             self.pump()
 
     # Looking at the router
+
+    @staticmethod
+    def peer(client: Client) -> Peer:
+        assert client.router.peer is not None
+        return client.router.peer
 
     @property
     def logs(self) -> list[Log]:
@@ -711,6 +728,7 @@ class Net:
         assert not work.touched
         assert not work.resumable
         assert not work.closing
+        assert not self.timers
         assert self.ledger.open_connections == 0
         for client in self.clients:
             assert client.router.stage is Stage.CLOSED

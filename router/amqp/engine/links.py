@@ -197,9 +197,12 @@ class _Discard:
 
 
 class IncomingWire(_Wire):
-    """A link on which the router receives. The core sets `forward`, `begin_stream`, `on_updated` when it admits it."""
+    """A link on which the router receives. The core sets `forward`, `begin_stream`, `on_updated` when it admits it.
 
-    __slots__ = ("address", "begin_stream", "forward", "on_updated", "stream")
+    hold  stands in the place of a stream while there is none: nothing is taken from the link
+    """
+
+    __slots__ = ("address", "begin_stream", "forward", "hold", "on_updated", "stream")
     update = staticmethod(_update)
     accept_delivery = staticmethod(CHOSEN.accept)
     remote_state = staticmethod(lib.pn_delivery_remote_state)
@@ -210,6 +213,7 @@ class IncomingWire(_Wire):
         self.forward: Callable[[Any, Any, Pointer, int], None] | None = None
         self.begin_stream: Callable[[Any, Any, Pointer, int], Any] | None = None
         self.on_updated: Callable[[Pointer], None] | None = None
+        self.hold: Any = None
         self.stream: Any = None  # the message now being streamed or discarded, if any
 
     def on_message(self, delivery: Pointer) -> None:
@@ -241,7 +245,7 @@ class IncomingWire(_Wire):
 
     def release_core(self) -> None:
         """The core has let go of the link: what still comes is discarded."""
-        self.core = self.forward = self.begin_stream = self.on_updated = self.stream = None
+        self.core = self.forward = self.begin_stream = self.on_updated = self.hold = self.stream = None
 
     def _on_partial(self, delivery: Pointer) -> None:
         if self.stream is not None:
@@ -274,7 +278,7 @@ class IncomingWire(_Wire):
 
     def end_stream(self) -> None:
         """The link is free for its next message, which may be waiting here already: proton tells of each once."""
-        self.stream = None
+        self.stream = self.hold
         self.engine.afterwards.append(self.catch_up)
         self.engine.touched.add(self.engine)
 

@@ -1,0 +1,375 @@
+"""Rates of what one connection may send: messages and bytes a second, held back and never dropped.
+
+All senders of the connection share one token bucket for each rate, of one second's worth. While one is empty nothing is
+taken from the engine, so that what the peer goes on sending fills its session window, and credit that returns is kept.
+What links need for this is put into their slots when a rate is set; links of other connections know nothing of it.
+
+Precision, over any time T: at most rate * T and one second's worth of messages. Of bytes the same, and what is taken in
+one piece besides: a message of up to 256 KiB, or 128 KiB of a larger one. A link that goes takes along what has come on
+it, at once; the connection pays for that before it may send again.
+
+Source: docs/policy.md, Extensions.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from router.core.links import Attachment, Handle, InLink
+from router.core.streams import Stream, begin_stream
+
+if TYPE_CHECKING:
+    from router.core.addresses import Address
+
+# How long a bucket takes to fill.
+BURST_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What one connection may send in a second, ≥ 0; None: as much as it likes. 0: nothing at all."""
+
+    messages: int | None = None
+    bytes: int | None = None
+
+
+class Timed(Protocol):
+    """Who is called when a deadline, monotonic seconds, has come; returns the next one."""
+
+    def on_timer(self, now: float) -> float | None: ...
+
+
+SetTimer = Callable[[Timed, float | None], None]
+
+
+class _Bucket:
+    """Tokens that flow in evenly. `level` may be below 0: how large a piece is, is known when it is taken."""
+
+    __slots__ = ("level", "rate")
+
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        self.level = rate * BURST_S
+
+    @property
+    def wait_s(self) -> float:
+        """Until something may be taken: until there is a token."""
+        if self.level >= 1:
+            return 0.0
+        return (1 - self.level) / self.rate if self.rate else inf
+
+    def refill(self, seconds: float) -> None:
+        self.level = min(self.level + self.rate * seconds, self.rate * BURST_S)
+
+    def follow(self, rate: int) -> None:
+        """From now on another rate; what was taken too early stays to be paid."""
+        self.rate = rate
+        self.level = min(self.level, rate * BURST_S)
+
+
+class _Hold:
+    """What stands in the place of a streamed message while nothing may be taken from a link."""
+
+    __slots__ = ("wire",)
+
+    def __init__(self, wire: Any) -> None:
+        self.wire = wire
+
+    def more(self) -> None:
+        """Something came: it stays where it is."""
+
+    def hurry(self) -> None:
+        """The link is going: what has come is taken."""
+        self.wire.hold = self.wire.stream = None
+
+    def abort(self) -> None:
+        """The link is gone."""
+
+
+class _Paced:
+    """What pacing keeps of one link."""
+
+    __slots__ = ("forward", "hold", "link", "missing", "withheld")
+
+    def __init__(self, link: InLink, missing: int) -> None:
+        self.link = link
+        self.hold = _Hold(link.wire)
+        self.forward = link.wire.forward
+        self.missing = missing  # of the window that the link would have without a rate
+        self.withheld = 0  # credit that is granted when something may be taken again
+
+
+class Pacing:
+    """The rates of one connection, and its senders.
+
+    is_open  something may be taken
+    """
+
+    __slots__ = (
+        *("_attachment", "_bytes", "_clock", "_deadline", "_messages", "_paced", "_refilled_at", "_set_timer"),
+        "is_open",
+    )
+
+    def __init__(
+        self, attachment: Attachment, rates: Rates, *, clock: Callable[[], float], set_timer: SetTimer
+    ) -> None:
+        """clock  monotonic seconds"""
+        self._attachment = attachment
+        self._clock = clock
+        self._set_timer = set_timer
+        self._messages: _Bucket | None = None
+        self._bytes: _Bucket | None = None
+        self._refilled_at = clock()
+        self._deadline: float | None = None
+        self._paced: dict[InLink, _Paced] = {}  # in the order in which they are served next
+        self.is_open = True
+        self.follow(rates)
+
+    # Rates
+
+    def follow(self, rates: Rates) -> None:
+        """From now on these rates; senders that waited go on as soon as they may."""
+        self._refill(self._clock())
+        self._messages = _followed(self._messages, rates.messages)
+        self._bytes = _followed(self._bytes, rates.bytes)
+        for paced in self._paced.values():
+            more = self._window - (self._attachment.capacity - paced.missing)
+            if more > 0:  # what was granted is never taken back
+                paced.missing -= more
+                paced.link.owe(more)
+        self._look(self._clock())
+
+    @property
+    def _window(self) -> int:
+        """A second's worth of credit for each link: what lies in the engine while it waits is little."""
+        capacity = self._attachment.capacity
+        return capacity if self._messages is None else min(capacity, max(self._messages.rate, 1))
+
+    def end(self) -> None:
+        """The rates are lifted: everybody sends as he would without."""
+        self._messages = self._bytes = None
+        self.is_open = True
+        self._rest()
+        for paced in list(self._paced.values()):
+            link, wire = paced.link, paced.link.wire
+            link.grant, link.discard = wire.grant, wire.discard
+            wire.begin_stream = begin_stream
+            if wire.forward is not None:  # else nothing more is taken from the link
+                wire.forward = paced.forward
+            link.owe(paced.missing + paced.withheld)
+            self._let_go(paced)
+        self._paced.clear()
+
+    # Links
+
+    def attach(self, link: InLink) -> int:
+        """A sender has just come. Returns its window, in credit."""
+        window = self._window
+        self.adopt(link, self._attachment.capacity - window)
+        return window
+
+    def adopt(self, link: InLink, missing: int = 0) -> None:
+        """A sender is paced from now on. missing  by how much its window is too small without a rate"""
+        paced = self._paced[link] = _Paced(link, missing)
+        wire, forward_plain = link.wire, paced.forward
+
+        def forward(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+            self.take(size)
+            forward_plain(link, address, delivery, size)
+
+        def begin(link: InLink, address: "Address", delivery: Handle, size: int) -> Stream | None:
+            self.take(size)
+            return begin_stream(link, address, delivery, size, _PacedStream)
+
+        def grant(credit: int) -> None:
+            if self.is_open:
+                wire.grant(credit)
+            else:
+                paced.withheld += credit
+
+        def discard(delivery: Handle, done: Callable[[], None]) -> None:
+            wire.stream = _PacedDiscard(self, wire, delivery, done)
+
+        wire.forward, wire.begin_stream, link.grant, link.discard = forward, begin, grant, discard
+        if not self.is_open:
+            self._hold(paced)
+            self._look(self._clock())
+
+    def forget(self, link: InLink) -> None:
+        """The sender is gone."""
+        self._paced.pop(link, None)
+        if not self._paced:
+            self._rest()
+
+    # Taking
+
+    def take(self, size: int) -> None:
+        """A message, or the beginning of a streamed one, of `size` bytes is taken."""
+        now = self._clock()
+        self._refill(now)
+        if self._messages is not None:
+            self._messages.level -= 1
+        if self._bytes is not None:
+            self._bytes.level -= size
+        if self.is_open and self._wait_s > 0:
+            self._close(now)
+
+    def take_more(self, size: int) -> None:
+        """Further bytes of a streamed message are taken."""
+        if self._bytes is None or not size:
+            return
+        now = self._clock()
+        self._refill(now)
+        self._bytes.level -= size
+        if self.is_open and self._wait_s > 0:
+            self._close(now)
+
+    @property
+    def _wait_s(self) -> float:
+        return max(bucket.wait_s if bucket is not None else 0.0 for bucket in (self._messages, self._bytes))
+
+    def _refill(self, now: float) -> None:
+        passed, self._refilled_at = now - self._refilled_at, now
+        for bucket in (self._messages, self._bytes):
+            if bucket is not None:
+                bucket.refill(passed)
+
+    # Waiting
+
+    def _close(self, now: float) -> None:
+        self.is_open = False
+        self._attachment.held_back_count += 1
+        for paced in self._paced.values():
+            self._hold(paced)
+        self._wait(now)
+
+    def _hold(self, paced: _Paced) -> None:
+        wire = paced.link.wire
+        wire.hold = paced.hold
+        if wire.stream is None:
+            wire.stream = paced.hold
+
+    def _wait(self, now: float) -> None:
+        wait_s = self._wait_s
+        self._deadline = now + wait_s if wait_s < inf and self._paced else None
+        self._set_timer(self, self._deadline)
+
+    def _rest(self) -> None:
+        """Nobody waits."""
+        if self._deadline is not None:
+            self._deadline = None
+            self._set_timer(self, None)
+
+    def on_timer(self, now: float) -> float | None:
+        try:
+            self._look(now)
+        except Exception as error:
+            self._attachment.engine.owner.crash(error)
+        return self._deadline
+
+    def _look(self, now: float) -> None:
+        """Who waits goes on, if it is time."""
+        if self.is_open:
+            if self._wait_s > 0:
+                self._close(now)
+            return
+        self._refill(now)
+        if self._wait_s > 0:
+            self._wait(now)
+            return
+        self.is_open = True
+        self._rest()
+        self._attachment.engine.touched.add(self._attachment.engine)
+        # In turn: who is served first may leave nothing for the others, and is last the next time.
+        waiting = deque(self._paced.values())
+        while waiting and self.is_open:
+            paced = waiting.popleft()
+            if paced.link in self._paced:
+                self._paced[paced.link] = self._paced.pop(paced.link)
+                self._let_go(paced)
+        if self.is_open:
+            for paced in self._paced.values():
+                self._grant(paced)
+
+    def _let_go(self, paced: _Paced) -> None:
+        """Take what came meanwhile."""
+        wire = paced.link.wire
+        wire.hold = None
+        if wire.stream is paced.hold:
+            wire.stream = None
+            wire.catch_up()
+        elif wire.stream is not None:
+            wire.stream.more()
+
+    def _grant(self, paced: _Paced) -> None:
+        credit, paced.withheld = paced.withheld, 0
+        if credit and paced.link.is_open:
+            paced.link.wire.grant(credit)
+
+
+def _followed(bucket: _Bucket | None, rate: int | None) -> _Bucket | None:
+    if rate is None:
+        return None
+    if bucket is None:
+        return _Bucket(rate)
+    bucket.follow(rate)
+    return bucket
+
+
+class _PacedStream(Stream):
+    """A streamed message whose bytes count."""
+
+    __slots__ = ("paid",)
+
+    def __init__(self, link: InLink, source: Handle, out_links: list[Any], first: list[bytes], size: int) -> None:
+        self.paid = size
+        super().__init__(link, source, out_links, first, size)
+
+    def _is_below(self, limit: int) -> bool:
+        return self._pay() and super()._is_below(limit)
+
+    def _move(self, limit: int | None) -> None:
+        super()._move(limit)
+        self._pay()
+
+    def _pay(self) -> bool:
+        """Pay for what was read. May more be?"""
+        pacing = self.link.attachment.pacing
+        size, self.paid = self.received - self.paid, self.received
+        if pacing is None:
+            return True
+        pacing.take_more(size)
+        return bool(pacing.is_open)
+
+
+class _PacedDiscard:
+    """What takes the place of a stream when nobody gets the rest of a message: its bytes count all the same."""
+
+    __slots__ = ("delivery", "done", "pacing", "wire")
+
+    def __init__(self, pacing: Pacing, wire: Any, delivery: Handle, done: Callable[[], None]) -> None:
+        self.pacing = pacing
+        self.wire = wire
+        self.delivery = delivery
+        self.done = done
+
+    def more(self) -> None:
+        while self.pacing.is_open and (size := self.wire.read()):
+            self.pacing.take_more(size)
+        if self.pacing.is_open:
+            self._end_if_complete()
+
+    def hurry(self) -> None:
+        while size := self.wire.read():
+            self.pacing.take_more(size)
+        self._end_if_complete()
+
+    def _end_if_complete(self) -> None:
+        if not self.wire.is_partial(self.delivery):
+            self.wire.end_stream()
+            self.done()
+
+    def abort(self) -> None:
+        """The link is gone, and the message with it."""
