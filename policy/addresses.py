@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from policy.address_text import normalise, without_authority
 from policy.patterns import PatternTree, normal_form, split_tokens
 
 USER_TOKEN = "${user}"  # noqa: S105 - a token of the grammar, not a secret
@@ -146,6 +147,20 @@ def compile_literals(items: Iterable[str]) -> LiteralRules:
         prefixes=tuple((length, frozenset(texts)) for length, texts in sorted(prefixes.items())),
         user_items=tuple(user_items),
     )
+
+
+def denied_items(items: Iterable[str]) -> tuple[str, ...]:
+    """The items of a list of denials, with what is reached by those that are written as another name of an address.
+
+    `amqp:/x` is routed to `x`: who denies the one means the other. Of `amqp:/x*` it is everything that begins with `x`;
+    `amqp:/*` names every address there is. A client's other names of an address are the caller's to look through.
+    """
+    found = set(items)
+    for item in tuple(found):
+        reached = f"{without_authority(item[:-1])}*" if item.endswith("*") else normalise(item)
+        if reached:
+            found.add(reached)
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network, summarize_address_range
 from typing import Final
 
-from policy.addresses import DEPRECATED_USER_TOKEN, USER_TOKEN
+from policy.addresses import DEPRECATED_USER_TOKEN, USER_TOKEN, denied_items
 from policy.analysis import diff_rulesets
 from policy.attributes import Path, read_items, split_items
 from policy.automata import TooComplexError
@@ -149,7 +149,7 @@ class _Compatible:
             self._refuse((*path, key), f"'{key}' cannot be expressed: 1.20 passes over it")
 
     def _resolve(self, path: Path, settings: dict[str, object], key: str) -> None:
-        denied = read_items(settings[key])
+        denied = denied_items(read_items(settings[key]))
         literal, pattern = _ALLOWED[key]
         allowed = pattern if pattern in settings else literal
         items = read_items(settings.get(allowed, ""))

@@ -14,6 +14,7 @@ from policy.addresses import (
     LiteralRules,
     compile_literals,
     compile_patterns,
+    denied_items,
 )
 from policy.attributes import (
     MAX_CONNECTIONS,
@@ -201,7 +202,7 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
     sources = _compile_addresses(source_key, addresses)
     targets = _compile_addresses(target_key, addresses)
     flags = tuple(booleans.values())
-    denied = [compile_literals(addresses.get(key, ())) for key in DENY_KEYS]
+    denied = [compile_literals(denied_items(addresses.get(key, ()))) for key in DENY_KEYS]
     # Only where it is used, so that the digest of a policy without extensions stays what it was.
     extensions: tuple[tuple[str, object], ...] = tuple(
         (key, rules.canonical) for key, rules in zip(DENY_KEYS, denied, strict=True) if rules.items

@@ -6,7 +6,7 @@ eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-aut
 
 from collections.abc import Callable
 
-from router.address_text import normalise
+from policy.address_text import normalise
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, load_message, message_bytes
 from router.amqp.sections import MessageFault, RouterAnnotations

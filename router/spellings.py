@@ -11,10 +11,10 @@ is denied by every name. An alias that the operator listed as it stands is meant
 from dataclasses import replace
 from typing import Literal
 
+from policy.address_text import normalise, without_authority
 from policy.decide import Settings, decide_link, decide_message
 from policy.decision import Decision
 from policy.facts import LinkFacts, MessageFacts
-from router.address_text import normalise, without_authority
 
 
 def judge_link(settings: Settings, facts: LinkFacts, routed: str | None) -> tuple[Decision, LinkFacts]:

@@ -24,7 +24,7 @@ COMPAT_TOP_LEVEL = ("qpid_dispatch", "qpid_dispatch_internal", "qpid_dispatch_si
 
 # Unit -> units of ours it may import. A module belongs to the unit with the longest matching name, and an entry also
 # admits the modules below it. Everybody may import itself; ROUTER_VOCABULARY is open to all of router.
-ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults", "router.address_text")
+ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults", "policy.address_text")
 CONNECTION_PARTS = ("router.amqp", "router.core", "router.gate", "router.inspection", "router.listener")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "schemas": (),
@@ -34,7 +34,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router": (),
     "router.values": (),
     "router.faults": (),
-    "router.address_text": (),
     "router.effects": ("router.values",),
     # The core's addresses match by the same patterns as policy's.
     "router.core": ("policy.patterns", *ROUTER_VOCABULARY),

@@ -6,7 +6,7 @@ from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import Protocol
 
-from policy.addresses import compile_literals, compile_patterns
+from policy.addresses import compile_literals, compile_patterns, denied_items
 from policy.attributes import Path, VhostSource, read_items
 from policy.loader import Entity
 from policy.patterns import normalise
@@ -123,7 +123,7 @@ class GroupText:
     def may_send(self, address: str) -> bool:
         """May some member of the group send to `address`?"""
         literals, patterns = compile_literals(self.items("targets")), compile_patterns(self.items("targetPattern"))
-        if compile_literals(self.items("denyTargets")).bind(SOME_USER).match(address) is not None:
+        if compile_literals(denied_items(self.items("denyTargets"))).bind(SOME_USER).match(address) is not None:
             return False
         return any(rules.bind(SOME_USER).match(address) is not None for rules in (literals, patterns))
 

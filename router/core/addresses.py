@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from router.address_text import normalise
+from policy.address_text import normalise
 
 if TYPE_CHECKING:
     from router.core.links import InLink, OutLink

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from router.address_text import normalise
+from policy.address_text import normalise
 from router.core.addresses import Address, AddressTable, Subscriber, Treatment, key_of
 from router.core.forward import (
     forward_anonymous,

@@ -76,10 +76,11 @@ def test_raw_spelling_is_compared_still() -> None:
     assert end.is_detached
 
 
+@pytest.mark.parametrize("item", ["secret", "amqp:/secret", "amqp://else/secret", "secret.", "amqp:/secret*"])
 @pytest.mark.parametrize("address", ["secret", "amqp:/secret", "amqp://host/secret", "/secret", "secret/", "x:/secret"])
-def test_what_is_denied_is_denied_by_every_name(address: str) -> None:
-    """policy 29: denyTargets and denySources override, whatever the spelling"""
-    net = governed("*", denyTargets="secret", denySources="secret")
+def test_what_is_denied_is_denied_by_every_name(address: str, item: str) -> None:
+    """policy 29: denyTargets and denySources override, whatever the spelling, the client's or the operator's"""
+    net = governed("*", denyTargets=item, denySources=item)
     client = net.client(hostname="v")
     ends = [client.sender(address), client.receiver(address)]
     anonymous = client.sender(None)

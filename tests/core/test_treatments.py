@@ -3,7 +3,7 @@
 import pytest
 from memory_net import Net
 
-from router.address_text import normalise
+from policy.address_text import normalise
 from router.core.addresses import key_of
 from router.core.treatments import AddressBook
 

@@ -24,6 +24,11 @@ literals = st.lists(
 )
 
 
+denials = st.lists(
+    st.sampled_from(["q", "amqp:/q", "amqp://host/alice*", "/bob-1", "*", "q./", "a.b.q.", "/alice.*"]), max_size=2
+)
+
+
 def present(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Maps with these members, without those that are None."""
     return st.fixed_dictionaries(members).map(
@@ -42,6 +47,8 @@ groups = present(
     allowAnonymousSender=switches,
     sources=st.none() | literals,
     targets=st.none() | literals.map(", ".join),
+    denySources=st.none() | denials,
+    denyTargets=st.none() | denials,
 )
 vhosts = present(
     aliases=st.sampled_from([None, "x", "x, y"]),
@@ -124,6 +131,14 @@ def matches(item: str, user: str, address: str) -> bool:
     return address.startswith(head + user + rest[:-1]) if rest.endswith("*") else address == head + user + rest
 
 
+def is_denied_by(item: str, address: str) -> bool:
+    """As it is written, or as the router understands it: these are the ways of writing an address in another way."""
+    understood = item.removeprefix("amqp:").removeprefix("//host").removeprefix("/")
+    if item.endswith("*"):
+        return address.startswith((item[:-1], understood[:-1]))
+    return address in (item, understood[:-1] if understood.endswith(("/", ".")) else understood)
+
+
 def expected_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> Reason:
     def is_on(key: str) -> bool:
         return str(group.get(key)).lower() == "true"
@@ -138,7 +153,9 @@ def expected_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> Reas
     if not facts.address:
         return Reason.NO_SOURCE_ADDRESS
     items = listed(group.get("targets" if is_send else "sources"))
-    if any(matches(item, user, facts.address) for item in items if item):
+    refused = listed(group.get("denyTargets" if is_send else "denySources"))
+    is_denied = any(is_denied_by(item, facts.address) for item in refused if item)
+    if not is_denied and any(matches(item, user, facts.address) for item in items if item):
         return Reason.ALLOWED
     return Reason.TARGET_NOT_ALLOWED if is_send else Reason.SOURCE_NOT_ALLOWED
 

@@ -1,5 +1,7 @@
 """What a policy can say that the C router's cannot: networks, denials that override, groups of the authenticator."""
 
+from typing import Final
+
 import pytest
 from rulesets import connect, group_ruleset, ruleset, settings
 
@@ -9,6 +11,8 @@ from policy.decision import Reason
 from policy.explain import explain_link
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import PolicyError
+
+DIRECTIONS: Final = ("receive", "send")
 
 
 @pytest.mark.parametrize(
@@ -43,6 +47,41 @@ def test_denials_override(address: str, is_allowed: bool) -> None:
     receive, send = (decide_link(granted, LinkFacts(direction=each, address=address)) for each in ("receive", "send"))
     assert (receive.is_allowed, send.is_allowed) == (is_allowed, is_allowed)
     assert decide_message(granted, MessageFacts(target=address)).is_allowed == is_allowed
+
+
+@pytest.mark.parametrize(
+    ("item", "denied", "allowed"),
+    [
+        ("amqp:/secret", ("secret", "amqp:/secret"), ("secrets", "amqp:/secrets")),
+        ("amqp://host/secret", ("secret",), ("host", "host/secret")),
+        ("/secret", ("secret", "/secret"), ("a/secret",)),
+        ("secret/", ("secret", "secret/"), ("secret/a",)),
+        ("amqp:/orders.*", ("orders.", "orders.a", "amqp:/orders.a"), ("orders", "x.orders.a")),
+        ("/*", ("a", "/a", "amqp:/a"), ()),
+        ("a:b", ("a:b",), ("b", "a")),
+        ("", (), ("a",)),
+    ],
+)
+def test_a_denial_written_as_another_name_denies_what_it_reaches(
+    item: str, denied: tuple[str, ...], allowed: tuple[str, ...]
+) -> None:
+    granted = settings(sources="*", targets="*", denySources=item, denyTargets=item)
+    for address in (*denied, *allowed):
+        links = [LinkFacts(direction=direction, address=address) for direction in DIRECTIONS]
+        receive, send = (decide_link(granted, link) for link in links)
+        assert (receive.is_allowed, send.is_allowed) == (address in allowed, address in allowed), address
+        assert decide_message(granted, MessageFacts(target=address)).is_allowed == (address in allowed), address
+        explained = explain_link(granted, links[1])
+        assert explained.decision == send
+        assert ("overrides" in explained.steps[-1].text) == (address in denied)
+
+
+def test_a_difference_sees_what_a_denial_reaches() -> None:
+    old, new = (group_ruleset(sources="a, x", denySources=denied) for denied in ("amqp:/x", "amqp:/x, x"))
+    assert diff_rulesets(old, new) == ()
+    assert old.digest == new.digest
+    (change,) = diff_rulesets(group_ruleset(sources="a, x"), old)
+    assert (change.is_widening, change.subject, change.addresses) == (False, "receive", "x")
 
 
 def test_a_denial_names_its_item() -> None:
