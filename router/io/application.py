@@ -44,6 +44,7 @@ from router.io.management_service import ManagementService
 from router.io.memory import virtual_bytes, virtual_text
 from router.io.router import Router
 from router.io.security import Authentication
+from router.io.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.io.vhosts import Vhosts, compile_configured, place_of
 from router.io.workers import Workers
 from router.management.agent import Agent
@@ -51,6 +52,7 @@ from router.management.config import Configuration, ConfiguredEntity, is_policy_
 from router.management.entities import EntityStore, ManagementError
 from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
 from router.management.schema import Schema
+from router.shadow.candidate import Shadow
 
 AUDIT_DRAIN_S: Final = 3.0
 
@@ -100,7 +102,8 @@ class Application:
         """read_at_ns  when reading the configuration began, ns since 1970 UTC"""
         self._thresholds = thresholds
         self._read_at_ns = read_at_ns
-        self.schema = schema
+        # Types that 1.20 does not know are spoken of only where they are used: clients count the types.
+        self.schema = schema if configuration.policy[SHADOW_DIR] else schema.without(*SHADOW_TYPES)
         self.configuration = configuration
         self.logs = logs
         self.version = version
@@ -110,6 +113,7 @@ class Application:
         self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))
         self.stopping = asyncio.Event()
         self.failure: str | None = None  # why it stops by itself
+        self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
         self._watch: FolderWatch | None = None  # of policyDir
@@ -166,7 +170,10 @@ class Application:
         except (SaslConfigError, UserFileError) as error:
             raise StartError(f"Configuration: {error}") from None
         workers = Workers(authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
-        gate = Gate(self._compile_policy(), UsageLedger(), self.emit)
+        shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
+        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow)
+        if shadow is not None:
+            self.candidate = ShadowFolder(configuration.policy, self.schema, shadow, gate, self.emit)
         self.router = Router(
             router_id=router_id,
             version=self.version,
@@ -219,7 +226,7 @@ class Application:
         store.on_create("listener", endpoints.create_listener)
         store.on_delete("listener", endpoints.delete_listener)
         store.on_update("log", self.update_log)
-        core = self.core
+        core, candidate = self.core, self.candidate
         agent = Agent(
             self.schema,
             store,
@@ -238,6 +245,7 @@ class Application:
                 "connector": _Rows(self.connector_rows),
                 "policy": _Rows(self.policy_rows),
                 "vhostStats": _Rows(self.vhost_stats_rows),
+                **({name: _Rows(make) for name, make in candidate.views.items()} if candidate is not None else {}),
                 "logStats": _Rows(self.logs.ring.rows),
                 "allocator": _Rows(self.allocator_rows),
             },
@@ -371,18 +379,13 @@ class Application:
             return
         watch = self._watch = FolderWatch(folder, is_policy_file, self.vhosts.reload, read_at_ns=self._read_at_ns)
 
-        async def run() -> None:
-            while True:
-                try:
-                    await watch.run(every_s)
-                except Exception as error:  # our own fault: the rules in force stay, and it looks on
-                    self._log("ERROR", "error", f"Watching policyDir: {fault_text(error)}")
-                    await asyncio.sleep(every_s)
+        def failed(error: Exception) -> None:  # the rules in force stay
+            self._log("ERROR", "error", f"Watching policyDir: {fault_text(error)}")
 
-        self._watching = asyncio.get_running_loop().create_task(run())
+        self._watching = asyncio.get_running_loop().create_task(watch.run(every_s, failed))
 
     def reload(self) -> None:
-        """SIGHUP: log files, certificates and policyDir are read anew; what cannot be used changes nothing."""
+        """SIGHUP: log files, certificates and the policy folders are read anew; what cannot be used changes nothing."""
         self._wants_reload = True
         if self._reloading is None:
             self._reloading = asyncio.get_running_loop().create_task(self._reload())
@@ -397,6 +400,8 @@ class Application:
                     await self._watch.take()
                 if self.vhosts.has_folder:
                     await self.vhosts.reload()
+                if self.candidate is not None:
+                    self.candidate.reload()
                 self._log("SERVER", "notice", "Reload on SIGHUP finished")
         except Exception as error:  # our own fault: the router goes on with what it has
             self._log("ERROR", "error", f"Reload on SIGHUP: {fault_text(error)}")
@@ -483,6 +488,8 @@ class Application:
             self._watching.cancel()
         await self.router.stop()
         self.bans.stop()
+        if self.candidate is not None:
+            await self.candidate.stop()
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")

@@ -69,8 +69,11 @@ class FolderWatch:
         self._taken = self._seen = await asyncio.to_thread(scan, self._folder, self._counts)
         self._is_first = self._is_unread = False
 
-    async def run(self, every_s: float) -> None:
-        """Look again and again, until cancelled."""
+    async def run(self, every_s: float, failed: Callable[[Exception], None]) -> None:
+        """Look again and again, until cancelled. failed  is told of a fault of ours, after which it looks on"""
         while True:
-            await self.look()
+            try:
+                await self.look()
+            except Exception as error:
+                failed(error)
             await asyncio.sleep(every_s)

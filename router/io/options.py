@@ -54,7 +54,7 @@ Exit status: 0 after SIGTERM, --help or --version; 1 when the command line or
 the configuration is wrong or a required listener cannot be opened.
 
 Signals: SIGTERM and SIGQUIT stop the router; SIGINT too, and the parent sees
-it; SIGHUP reopens the log files and reads certificates and policyDir anew.
+it; SIGHUP reopens the log files and reads certificates and policies anew.
 """
 
 

@@ -5,7 +5,7 @@ Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from router.io.host_names import KnownNames, resolve_host
 from router.management.config import ConfigError, Configuration, ConfiguredEntity, load_policy_dir
 from router.management.entities import EntityStore, ManagementError
 from router.management.schema import Schema
+
+Written = tuple[Mapping[str, Any], VhostSource | None]  # a vhost's attributes, and where they stand
 
 
 def compile_configured(configuration: Configuration) -> Ruleset:
@@ -45,6 +47,31 @@ class ReloadError(Exception):
         super().__init__(text)
         self.file = file
         self.line = line
+
+
+def compile_folder(
+    folder: str,
+    schema: Schema,
+    policy: Mapping[str, object],
+    others: Sequence[Written] = (),
+    *,
+    attribute: str = "policyDir",
+) -> tuple[Configuration, Ruleset]:
+    """Read and compile a folder of policy files. Blocks: for the disk, and for name servers.
+
+    policy     the attributes of the `policy` entity
+    others     vhosts from elsewhere, which the ruleset has too
+    attribute  the one of `policy` that names the folder
+    Errors     ReloadError
+    """
+    try:
+        fresh = load_policy_dir(folder, schema, attribute=attribute)
+        vhosts = [*others, *((entity.attributes, _source(entity)) for entity in fresh.entities)]
+        return fresh, compile_ruleset(policy, vhosts, resolve=resolve_host)
+    except ConfigError as error:
+        raise ReloadError(error.reason, file=error.file, line=error.line) from None
+    except PolicyError as error:
+        raise ReloadError(str(error), file=error.file, line=error.line) from None
 
 
 class Vhosts:
@@ -175,17 +202,8 @@ class Vhosts:
                 return self._take(fresh, ruleset)
             # Management changed a vhost meanwhile: once more, with that.
 
-    def _compile(
-        self, others: Iterable[tuple[Mapping[str, Any], VhostSource | None]]
-    ) -> tuple[Configuration, Ruleset]:
-        try:
-            fresh = load_policy_dir(self._folder, self._schema)
-            vhosts = [*others, *((entity.attributes, _source(entity)) for entity in fresh.entities)]
-            return fresh, compile_ruleset(self._policy, vhosts, resolve=resolve_host)
-        except ConfigError as error:
-            raise ReloadError(error.reason, file=error.file, line=error.line) from None
-        except PolicyError as error:
-            raise ReloadError(str(error), file=error.file, line=error.line) from None
+    def _compile(self, others: Sequence[Written]) -> tuple[Configuration, Ruleset]:
+        return compile_folder(self._folder, self._schema, self._policy, others)
 
     def _take(self, fresh: Configuration, ruleset: Ruleset) -> Reloaded:
         by_identity = {str(entity.attributes["identity"]): entity for entity in fresh.entities}

@@ -123,15 +123,17 @@ def load_policy_dir(
     folder: str,
     schema: Schema,
     *,
+    attribute: str = "policyDir",
     read_text: Callable[[str], str] = read_file,
     list_dir: Callable[[str], Sequence[str]] = os.listdir,
 ) -> Configuration:
     """The vhosts of a policyDir, and nothing else, for a reload.
 
+    attribute  the one of `policy` that names the folder
     Errors  ConfigError; `reason`, `file` and `line` say what is wrong and where.
     """
     loading = _Loading(folder, schema)
-    loading.add_policy_dir(folder, read_text, list_dir)
+    loading.add_policy_dir(folder, read_text, list_dir, attribute=attribute)
     return loading.configuration()
 
 
@@ -270,7 +272,12 @@ class _Loading:
         return str(next(self.of_type("policy")).attributes["policyDir"])
 
     def add_policy_dir(
-        self, folder: str, read_text: Callable[[str], str], list_dir: Callable[[str], Sequence[str]]
+        self,
+        folder: str,
+        read_text: Callable[[str], str],
+        list_dir: Callable[[str], Sequence[str]],
+        *,
+        attribute: str = "policyDir",
     ) -> None:
         if not folder:
             return
@@ -282,7 +289,7 @@ class _Loading:
                 self.add_all(parse_config(read_text(file), path=file), file=file, only="vhost")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ConfigError(f"policyDir: '{file}' cannot be read: {why}", path=self.path) from None
+            raise ConfigError(f"{attribute}: '{file}' cannot be read: {why}", path=self.path) from None
 
     def error(self, error: ValidationError, line: int | None, file: str) -> ConfigError:
         kind = error.kind if isinstance(error, RuleError) else "Python: Exception"

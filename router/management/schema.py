@@ -211,6 +211,7 @@ class Schema:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         """document  the parsed schemas/management.json."""
+        self._document = document
         self.prefix: str = document["prefix"]
         entries: Mapping[str, Mapping[str, Any]] = document["entityTypes"]
         common = {name: _attribute(name, entry) for name, entry in entries["entity"]["attributes"].items()}
@@ -222,6 +223,11 @@ class Schema:
             for name in (each.short_name, each.long_name, each.long_name.removeprefix(f"{self.prefix}.")):
                 self._by_name[name] = each
         self._dump: dict[str, object] | None = None
+
+    def without(self, *short_names: str) -> "Schema":
+        """This schema as it is for a router that has no entities of some types, and does not speak of them."""
+        kept = {name: entry for name, entry in self._document["entityTypes"].items() if name not in short_names}
+        return Schema({**self._document, "entityTypes": kept})
 
     def find(self, name: object) -> EntityType | None:
         return self._by_name.get(name) if isinstance(name, str) else None

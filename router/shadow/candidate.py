@@ -65,19 +65,19 @@ class Shadow:
     """
 
     def __init__(self, emit: Emit) -> None:
-        self.ruleset: Ruleset | None = None  # None: there is none that can be used
+        self.ruleset: Ruleset | None = None  # None: none could be used yet
         self.ledger = UsageLedger()
         self.disagreements = Disagreements(emit)
         self.decisions = 0
         self.faults = 0
         self.connections: dict[ConnectionShadow, None] = {}  # in the order of their Opens
 
-    def use(self, ruleset: Ruleset | None) -> bool:
-        """Try another candidate, or none. Returns whether it is another: then `judge_again` is wanted.
+    def use(self, ruleset: Ruleset) -> bool:
+        """Try a candidate. Returns whether it is another than before: then `judge_again` is wanted.
 
         Every count starts anew with another candidate. One with the same rules goes on as it is.
         """
-        if ruleset is not None and self.ruleset is not None and ruleset.digest == self.ruleset.digest:
+        if self.ruleset is not None and ruleset.digest == self.ruleset.digest:
             return False
         self.disagreements.flush()
         self.disagreements.clear()

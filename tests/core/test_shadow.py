@@ -372,7 +372,7 @@ def test_the_same_candidate_again_goes_on_counting() -> None:
 def test_without_a_candidate_that_can_be_used_nothing_is_asked() -> None:
     net = Net(vhosts=vhosts(), candidate=vhosts(sources="a"))
     assert net.shadow is not None
-    net.shadow.use(None)
+    net.shadow.ruleset = None
     client = connected(net)
     client.receiver("b")
     net.pump()
@@ -392,7 +392,7 @@ def test_what_repeated_is_told_before_another_candidate_comes() -> None:
     net.pump()
     assert net.shadow is not None
     digest = net.shadow.ruleset.digest  # type: ignore[union-attr]
-    net.shadow.use(None)
+    net.shadow.use(candidate_of(vhosts()))
     assert [each[4] for each in shadows(net)] == [1, 2]
     assert net.audits[-1]["shadow"]["ruleset_digest"] == digest
 

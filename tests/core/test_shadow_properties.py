@@ -84,8 +84,9 @@ class Run:
 
 def run(in_force: Ruleset, candidate: Ruleset | None, script: list[Any]) -> Run:
     effects: list[Effect] = []
-    shadow = Shadow(effects.append) if candidate is not None else None
-    if shadow is not None:
+    shadow = None
+    if candidate is not None:
+        shadow = Shadow(effects.append)
         shadow.use(candidate)
     gate = Gate(in_force, UsageLedger(), effects.append, shadow)
     made = Run([], effects, gate.ledger, shadow, [])

@@ -133,7 +133,7 @@ def test_a_folder_that_cannot_be_read_is_none(tmp_path: Path) -> None:
 def test_it_looks_on_until_it_is_cancelled(folder: Path) -> None:
     async def run() -> int:
         looking = Looking(folder)
-        task = asyncio.get_running_loop().create_task(looking.watch.run(0))
+        task = asyncio.get_running_loop().create_task(looking.watch.run(0, pytest.fail))
         while not looking.watch._taken:
             await asyncio.sleep(0)
         (folder / "a.json").write_text("[1]")
@@ -145,6 +145,24 @@ def test_it_looks_on_until_it_is_cancelled(folder: Path) -> None:
         return looking.calls
 
     assert within(run()) == 1
+
+
+def test_a_fault_of_ours_is_told_and_it_looks_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> int:
+        looking = Looking(folder)
+        faults: list[Exception] = []
+
+        async def look() -> None:
+            raise RuntimeError
+
+        monkeypatch.setattr(looking.watch, "look", look)
+        task = asyncio.get_running_loop().create_task(looking.watch.run(0, faults.append))
+        while len(faults) < 2:
+            await asyncio.sleep(0)
+        task.cancel()
+        return len(faults)
+
+    assert within(run()) >= 2
 
 
 def within(work: Coroutine[Any, Any, int]) -> int:

@@ -10,7 +10,7 @@ from router.management.config import Configuration, load_config
 from router.management.entities import EntityStore
 from router.management.schema import load_schema
 
-SCHEMA = load_schema()
+SCHEMA = load_schema().without("shadowPolicy", "shadowDisagreement")  # as a router without shadowPolicyDir has it
 HANDLED = ("listener", "sslProfile", "connector", "vhost", "address", "linkRoute", "autoLink", "exchange", "binding")
 
 Rows = Callable[[], Iterable[Mapping[str, object]]]

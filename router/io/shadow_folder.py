@@ -1,0 +1,179 @@
+"""shadowPolicyDir: the candidate policy read from its folder, at start, on SIGHUP and when it changes.
+
+Everything happens aside: a folder that cannot be read, or a name server that does not answer, holds up nothing. As with
+policyDir what cannot be used changes nothing: the last candidate that could be is asked on, and the error is shown.
+Source: docs/policy.md, Shadow.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from policy.ruleset import Ruleset
+from router.effects import Audit, Emit, LogLevel, log
+from router.faults import fault_text
+from router.gate import Gate
+from router.io.folder_watch import FolderWatch
+from router.io.vhosts import ReloadError, compile_folder, place_of
+from router.management.config import is_policy_file
+from router.management.schema import Schema
+from router.shadow.candidate import Shadow
+
+SHADOW_DIR: Final = "shadowPolicyDir"  # attribute of the `policy` entity
+SHADOW_TYPES: Final = ("shadowPolicy", "shadowDisagreement")
+# How often repeated disagreements are told.
+FLUSH_S: Final = 60.0
+# Open connections that are judged again between two looks at the sockets: some 20 microseconds each.
+_SLICE: Final = 50
+_MAX_NAMED: Final = 5
+
+
+class ShadowFolder:
+    """The candidate's folder. All methods are called on the loop."""
+
+    def __init__(self, policy: Mapping[str, object], schema: Schema, shadow: Shadow, gate: Gate, emit: Emit) -> None:
+        """policy  the attributes of the `policy` entity, which hold for the candidate too, but that it is asked"""
+        self._folder = str(policy[SHADOW_DIR])
+        self._policy = {**policy, "enableVhostPolicy": True}
+        self._schema = schema
+        self._shadow = shadow
+        self._gate = gate
+        self._emit = emit
+        self._error: str | None = None  # why the folder as it is cannot be used
+        self._wants_reload = False
+        self._loading: asyncio.Task[None] | None = None
+        self._tasks = [asyncio.create_task(self._flush_for_ever())]
+        self._watch = FolderWatch(self._folder, is_policy_file, self._changed, read_at_ns=time.time_ns())
+        if every_s := int(str(policy["policyDirWatchSeconds"])):
+            self._tasks.append(asyncio.create_task(self._watch.run(every_s, self._watching_failed)))
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the folder anew, without anybody waiting for it, and try what it says from then on."""
+        self._wants_reload = True
+        if self._loading is None:
+            self._loading = asyncio.create_task(self._load())
+
+    async def _load(self) -> None:
+        try:
+            while self._wants_reload:  # asked for while we read: once more
+                self._wants_reload = False
+                await self._watch.take()
+                try:
+                    _, ruleset = await asyncio.to_thread(
+                        compile_folder, self._folder, self._schema, self._policy, attribute=SHADOW_DIR
+                    )
+                except ReloadError as error:
+                    self._fail(f"{error}{place_of(error)}", error)
+                else:
+                    await self._try(ruleset)
+        except Exception as error:  # a fault of ours, which the routing is not to pay for
+            self._fail(fault_text(error))
+        finally:
+            self._loading = None
+
+    async def stop(self) -> None:
+        """The router stops: what was not told yet is."""
+        for task in (*self._tasks, *([self._loading] if self._loading is not None else [])):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        self._shadow.disagreements.flush()
+
+    async def _flush_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            self._shadow.disagreements.flush()
+
+    async def _changed(self) -> None:
+        self.reload()
+
+    def _watching_failed(self, error: Exception) -> None:
+        log(self._emit, "ERROR", "error", f"Watching {SHADOW_DIR}: {fault_text(error)}")
+
+    async def _try(self, ruleset: Ruleset) -> None:
+        self._error = None
+        if not self._shadow.use(ruleset):
+            self._log("info", "Candidate policy: no rule has changed")
+            return
+        for text in ruleset.warnings:
+            self._log("warning", f"Candidate policy: {text}")
+        self._log(
+            "info",
+            f"Candidate policy of {SHADOW_DIR} '{self._folder}': {len(ruleset.vhosts)} vhosts, digest "
+            f"{ruleset.digest}; it is asked beside the policy in force and not enforced",
+        )
+        missing = [name for name in self._gate.ruleset.vhosts if name not in ruleset.vhosts]
+        if missing:
+            named = ", ".join(f"'{name}'" for name in missing[:_MAX_NAMED])
+            more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
+            self._log("info", f"Candidate policy: it has no vhost {named}{more}, which the policy in force has")
+        for number, _ in enumerate(self._shadow.judge_again(time.time()), start=1):
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
+
+    def _fail(self, text: str, error: ReloadError | None = None) -> None:
+        self._error = text
+        rest = "none is asked" if self._shadow.ruleset is None else "the last that could is asked on"
+        detail = f"Candidate policy of {SHADOW_DIR} cannot be used, {rest}: {text}"
+        self._log("error", detail)
+        event = {
+            "stage": "policy",
+            "decision": "shadow_error",
+            "reason": "invalid_policy",
+            "detail": detail,
+            "ruleset_digest": self._gate.ruleset.digest,
+            "shadow": {
+                "reason": "invalid_policy",
+                "file": error.file if error is not None else None,
+                "line": error.line if error is not None else None,
+                "count": 1,
+            },
+        }
+        self._emit(Audit(event=event))
+
+    def _log(self, level: LogLevel, text: str) -> None:
+        log(self._emit, "POLICY", level, text)
+
+    # Management
+
+    @property
+    def views(self) -> Mapping[str, Callable[[], Iterator[Mapping[str, Any]]]]:
+        """What makes the rows of each of SHADOW_TYPES."""
+        return dict(zip(SHADOW_TYPES, (self._policy_rows, self._disagreement_rows), strict=True))
+
+    def _policy_rows(self) -> Iterator[Mapping[str, Any]]:
+        shadow, ruleset = self._shadow, self._shadow.ruleset
+        if self._error is None:
+            state = "loading" if ruleset is None else "active"
+        else:
+            state = "unusable" if ruleset is None else "stale"
+        yield {
+            "name": "shadowPolicy",
+            "identity": "shadowPolicy",
+            "folder": self._folder,
+            "state": state,
+            "error": self._error,
+            "digest": ruleset.digest if ruleset is not None else None,
+            "vhostCount": len(ruleset.vhosts) if ruleset is not None else None,
+            "connectionCount": sum(connection.settings is not None for connection in shadow.connections),
+            "decisions": shadow.decisions,
+            "wouldDeny": shadow.disagreements.total("would_deny"),
+            "wouldAllow": shadow.disagreements.total("would_allow"),
+            "errors": shadow.faults,
+        }
+
+    def _disagreement_rows(self) -> Iterator[Mapping[str, Any]]:
+        for row, count in self._shadow.disagreements.rows():
+            yield {
+                "name": row.identity,
+                "identity": row.identity,
+                "outcome": row.outcome,
+                "vhost": row.vhost,
+                "requestedVhost": row.requested_vhost,
+                "reason": row.reason,
+                "candidateReason": row.candidate_reason,
+                "count": count,
+            }
