@@ -12,7 +12,8 @@ from router.amqp.engine import MESSAGE, load_message, message_bytes
 from router.amqp.sections import MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
 from router.core.addresses import Address
-from router.core.links import Handle, InLink
+from router.core.in_links import InLink
+from router.core.links import Handle
 from router.core.router import NO_ADDRESS, Core
 from router.gate import ConnectionGate, Refusal
 

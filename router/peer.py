@@ -12,7 +12,9 @@ from policy.address_text import normalise
 from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.message_text import message_text
 from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
-from router.core.links import Attachment, Handle, InLink, OutLink
+from router.core.in_links import InLink
+from router.core.links import Attachment, Handle
+from router.core.out_links import OutLink
 from router.core.pacing import Rates
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log

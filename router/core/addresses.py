@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from policy.address_text import normalise
 
 if TYPE_CHECKING:
-    from router.core.links import InLink, OutLink
+    from router.core.in_links import InLink
+    from router.core.out_links import OutLink
 
 Distribution = Literal["multicast", "closest", "balanced", "unavailable"]
 

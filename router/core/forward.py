@@ -8,7 +8,9 @@ Sources: docs/spec/routing.md §7, §8.
 
 from typing import TYPE_CHECKING, Any
 
-from router.core.links import Handle, InLink, OutLink, Queued
+from router.core.in_links import InLink
+from router.core.links import Handle, Queued
+from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from router.core.links import Attachment, Handle, InLink
+from router.core.in_links import InLink
+from router.core.links import Attachment, Handle
 from router.core.streams import Stream, begin_stream
 
 if TYPE_CHECKING:

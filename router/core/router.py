@@ -20,7 +20,9 @@ from router.core.forward import (
     least_loaded,
     next_in_turn,
 )
-from router.core.links import Attachment, Handle, InLink, OutLink
+from router.core.in_links import InLink
+from router.core.links import Attachment, Handle
+from router.core.out_links import OutLink
 from router.core.pacing import Pacing, Rates, SetTimer
 from router.core.streams import begin_stream
 from router.core.work import Work

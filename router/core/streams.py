@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from router.core.forward import least_loaded, next_in_turn
-from router.core.links import Handle, InLink, OutLink, Queued
+from router.core.in_links import InLink
+from router.core.links import Handle, Queued
+from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any, Final
 
 from router.core.addresses import Address
-from router.core.links import InLink, OutLink
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
 from router.core.router import Core
 
 # A slice takes a fraction of a millisecond.

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from router.core.links import InLink, OutLink
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
 from router.effects import Emit, log
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from router.core.links import InLink
+    from router.core.in_links import InLink
     from router.core.streams import Stream
 
 

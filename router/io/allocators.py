@@ -7,7 +7,7 @@ we replace; what has no counterpart is counted as none. Source: docs/spec/manage
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from router.core.links import OutLink
+from router.core.out_links import OutLink
 from router.core.router import Core
 from router.stack import Stack
 

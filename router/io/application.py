@@ -19,7 +19,7 @@ from policy.failures import read_failure_rule
 from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.audit_log import AuditLog
-from router.core.links import InLink
+from router.core.in_links import InLink
 from router.core.router import Core
 from router.core.treatments import AddressBook
 from router.core.views import (

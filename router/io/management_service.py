@@ -13,7 +13,7 @@ from typing import Final
 
 from router.amqp.codec import CodecError, Message, decode_message, encode_message
 from router.amqp.encoding import Encoded, encode, encoded_list
-from router.core.links import InLink
+from router.core.in_links import InLink
 from router.core.router import Core
 from router.effects import Emit, log
 from router.io.host_names import KnownNames, NameWanted

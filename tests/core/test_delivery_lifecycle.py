@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Receiver, Sender, Sending, encoded
 
-from router.core.links import InLink, OutLink
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
 
 EXAMPLES = int(os.environ.get("PALISADE_FUZZ_EXAMPLES", "60"))
 CAPACITY = 8

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from memory_net import ACCEPTED, Client, Net, Receiver, Sender, Vhosts, ruleset_of
 from test_credit_rules import force_send
 
-from router.core.links import InLink
+from router.core.in_links import InLink
 from router.core.pacing import Rates
 
 STEP_S = 0.05

@@ -3,7 +3,8 @@
 import pytest
 from memory_net import Net
 
-from router.core.links import InLink, OutLink
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
 from router.core.views import link_row, router_totals
 from router.core.watch import TEST_HOOKS, Watch
 

@@ -1,0 +1,269 @@
+"""Links on which clients send: their credit, what becomes of their messages, their dispositions.
+
+Sources: docs/spec/routing.md §6.1, §8, §9.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from router.core.links import Attachment, Handle, Link, Queued
+from router.core.outcomes import MODIFIED, RELEASED
+
+if TYPE_CHECKING:
+    from router.core.addresses import Address
+    from router.core.out_links import OutLink
+    from router.core.work import Work
+
+
+def _stop(_delivery: Handle, _size: int, _before: int) -> bool:
+    """A limit whose owner is not known: the message goes nowhere."""
+    return True
+
+
+class InLink(Link):
+    """A link on which a client sends."""
+
+    __slots__ = (
+        "accept",
+        "annotations",
+        "credit_withheld",
+        "discard",
+        "dropped_presettled",
+        "grant",
+        "inspect",
+        "is_draining",
+        "is_settled",
+        "max_message_bytes",
+        "on_over_credit",
+        "on_oversize",
+        "owed",
+        "receivers",
+        "route",
+        "update",
+        "updated",
+    )
+
+    def __init__(self, identity: int, wire: Any, attachment: Attachment, work: "Work") -> None:
+        super().__init__(identity, wire, attachment, work)
+        self.is_settled = wire.is_settled
+        self.update = wire.update
+        self.accept = wire.accept_delivery
+        # Pacing puts its own here.
+        self.grant: Callable[[int], None] = wire.grant
+        self.discard: Callable[[Handle, Callable[[], None]], None] = wire.discard
+        # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
+        self.inspect: Callable[[Handle, int], int] | None = None
+        # Anonymous links: inspects, and names the address; None after it refused the message.
+        self.route: Callable[[Handle, int], tuple[Address, int] | None] | None = None
+        self.annotations: Any = None  # router annotations taken off the message just inspected
+        # Past so many bytes on_oversize is asked, 0: never. It takes the delivery, its size now and its size before,
+        # and says whether it refused the message.
+        self.max_message_bytes = 0
+        self.on_oversize: Callable[[Handle, int, int], bool] = _stop
+        self.on_over_credit: Callable[[], None] | None = None
+        self.owed = 0  # credit to give back at the end of this pass
+        self.credit_withheld = 0  # credit not issued because nobody can receive
+        self.is_draining = False
+        self.dropped_presettled = 0
+        self.receivers: Callable[[], Iterable[OutLink]] = tuple  # where its messages may be
+        self.updated: set[Handle] = set()  # whose sender settled or gave a state in this pass
+
+    @property
+    def is_anonymous(self) -> bool:
+        return self.address is None
+
+    @property
+    def may_have_credit(self) -> bool:
+        return self.address is None or self.address.has_path
+
+    def owe(self, credit: int = 1) -> None:
+        """Give `credit` back to the sender at the end of this pass."""
+        if not self.owed:
+            self.work.refill.append(self)
+            self.work.touched.add(self.engine)
+        self.owed += credit
+
+    def grant_owed(self) -> None:
+        owed, self.owed = self.owed, 0
+        if not self.is_open:
+            return
+        if self.wire.credit + owed < 0:
+            if self.on_over_credit is not None:
+                self.on_over_credit()
+            return
+        if not self.may_have_credit:
+            self.credit_withheld += owed
+            return
+        self.grant(owed)
+        self.work.touched.add(self.engine)
+
+    def grant_initial(self, window: int) -> None:
+        """The whole window at attach, if somebody can receive."""
+        self.credit_withheld = window
+        self.grant_withheld()
+
+    def grant_withheld(self) -> None:
+        """Somebody can receive (again)."""
+        if self.is_open and self.may_have_credit and (self.credit_withheld or self.is_draining):
+            if self.is_draining:
+                self.is_draining = False
+                self.wire.stop_drain()
+            credit, self.credit_withheld = self.credit_withheld, 0
+            self.grant(credit)
+            self.work.touched.add(self.engine)
+
+    def on_drained(self, credit: int) -> None:
+        """The sender gave up `credit`. More than it had is an attack on our arithmetic: over its credit."""
+        if self.wire.credit >= 0:
+            self.owe(credit)
+        elif self.on_over_credit is not None:
+            self.on_over_credit()
+
+    def on_aborted(self) -> None:
+        self.owe()
+
+    # Outcomes (Origin)
+
+    def on_accepted(self, source: Handle, since_s: int) -> None:
+        if not self.is_open:
+            return
+        self.accept(source)
+        self.accepted += 1
+        work = self.work
+        if work.now_s - since_s > 1:
+            self.count_delay(work.now_s - since_s)
+        if not self.owed:
+            work.refill.append(self)
+            work.touched.add(self.engine)
+        self.owed += 1
+
+    def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
+        if not self.is_open:
+            return
+        if state:
+            self.wire.relay_state(source, outgoing, state)
+        self.count_outcome(state)
+        if (delay := self.work.now_s - since_s) > 1:
+            self.count_delay(delay)
+        self.conclude(source)
+
+    def on_progress(self, source: Handle, state: int, out: "OutLink", outgoing: Handle) -> None:
+        """The receiver gave a state and waits for our settlement (three-way), or reports progress."""
+        if self.is_open:
+            self.wire.relay_state(source, outgoing, state)
+            self.work.touched.add(self.engine)
+
+    def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
+        """The receiver is gone: modified if it may have seen the message, else released (routing §9.3)."""
+        if not self.is_open:
+            return
+        self.count_unstuck(since_s)
+        if was_sent:
+            self.wire.modify(source)
+            self.modified += 1
+        else:
+            self.wire.release(source)
+            self.released += 1
+        self.conclude(source)
+
+    def on_merged(self, source: Handle, since_s: int, outcome: int) -> None:
+        """The one outcome of several copies: without their data (routing §7.3)."""
+        if outcome in (MODIFIED, RELEASED):
+            self.on_lost(source, since_s, was_sent=outcome == MODIFIED)
+        elif self.is_open:
+            self.update(source, outcome)
+            self.count_outcome(outcome)
+            if (delay := self.work.now_s - since_s) > 1:
+                self.count_delay(delay)
+            self.conclude(source)
+
+    def conclude(self, source: Handle) -> None:
+        """Its state has been given: settle, at once or when the rest of the message has come. One credit returns."""
+        if self.wire.is_partial(source):
+            self.discard(source, lambda: self._settle(source))
+            self.work.touched.add(self.engine)
+        else:
+            self._settle(source)
+
+    def _settle(self, source: Handle) -> None:
+        if self.is_open:
+            self.settle(source)
+            self.owe()
+
+    def refuse(self, delivery: Handle, condition: Any) -> None:
+        """Reject a message before routing; presettled ones vanish. One credit returns (routing §9.5)."""
+        if not self.is_settled(delivery):
+            self.wire.reject(delivery, condition)
+        self.conclude(delivery)
+
+    def release_undeliverable(self, delivery: Handle) -> None:
+        """No destination: released, or dropped and counted when presettled (routing §6.1, §8.2)."""
+        self.delivery_count += 1
+        if self.is_settled(delivery):
+            self.presettled += 1
+            self.dropped_presettled += 1
+        else:
+            self.released += 1
+            self.wire.release(delivery)
+        self.conclude(delivery)
+        if self.address is not None and not self.address.has_path and not self.is_draining:
+            self.is_draining = True
+            self.wire.start_drain()
+
+    # The sender's own dispositions
+
+    def on_updated(self, source: Handle) -> None:
+        """The sender settled first, answered a three-way receiver, or gave a state of its own (routing §9.1)."""
+        if not self.updated:
+            self.engine.afterwards.append(self._take_updates)
+        self.updated.add(source)
+
+    def _take_updates(self) -> None:
+        """Carry the sender's dispositions to the copies of its messages.
+
+        A search through what is in flight to this link's receivers, once per read and only for senders that do this:
+        keeping the way from message to copies would cost every message.
+        """
+        updated, self.updated = self.updated, set()
+        if not self.is_open:
+            return
+        settled = {source for source in updated if self.is_settled(source)}
+        found: set[Handle] = set()  # settled ones whose copies are settled now
+        queued: set[Handle] = set()  # those of them whose credit returns when the copy is written
+        for out in self.receivers():
+            for outgoing, (origin, key, _) in list(out.unsettled.items()):
+                source = origin.source_of(key)
+                if source in settled:
+                    if origin is self:
+                        self.count_outcome(out.wire.remote_state(outgoing))
+                    out.settle_early(outgoing)
+                    found.add(source)
+                elif source in updated and (state := self.wire.remote_state(source)):
+                    out.wire.relay_state(outgoing, source, state)
+                    self.work.touched.add(out.engine)
+            if settled and out.queue:
+                out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
+        for source in found:
+            self.settle(source)
+            if source not in queued:
+                self.owe()
+        self.work.touched.add(self.engine)
+
+    def _as_settled(self, item: Queued, settled: set[Handle], found: set[Handle], queued: set[Handle]) -> Queued:
+        """A queued copy, made presettled when its sender has settled."""
+        if item.is_settled or item.origin is None:
+            return item
+        source = item.origin.source_of(item.source)
+        if source not in settled:
+            return item
+        found.add(source)
+        if item.leg is not None:
+            item.leg.stream.forgo_outcome()
+            return item._replace(is_settled=True)
+        origin = None if source in queued else self
+        queued.add(source)
+        return Queued(origin, None, item.since_s, item.payload, True)
+
+    def source_of(self, key: Handle) -> Handle:
+        return key

@@ -1,0 +1,197 @@
+"""Links on which clients receive: what waits for their credit, what is in flight to them.
+
+Sources: docs/spec/routing.md §6.2, §8, §9.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from router.core.in_links import InLink
+from router.core.links import Attachment, Handle, Link, Origin, Queued
+
+if TYPE_CHECKING:
+    from router.core.streams import Leg
+    from router.core.work import Work
+
+# Every so many messages to a receiver one takes the slow way, on which its sender's own credit is looked at. Stops a
+# sender that ignores its credit from filling our memory with deliveries that a patient receiver never settles.
+_ROOM_STEP: Final = 1024
+
+
+class OutLink(Link):
+    """A link on which a client receives.
+
+    INVARIANT: room > 0 means that nothing is queued, no streamed message occupies the link, the session and the socket
+    take more and there is credit, so a delivery may be written at once.
+    """
+
+    __slots__ = (
+        "compose",
+        "dropped_presettled",
+        "leg",
+        "load",
+        "queue",
+        "room",
+        "room_given",
+        "send",
+        "sends_settled",
+        "unchecked",
+        "unsettled",
+    )
+
+    def __init__(self, identity: int, wire: Any, attachment: Attachment, work: "Work") -> None:
+        super().__init__(identity, wire, attachment, work)
+        self.send = wire.send
+        # Makes the bytes to send where the receiver wants router annotations. None: the message as it is.
+        self.compose: Callable[[InLink | None, int], bytes] | None = None
+        self.sends_settled: bool = wire.wants_settled
+        self.room = 0
+        self.room_given = 0  # what room was when it was last worked out
+        self.unchecked = 0  # sent since a sender's credit was last looked at
+        self.load = 0  # queued and unsettled deliveries: what balanced compares
+        self.leg: Leg | None = None  # the streamed message that occupies the link
+        self.queue: deque[Queued] = deque()
+        self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
+        self.dropped_presettled = 0
+
+    def on_receiver_accepted(self, outgoing: Handle) -> None:
+        """The receiver has accepted and settled. Hot."""
+        record = self.unsettled.pop(outgoing, None)
+        if record is not None:
+            origin, source, since_s = record
+            self.load -= 1
+            if self.stuck:
+                self.count_unstuck(since_s)
+            self.accepted += 1
+            origin.on_accepted(source, since_s)
+        self.settle(outgoing)
+
+    def on_delivery(self, outgoing: Handle) -> None:
+        """The receiver's disposition, any other."""
+        wire = self.wire
+        state = wire.remote_state(outgoing)
+        if wire.is_settled(outgoing):
+            record = self.unsettled.pop(outgoing, None)
+            if record is not None:
+                origin, source, since_s = record
+                self.load -= 1
+                if self.stuck:
+                    self.count_unstuck(since_s)
+                self.count_outcome(state)
+                origin.on_outcome(source, since_s, state, outgoing)
+            self.settle(outgoing)
+        elif state and (record := self.unsettled.get(outgoing)) is not None:
+            record[0].on_progress(record[1], state, self, outgoing)
+
+    def settle_early(self, outgoing: Handle) -> None:
+        """The sender will not look at the outcome any more: settle towards the receiver."""
+        if self.unsettled.pop(outgoing, None) is not None:
+            self.load -= 1
+            self.count_outcome(self.wire.remote_state(outgoing))
+            self.settle(outgoing)
+            self.work.touched.add(self.engine)
+
+    def enqueue(self, item: Queued) -> None:
+        self.queue.append(item)
+        self.load += 1
+        if item.is_settled and len(self.queue) > self.attachment.capacity:
+            self._drop_presettled()
+
+    def _drop_presettled(self) -> None:
+        """A receiver that grants no credit keeps about linkCapacity presettled messages (routing §8.1)."""
+        head, *middle, newest = self.queue
+        kept = [item for item in middle if not item.is_settled or item.leg is not None]
+        dropped = [item for item in middle if item.is_settled and item.leg is None]
+        self.queue = deque((head, *kept, newest))
+        self.load -= len(dropped)
+        self.dropped_presettled += len(dropped)
+        for item in dropped:
+            if isinstance(item.origin, InLink):
+                item.origin.owe()
+
+    def withdraw(self, leg: "Leg") -> None:
+        """The message will not come: take its place out of the queue."""
+        self.queue = deque(item for item in self.queue if item.leg is not leg)
+        self.load -= 1
+
+    def on_credit(self) -> None:
+        """The receiver granted credit or asks to drain, or some of what was sent has left."""
+        self.refresh_room()
+        if self.leg is not None:
+            self.work.resumable.add(self.leg.stream)
+
+    def refresh_room(self) -> None:
+        """Take the credit as it stands, send what is queued, and answer a drain when all is sent."""
+        self.unchecked += self.room_given - self.room
+        self.room = self.room_given = 0
+        wire, queue = self.wire, self.queue
+        if self.attachment.is_blocked or self.leg is not None or not self.is_open or wire.is_congested:
+            return
+        room = wire.credit
+        while room > 0 and queue and self.leg is None:
+            item = queue.popleft()
+            self.load -= 1
+            room -= 1
+            self._send_queued(item)
+        if queue or self.leg is not None or room <= 0:
+            return
+        if wire.is_draining:
+            wire.drained()
+            self.work.touched.add(self.engine)
+        else:
+            self.room = self.room_given = max(min(room, _ROOM_STEP - self.unchecked), 0)
+
+    def make_room(self) -> None:
+        """There is none: is there more? The caller looks at its sender's credit."""
+        self.refresh_room()
+        if self.unchecked >= _ROOM_STEP:
+            self.unchecked = 0
+            self.refresh_room()
+
+    def _send_queued(self, item: Queued) -> None:
+        self.work.touched.add(self.engine)
+        if item.leg is not None:
+            item.leg.start()
+            return
+        self.send_payload(item.origin, item.source, item.since_s, item.payload, is_settled=item.is_settled)
+
+    def send_payload(
+        self, origin: Origin | None, source: Handle, since_s: int, payload: bytes, *, is_settled: bool
+    ) -> None:
+        """Send one complete delivery and account for it. The caller has taken the credit for it."""
+        self.delivery_count += 1
+        outgoing = self.wire.send_bytes(payload)
+        if is_settled:
+            self.presettled += 1
+            self.settle(outgoing)
+            if isinstance(origin, InLink):
+                origin.owe()
+        elif self.sends_settled:
+            self.settle(outgoing)
+            if origin is not None:
+                origin.on_accepted(source, since_s)
+        elif origin is not None:
+            self.unsettled[outgoing] = (origin, source, since_s)
+            self.load += 1
+
+    def lose_everything(self) -> None:
+        """The link is gone: tell every origin what became of its message."""
+        self.is_open = False
+        self.room = 0
+        unsettled, self.unsettled = self.unsettled, {}
+        queue, self.queue = self.queue, deque()
+        leg, self.leg = self.leg, None
+        self.load = 0
+        for origin, source, since_s in unsettled.values():
+            origin.on_lost(source, since_s, was_sent=True)
+        if leg is not None:
+            leg.lose(was_sent=True)
+        for item in queue:
+            if item.leg is not None:
+                item.leg.lose(was_sent=False)
+            elif item.is_settled:
+                if isinstance(item.origin, InLink):
+                    item.origin.owe()
+            elif item.origin is not None:
+                item.origin.on_lost(item.source, item.since_s, was_sent=False)
