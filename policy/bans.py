@@ -91,18 +91,6 @@ def parse_ban(
     return Ban(name=name, network=network, user=user or None, until=until, reason=reason)
 
 
-@dataclass(slots=True)
-class _Tally:
-    """hits        attempts refused
-    unreported  of those, the ones no audit event speaks of yet
-    is_quiet    no attempt since the last report but one: the next is told at once
-    """
-
-    hits: int = 0
-    unreported: int = 0
-    is_quiet: bool = True
-
-
 class _Networks:
     """Bans by network. A look-up costs one comparison for each prefix length in use, however many bans there are."""
 
@@ -153,7 +141,7 @@ class BanSet:
     spared  hosts that no automatic ban holds for, not even one of the network they are in
     """
 
-    __slots__ = ("_automatic", "_bans", "_by_user", "_first_due", "_hosts", "_loud", "_tallies", "spared")
+    __slots__ = ("_automatic", "_bans", "_by_user", "_first_due", "_hits", "_hosts", "spared")
 
     def __init__(self, spared: HostRanges = NOBODY) -> None:
         self.spared = spared
@@ -161,8 +149,7 @@ class BanSet:
         self._automatic: dict[str, Ban] = {}  # in the order they came
         self._hosts = _Networks()
         self._by_user: dict[str, _Networks] = {}
-        self._tallies: dict[str, _Tally] = {}
-        self._loud: dict[str, None] = {}  # names of those whose tally is not quiet
+        self._hits: dict[str, int] = {}
         self._first_due = inf
 
     def __len__(self) -> int:
@@ -180,13 +167,13 @@ class BanSet:
         networks = self._hosts if ban.user is None else self._by_user.setdefault(ban.user, _Networks())
         networks.add(ban)
         self._bans[ban.name] = ban
-        self._tallies[ban.name] = _Tally()
+        self._hits[ban.name] = 0
         if ban.is_automatic:
             self._automatic[ban.name] = ban
         self._first_due = min(self._first_due, ban.until)
 
-    def remove(self, name: str) -> tuple[Ban, int] | None:
-        """Take a ban out: it, and how many attempts were refused that no report speaks of. None: there is no such."""
+    def remove(self, name: str) -> Ban | None:
+        """Take a ban out. None: there is no such."""
         ban = self._bans.pop(name, None)
         if ban is None:
             return None
@@ -198,8 +185,8 @@ class BanSet:
             if not networks:
                 del self._by_user[ban.user]
         self._automatic.pop(name, None)
-        self._loud.pop(name, None)
-        return ban, self._tallies.pop(name).unreported
+        del self._hits[name]
+        return ban
 
     def displaced(self) -> Ban | None:
         """The automatic ban that has to be removed before another is made, None while there is room.
@@ -234,40 +221,12 @@ class BanSet:
 
     # Counting
 
-    def count_hit(self, ban: Ban) -> bool:
-        """An attempt was refused. True: tell it now; else it is part of the next report."""
-        tally = self._tallies[ban.name]
-        tally.hits += 1
-        if tally.is_quiet:
-            tally.is_quiet = False
-            self._loud[ban.name] = None
-            return True
-        tally.unreported += 1
-        return False
-
-    def count_told_hit(self, ban: Ban) -> None:
-        """An attempt was refused that is told of by itself."""
-        self._tallies[ban.name].hits += 1
+    def count_hit(self, ban: Ban) -> None:
+        """A connection was refused, or closed, for it."""
+        self._hits[ban.name] += 1
 
     def hits(self, name: str) -> int:
-        tally = self._tallies.get(name)
-        return tally.hits if tally is not None else 0
-
-    def take_reports(self) -> Iterator[tuple[Ban, int]]:
-        """Bans with the number of attempts, at least 1, since they were last reported. Begin at equal intervals.
-
-        Each is as it is when it is asked for; bans may come and go meanwhile.
-        """
-        for name in list(self._loud):
-            if name not in self._loud:
-                continue
-            tally = self._tallies[name]
-            if tally.unreported:
-                attempts, tally.unreported = tally.unreported, 0
-                yield self._bans[name], attempts
-            else:
-                tally.is_quiet = True
-                del self._loud[name]
+        return self._hits.get(name, 0)
 
     # Time
 

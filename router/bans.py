@@ -4,14 +4,15 @@ Pure. An attempt that costs the peer an authentication has an event of its own; 
 and then by numbers. Source: docs/spec/policy-and-auth.md §3.15.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from policy.bans import Ban, BanSet
+from policy.bans import MAX_AUTOMATIC, MAX_MANUAL, Ban, BanSet
 from policy.decision import Reason, Rule
 from policy.usage import UsageLedger
 from router.effects import Audit, Emit, log
+from router.repeats import Repeats
 
 
 class BanGate:
@@ -21,19 +22,21 @@ class BanGate:
         self.bans = bans
         self._ledger = ledger
         self._emit = emit
+        self._repeats: Repeats[str] = Repeats(MAX_MANUAL + MAX_AUTOMATIC)  # by the name of the ban
 
     def closes(self, *, connection_id: int, remote_host: str, connection_name: str, listener: str) -> bool:
         """Is this accepted socket to be closed before anything is done for it? Counts it as denied then.
 
         Attack: a banned host that goes on and on. A line and an event for each attempt would let it fill the disk, and
         the audit log's queue, so that other events are lost: there is one at first, and then one with a number for
-        each interval in which `report` is called.
+        each round of `reports`.
         """
         ban = self.bans.of_host(remote_host)
         if ban is None:
             return False
         self._ledger.count_accept(False)
-        if self.bans.count_hit(ban):
+        self.bans.count_hit(ban)
+        if self._repeats.count(ban.name, ban.name):
             self._log(f"DENY Connection '{remote_host}'", ban)
             self._audit(
                 ban,
@@ -47,16 +50,19 @@ class BanGate:
             )
         return True
 
-    def report(self, reports: Iterable[tuple[Ban, int]]) -> None:
-        """Tell how many attempts were refused that no event speaks of yet. reports  some of `BanSet.take_reports`"""
-        for ban, attempts in reports:
-            self._report(ban, attempts)
+    def reports(self) -> Iterator[None]:
+        """Tell what was refused and no event speaks of yet, one ban for each step. Begin at equal intervals."""
+        for name, attempts in self._repeats.take():
+            if (ban := self.bans.get(name)) is not None:
+                self._report(ban, attempts)
+            yield
 
     def remove(self, name: str) -> None:
         """Lift a ban; what it refused is told first. One that is not there any more is none."""
-        removed = self.bans.remove(name)
-        if removed is not None and removed[1]:
-            self._report(*removed)
+        ban = self.bans.remove(name)
+        attempts = self._repeats.forget(name)
+        if ban is not None and attempts:
+            self._report(ban, attempts)
 
     def refuses(self, facts: Mapping[str, Any]) -> bool:
         """Is the peer of an Open banned, now that it is known who it is? With or without vhost policy.
@@ -69,14 +75,14 @@ class BanGate:
         ban = self.bans.of_user(remote_host, user)
         if ban is None:
             return False
-        self.bans.count_told_hit(ban)
+        self.bans.count_hit(ban)
         self._log(f"DENY AMQP Open for user '{user or ''}', rhost '{remote_host}'", ban)
         self._audit(ban, {**facts, "stage": "open"})
         return True
 
     def record_closing(self, ban: Ban, facts: Mapping[str, Any], *, stage: str) -> None:
         """A connection that was open when the ban came is closed. stage  how far it has come, as in audit events"""
-        self.bans.count_told_hit(ban)
+        self.bans.count_hit(ban)
         self._log(f"[C{facts['connection']}] Connection '{facts['connection_name']}' is closed", ban)
         self._audit(ban, {**facts, "stage": stage})
 

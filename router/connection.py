@@ -4,8 +4,8 @@ Everything before the Open is bounded in bytes and in time; every failure is log
 Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 """
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from auth.credentials import VERIFIER_UNAVAILABLE, VerifyRequest, VerifyResult
 from auth.identity import Identity
@@ -224,8 +224,22 @@ class Connection(Stack):
             "reason": reason,
             "condition": condition.name,
             "detail": condition.description,
+            **self._facts(),
+        }
+        self.emit(Audit(event=event))
+
+    def _record_lost(self) -> None:
+        """On the way in, from the first byte of a login on. Who only connects looks if anybody is there."""
+        if self.stage is Stage.SNIFF or self.is_open:
+            return
+        if self.stage in (Stage.SASL, Stage.HEADER):
+            # Who it is, or claimed to be while that was being verified.
+            self.gate.identity = self._identity or Identity(user=self._claimed_user)
+        self.gate.gate.breakoffs.record(self._facts())
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {
             **self.gate.facts(),
             "stage": self.audit_stage,
             "is_encrypted": self.tunnel is not None and self.tunnel.is_established,
         }
-        self.emit(Audit(event=event))

@@ -26,6 +26,7 @@ from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
 from router.bans import BanGate
+from router.breakoffs import Breakoffs
 from router.effects import AdmissionFailed, Audit, Emit, log
 from router.shadow.candidate import ConnectionShadow, Shadow
 from router.spellings import is_target, judge_link, judge_target
@@ -93,6 +94,7 @@ class Gate:
         self.emit = emit
         self.shadow = shadow
         self.bans = BanGate(bans if bans is not None else BanSet(), ledger, emit)
+        self.breakoffs = Breakoffs(emit)
         # What was granted in an earlier epoch holds no longer for whoever is concerned.
         self.epoch = 0
         self.began_at = 0.0

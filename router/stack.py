@@ -109,6 +109,9 @@ class Stack:
     def _record(self, condition: Condition, reason: str) -> None:
         """Audit a failure, where this direction is audited."""
 
+    def _record_lost(self) -> None:
+        """The peer has gone; audit it, where this direction is audited."""
+
     # Bytes in
 
     def receive_read(self, size: int) -> None:
@@ -361,6 +364,7 @@ class Stack:
         """The socket is closed, by whomever. Call once; everything the connection held is given back."""
         if self.stage is not Stage.CLOSED and not self._is_reported:
             self.report(Condition(name=FRAMING, description="connection aborted"))
+            self._survive(self._record_lost)
         self.stage = Stage.CLOSED
         if self.peer is not None:
             self._survive(self.peer.end)

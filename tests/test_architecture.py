@@ -25,6 +25,7 @@ COMPAT_TOP_LEVEL = ("qpid_dispatch", "qpid_dispatch_internal", "qpid_dispatch_si
 # Unit -> units of ours it may import. A module belongs to the unit with the longest matching name, and an entry also
 # admits the modules below it. Everybody may import itself; ROUTER_VOCABULARY is open to all of router.
 ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults", "policy.address_text")
+GATE_PARTS = ("router.bans", "router.breakoffs", "router.shadow", "router.spellings")
 CONNECTION_PARTS = ("router.amqp", "router.core", "router.gate", "router.inspection", "router.listener")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "schemas": (),
@@ -41,8 +42,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.amqp": ROUTER_VOCABULARY,
     "router.spellings": ("policy", *ROUTER_VOCABULARY),
     "router.shadow": ("policy", "router.spellings", *ROUTER_VOCABULARY),
-    "router.bans": ("policy", *ROUTER_VOCABULARY),
-    "router.gate": ("policy", "auth.identity", "router.bans", "router.shadow", "router.spellings", *ROUTER_VOCABULARY),
+    "router.repeats": (),
+    "router.bans": ("policy", "router.repeats", *ROUTER_VOCABULARY),
+    "router.breakoffs": ("router.repeats", *ROUTER_VOCABULARY),
+    "router.gate": ("policy", "auth.identity", *GATE_PARTS, *ROUTER_VOCABULARY),
     "router.listener": ("auth", "router.amqp.message_text", *ROUTER_VOCABULARY),
     "router.inspection": ("router.amqp", "router.core", "router.gate", *ROUTER_VOCABULARY),
     "router.peer": ("auth.identity", *CONNECTION_PARTS, *ROUTER_VOCABULARY),
@@ -83,8 +86,7 @@ DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton"
 # Values in, effects out: no clock, no chance, no world.
 PURE = (
     *("policy", "auth.sasl_frames", "auth.negotiation"),
-    *("router.core", "router.linkstate", "router.gate", "router.bans", "router.shadow", "router.spellings"),
-    "router.audit_event",
+    *("router.core", "router.linkstate", "router.gate", *GATE_PARTS, "router.repeats", "router.audit_event"),
 )
 NOT_PURE = ("policy.cli",)
 WORLD = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "signal", "socket", "ssl", "subprocess", "urllib"}

@@ -42,6 +42,7 @@ from router.io.frame_trace import FrameTrace
 from router.io.logs import LogFileError, Logs
 from router.io.management_service import ManagementService
 from router.io.memory import virtual_bytes, virtual_text
+from router.io.reporting import Reporting
 from router.io.router import Router
 from router.io.security import Authentication
 from router.io.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
@@ -205,7 +206,8 @@ class Application:
         store.on_delete("address", self.addresses.remove)
         rule = read_failure_rule(self.configuration.policy)
         bans = self.bans = Bans(self.router, store, rule, self.emit)
-        self.router.on_second.append(bans.on_second)
+        reporting = self.reporting = Reporting(self.router.gate, self.router.clock())
+        self.router.on_second += [bans.on_second, reporting.on_second]
         store.on_create("ban", bans.create)
         store.on_delete("ban", bans.delete)
         store.on_create("connector", endpoints.create_connector)
@@ -487,7 +489,7 @@ class Application:
         if self._watching is not None:
             self._watching.cancel()
         await self.router.stop()
-        self.bans.stop()
+        self.reporting.stop()
         if self.candidate is not None:
             await self.candidate.stop()
         self._log("SERVER", "notice", "Shut Down")

@@ -23,9 +23,7 @@ from router.management.config import ConfiguredEntity
 from router.management.entities import EntityStore, ManagementError
 from router.management.rules import ban_of
 
-# How often a ban that goes on refusing says how often it has.
-REPORT_S: Final = 60.0
-# Bans that end or report in one second, and connections that are looked at for a new one before the loop may route
+# Bans that end in one second, and connections that are looked at for a new one before the loop may route
 # messages again. A ban of a network with ten thousand connections would hold up everybody else, and overrun the audit
 # log's queue.
 SLICE: Final = 200
@@ -57,8 +55,6 @@ class Bans:
             self._set.spared = rule.allowed
             self._failures = FailureCounter(rule, choose)
         self._is_by_rule = False  # while an automatic ban passes through the store
-        self._next_report = router.clock() + REPORT_S
-        self._reports: Iterator[tuple[Ban, int]] = iter(())
 
     # Entities
 
@@ -161,17 +157,9 @@ class Bans:
     # Time
 
     def on_second(self, now: float) -> None:
-        """End what has lasted long enough; report. To be called once a second."""
+        """End what has lasted long enough. To be called once a second."""
         for ban in islice(self._set.due(now), SLICE):
             self._remove(ban)
-        if now >= self._next_report:
-            self._next_report = now + REPORT_S
-            self._reports = self._set.take_reports()
-        self._gate.report(islice(self._reports, SLICE))
-
-    def stop(self) -> None:
-        """Nothing refused stays untold."""
-        self._gate.report(self._set.take_reports())
 
     def _remove(self, ban: Ban) -> None:
         entity = self._store.find(name=ban.name)

@@ -75,7 +75,7 @@ def test_one_of_two_bans_is_lifted_and_the_other_holds() -> None:
     found = set_of(banned("192.0.2.1", name="one"), banned("192.0.2.1", name="two"))
     removed = found.remove("one")
     assert removed is not None
-    assert (removed[0].name, removed[1]) == ("one", 0)
+    assert removed.name == "one"
     left = found.of_host("192.0.2.1")
     assert left is not None
     assert left.name == "two"
@@ -207,19 +207,11 @@ def test_no_automatic_ban_holds_for_a_spared_host() -> None:
     assert made.of_host("2001:db8::5") is not None
 
 
-def test_a_flood_is_told_once_and_then_by_numbers() -> None:
-    """Attack: a banned host that goes on and on fills the disk with records of its attempts."""
+def test_hits_are_counted_as_long_as_the_ban_is_there() -> None:
     ban = banned("192.0.2.1")
     made = set_of(ban)
-    told = [made.count_hit(ban) for _ in range(1000)]
-    assert told == [True] + [False] * 999
-    assert list(made.take_reports()) == [(ban, 999)]
-    assert made.count_hit(ban) is False
-    assert list(made.take_reports()) == [(ban, 1)]
-    assert list(made.take_reports()) == []
-    assert made.count_hit(ban) is True  # it had been quiet
-    assert made.hits("b") == 1002
-    made.count_hit(ban)
-    assert made.remove("b") == (ban, 1)  # nothing is forgotten with it
-    assert list(made.take_reports()) == []
+    for _ in range(3):
+        made.count_hit(ban)
+    assert made.hits("b") == 3
+    made.remove("b")
     assert made.hits("b") == 0

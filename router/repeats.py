@@ -1,0 +1,53 @@
+"""What comes again and again is told once, and then by numbers. Pure: whoever owns the clock asks for the numbers."""
+
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Repeats(Generic[Key]):
+    """Occurrences by key, since they were last told of.
+
+    room  how many keys are kept apart
+    """
+
+    __slots__ = ("_counts", "_room")
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._counts: dict[Key, int] = {}  # a key that is there has been told of
+
+    def count(self, key: Key, crowd: Key) -> bool:
+        """It happened. True: tell of it now; else it is part of a number.
+
+        crowd  the key it is counted under when there is no room for its own; of these there are few
+        """
+        counts = self._counts
+        if key in counts:
+            counts[key] += 1
+            return False
+        if len(counts) < self._room:
+            counts[key] = 0
+            return True
+        counts[crowd] = counts.get(crowd, 0) + 1
+        return False
+
+    def take(self) -> Iterator[tuple[Key, int]]:
+        """Keys with how often, at least once, they occurred since they were last told of. Begin at equal intervals.
+
+        What has not occurred since is told at once when it does. Each number is as it is when it is asked for; keys may
+        come and go meanwhile.
+        """
+        for key in list(self._counts):
+            if key not in self._counts:
+                continue
+            if count := self._counts[key]:
+                self._counts[key] = 0
+                yield key, count
+            else:
+                del self._counts[key]
+
+    def forget(self, key: Key) -> int:
+        """The key occurs no more: how often it did since it was last told of."""
+        return self._counts.pop(key, 0)
