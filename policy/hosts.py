@@ -5,7 +5,7 @@ Source: docs/spec/policy-and-auth.md §2.3. Networks in CIDR form, `10.0.0.0/8`,
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
@@ -58,6 +58,29 @@ def parse_hosts(items: Iterable[str], resolve: Resolve) -> HostRanges:
             raise HostItemError(item, str(error)) from None
         ranges[low.version].append((int(low), int(high)))
     return HostRanges(is_any=is_any, v4=_merged(ranges[4]), v6=_merged(ranges[6]))
+
+
+def names_in(items: Iterable[str]) -> Iterator[str]:
+    """What compiling these items will ask `resolve` for."""
+    for item in items:
+        if item != ANY_HOST and "/" not in item:
+            for end in item.split("-"):
+                name = end.strip(" ")
+                if not _is_numeric(name) and _may_be_name(name):
+                    yield name
+
+
+def _is_numeric(name: str) -> bool:
+    try:
+        parse_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _may_be_name(name: str) -> bool:
+    # Neither a name nor a number: a network (10.0.0.0/8), a wildcard, a blank. Some resolvers make addresses of these.
+    return bool(name) and not any(character in "/*" or character.isspace() for character in name)
 
 
 class HostItemError(HostError):
@@ -124,8 +147,7 @@ def _parse_host(name: str, resolve: Resolve) -> IPv4Address | IPv6Address:
         return parse_address(name)
     except ValueError:
         pass
-    # Neither a name nor a number: a network (10.0.0.0/8), a wildcard, a blank. Some resolvers make addresses of these.
-    if not name or any(character in "/*" or character.isspace() for character in name):
+    if not _may_be_name(name):
         raise HostError(f"HostStruct: '{name}' failed to resolve: '{_UNKNOWN_NAME}'")
     try:
         addresses = {parse_address(text) for text in resolve(name)}

@@ -316,7 +316,7 @@ class Application:
 
     def _compile_policy(self) -> Ruleset:
         try:
-            ruleset = compile_configured(self.configuration)
+            ruleset = compile_configured(self.configuration, self.emit)
         except PolicyError as error:
             raise StartError(f"Python: PolicyError: {error}{place_of(error)}") from None
         for warning in ruleset.warnings:
@@ -347,15 +347,20 @@ class Application:
         self._log("SERVER", "notice", f"Operational, {threads} Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
         has_connector = bool(self.configuration.of_type("connector"))
-        for number, (entity, listener) in enumerate(ready):
-            try:
-                await self.router.open_port(listener, **family_of(entity.attributes))
-            except OSError as error:
-                self.endpoints.log_listener_error(listener.place, error)
+        # Side by side: one whose host name nobody knows must not keep the others waiting.
+        opened = await asyncio.gather(
+            *(self.router.open_port(listener, **family_of(entity.attributes)) for entity, listener in ready),
+            return_exceptions=True,
+        )
+        for number, ((_, listener), result) in enumerate(zip(ready, opened, strict=True)):
+            if isinstance(result, OSError):
+                self.endpoints.log_listener_error(listener.place, result)
                 if number == 0 and not has_connector:
                     self._log("SERVER", "critical", f"Shutting down, required listener failed {listener.place}")
-                    self.failure = f"required listener failed {listener.place}: {error.strerror or error}"
+                    self.failure = f"required listener failed {listener.place}: {result.strerror or result}"
                     self.stopping.set()
+            elif isinstance(result, BaseException):
+                raise result
 
     # Entities
 

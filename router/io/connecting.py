@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from auth.tls import TlsFailure, TlsProfileError
 from router.amqp.terminus import Condition
 from router.effects import Emit, log
+from router.io.host_names import numeric
 from router.io.server import ADDRESS_FAMILIES, service_port
 from router.io.sockets import Socket
 from router.outgoing import Connector, Outgoing, RetryDelays, Server, Servers
@@ -53,21 +54,31 @@ class Connecting:
         self._was_open = False
         connection_id = self.router.next_connection_id()
         log(self._emit, "SERVER", "trace", f"[C{connection_id}] Connecting to {self.connector.place}")
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_LIMIT_S):
-                await loop.create_connection(
-                    lambda: _Made(self, connection_id),
-                    server.host,
-                    service_port(server.port),
-                    family=ADDRESS_FAMILIES.get(self.connector.protocol_family or "", socket.AF_UNSPEC),
-                )
+                await self._reach(server, connection_id)
         except (OSError, OverflowError, ValueError) as error:
             # Not only what the system says: the resolver raises the others for names and ports that cannot be, and a
             # peer's failover list may hold such.
             self._failed_to_connect(
                 connection_id, f"proton:io {_reason(error)} - disconnected {server.host}:{server.port}"
             )
+
+    async def _reach(self, server: Server, connection_id: int) -> None:
+        """Connect to the first address that answers. Errors: those of the last."""
+        port = service_port(server.port)
+        family = ADDRESS_FAMILIES.get(self.connector.protocol_family or "", socket.AF_UNSPEC)
+        last: OSError | None = None
+        for address in await numeric(server.host, family):
+            try:
+                await asyncio.get_running_loop().create_connection(
+                    lambda: _Made(self, connection_id), address, port, family=family
+                )
+            except OSError as error:
+                last = error
+            else:
+                return
+        raise last or OSError(f"{server.host} has no address")
 
     def _failed_to_connect(self, connection_id: int, why: str) -> None:
         text = f"[C{connection_id}] Connection to {self.connector.place} failed: {why}"

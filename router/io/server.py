@@ -7,6 +7,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final
 
+from router.io.host_names import numeric
 from router.io.sockets import Socket
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ async def listen(
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
         lambda: Accepted(router, listener),
-        listener.host or None,
+        await numeric(listener.host, family) if listener.host else None,
         service_port(listener.port),
         family=family,
         backlog=BACKLOG,

@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from policy.hosts import Resolve
 from policy.ruleset import PolicyError, Ruleset, VhostSource, compile_ruleset
 from router.effects import Audit, Emit, log
 from router.gate import Gate
-from router.io.host_names import KnownNames, resolve_host
+from router.io.host_names import KnownNames, look_up, names_of
 from router.management.config import ConfigError, Configuration, ConfiguredEntity, load_policy_dir
 from router.management.entities import EntityStore, ManagementError
 from router.management.schema import Schema
@@ -20,10 +21,19 @@ from router.management.schema import Schema
 Written = tuple[Mapping[str, Any], VhostSource | None]  # a vhost's attributes, and where they stand
 
 
-def compile_configured(configuration: Configuration) -> Ruleset:
+def compile_configured(configuration: Configuration, emit: Emit) -> Ruleset:
     """The ruleset of a configuration. Errors: PolicyError."""
     vhosts = [(entity.attributes, _source(entity)) for entity in configuration.of_type("vhost")]
-    return compile_ruleset(configuration.policy, vhosts, resolve=resolve_host)
+    return compile_ruleset(configuration.policy, vhosts, resolve=_looked_up(vhosts, emit))
+
+
+def _looked_up(vhosts: Sequence[Written], emit: Emit) -> Resolve:
+    """The addresses of the names in the rules. May wait for name servers."""
+    names = names_of(attributes for attributes, _ in vhosts)
+    if names:
+        shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+        log(emit, "POLICY", "info", f"Looking up the host names of remoteHosts, {len(names)} in number: {shown}")
+    return look_up(names)
 
 
 def place_of(error: "PolicyError | ReloadError") -> str:
@@ -67,7 +77,7 @@ def compile_folder(
     try:
         fresh = load_policy_dir(folder, schema, attribute=attribute)
         vhosts = [*others, *((entity.attributes, _source(entity)) for entity in fresh.entities)]
-        return fresh, compile_ruleset(policy, vhosts, resolve=resolve_host)
+        return fresh, compile_ruleset(policy, vhosts, resolve=look_up(names_of(each for each, _ in vhosts)))
     except ConfigError as error:
         raise ReloadError(error.reason, file=error.file, line=error.line) from None
     except PolicyError as error:

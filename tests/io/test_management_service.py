@@ -1,6 +1,7 @@
 """How the management service takes its turns with everything else on the loop. Management §7.2, §8.10; issue 4."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -9,7 +10,6 @@ from typing import Any
 import pytest
 
 from router.amqp.codec import Message, decode_message, encode_message
-from router.io import host_names
 from router.io.host_names import KnownNames
 from router.io.management_service import MAX_WAITING, ManagementService
 from router.management.agent import QueryRows, Request, Response
@@ -109,14 +109,12 @@ def test_a_row_that_fails_is_an_answer() -> None:
 def test_a_slow_name_server_holds_up_one_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
     release, looked_up = threading.Event(), []
 
-    def slow(name: str) -> list[str]:
+    def slow(name: str, *_: Any, **__: Any) -> list[Any]:
         looked_up.append(name)
         assert release.wait(10)
-        if name == "unknown":
-            raise OSError("no such name")
-        return ["10.0.0.1"]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("10.0.0.1", 0))]
 
-    monkeypatch.setattr(host_names, "resolve_host", slow)
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
 
     async def run() -> None:
         scene = Scene(lambda request: ok([*scene.names("one"), *scene.names("two")]))
@@ -137,10 +135,10 @@ def test_a_slow_name_server_holds_up_one_request_only(monkeypatch: pytest.Monkey
 
 
 def test_a_name_that_is_not_known_is_the_callers_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(name: str) -> list[str]:
+    def unknown(*_: Any, **__: Any) -> list[Any]:
         raise OSError("no such name")
 
-    monkeypatch.setattr(host_names, "resolve_host", unknown)
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
 
     def begin(request: Request) -> Response:
         try:
