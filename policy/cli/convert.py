@@ -11,7 +11,7 @@ from policy.attributes import Path as Place
 from policy.attributes import VhostSource
 from policy.automata import TooComplexError
 from policy.cli.diff import change_lines
-from policy.cli.files import write_whole
+from policy.cli.files import written
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_file, printable
 from policy.conf import read_sections
 from policy.conf_layout import NotWritableError, vhost_section
@@ -132,7 +132,10 @@ def run(options: argparse.Namespace) -> int:
     left = sorted({entity.type for entity in loaded.entities if entity.type != "vhost"})
     if left and to == "json":
         _complain((f"only the vhosts are written, not what else is there: {', '.join(left)}",))
-    return _put(text, options.output)
+    if options.output is not None:
+        return written(options.output, text)
+    print(text, end="")
+    return CLEAN
 
 
 class _RefusedError(Exception):
@@ -256,18 +259,6 @@ def _ruleset(
 ) -> Ruleset:
     # Names of hosts are not looked up: each is an address of its own.
     return compile_ruleset(policy, vhosts, resolve=opaque_addresses)
-
-
-def _put(text: str, output: Path | None) -> int:
-    if output is None:
-        print(text, end="")
-        return CLEAN
-    try:
-        write_whole(output, text.encode("utf-8"))
-    except OSError as error:
-        _complain((f"{output}: cannot be written: {error.strerror}",))
-        return UNREADABLE
-    return CLEAN
 
 
 def _place(source: VhostSource, path: Place) -> str:

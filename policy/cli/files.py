@@ -2,9 +2,24 @@
 
 import os
 import stat
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from policy.cli.sources import CLEAN, UNREADABLE, printable
+
+
+def written(path: Path, text: str, said: str = "") -> int:
+    """Write a text, and say so; the exit status. Line ends stay as they are."""
+    try:
+        write_whole(path, text.encode("utf-8"))
+    except OSError as error:
+        print(printable(f"{path}: cannot be written: {error.strerror}"), file=sys.stderr)
+        return UNREADABLE
+    if said:
+        print(printable(f"{path}: {said}"))
+    return CLEAN
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -1,11 +1,23 @@
 """`qdpolicy fmt`: policy files in one layout."""
 
 import argparse
+import sys
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, printable
+from policy.cli.files import written
+from policy.cli.sources import (
+    CLEAN,
+    FINDINGS,
+    STDIN,
+    UNREADABLE,
+    Loaded,
+    UnreadableError,
+    files_of,
+    printable,
+    read_text,
+)
 from policy.layout import formatted
 from policy.loader import PolicyFileError
 
@@ -14,7 +26,7 @@ exit status:
   0  done, or nothing to do
   1  --check or --diff: a file is laid out otherwise
   2  the command line is wrong
-  3  a file could not be read, or is no JSON; the others are done
+  3  a file could not be read or written, or is no JSON; the others are done
 """
 
 
@@ -26,7 +38,8 @@ def add_parser(verbs: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help="a policy file, or a folder of them")
+    paths_help = "a policy file, or a folder of them; - is standard input, laid out on standard output"
+    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=paths_help)
     parser.add_argument("--check", action="store_true", help="change nothing, name the files that would change")
     parser.add_argument("--diff", action="store_true", help="change nothing, show what would change")
     parser.set_defaults(run=run)
@@ -35,24 +48,35 @@ def add_parser(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     status = CLEAN
     for path in options.paths:
-        for file in sorted(path.glob("*.json")) if path.is_dir() else [path]:
+        if str(path) == STDIN:
+            status = max(status, _lay_out(path, options))
+            continue
+        loaded = Loaded()
+        for file in files_of(path, loaded):
             status = max(status, _lay_out(file, options))
+        for name, problem in loaded.problems:
+            print(printable(f"{name}: {problem.text}"))
+            status = UNREADABLE
     return status
 
 
 def _lay_out(file: Path, options: argparse.Namespace) -> int:
-    if file.suffix != ".json":
+    is_stdin = str(file) == STDIN
+    if file.suffix != ".json" and not is_stdin:
         print(printable(f"{file}: only policy files are laid out, which are JSON and end in .json"))
         return UNREADABLE
     try:
-        before = file.read_bytes().decode("utf-8")
-        after = formatted(before, str(file))
+        before = read_text(file)
+        after = formatted(before, "stdin.json" if is_stdin else str(file))
     except PolicyFileError as error:
-        print(printable(str(error)))
+        print(printable(str(error)), file=sys.stderr if is_stdin else sys.stdout)
         return UNREADABLE
-    except (OSError, UnicodeDecodeError) as error:
-        print(printable(f"{file}: cannot be read: {error.strerror if isinstance(error, OSError) else error}"))
+    except UnreadableError as error:
+        print(printable(f"{file}: cannot be read: {error}"))
         return UNREADABLE
+    if is_stdin and not options.check and not options.diff:
+        print(after, end="")
+        return CLEAN
     if before == after:
         return CLEAN
     if options.diff:
@@ -62,6 +86,4 @@ def _lay_out(file: Path, options: argparse.Namespace) -> int:
     if options.check:
         print(printable(f"{file}: would change"))
         return FINDINGS
-    file.write_bytes(after.encode("utf-8"))
-    print(printable(f"{file}: laid out"))
-    return CLEAN
+    return written(file, after, "laid out")

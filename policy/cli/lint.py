@@ -11,8 +11,22 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
+from policy.cli.files import written
 from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, load, printable
+from policy.cli.sources import (
+    CLEAN,
+    FINDINGS,
+    STDIN,
+    STDIN_NAMES,
+    UNREADABLE,
+    WRONG_USE,
+    Loaded,
+    UnreadableError,
+    load,
+    printable,
+    read_text,
+)
+from policy.conversion import opaque_addresses
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
 from policy.lint.findings import Finding, Level
 from policy.lint.ignoring import fingerprints, with_levels, without_known
@@ -20,6 +34,7 @@ from policy.lint.places import fixed, without_secrets
 from policy.lint.reports import FORMATS, Report
 from policy.lint.rules import RULES, check_all
 from policy.loader import PolicyFileError
+from policy.ruleset import PolicyError, compile_ruleset
 from policy.validation import load_valid_entities
 
 CONFIGURATION = "qdpolicy.toml"
@@ -35,7 +50,7 @@ exit status:
   0  nothing at or above --fail-level was found, or nothing is left to fix
   1  something was; with --diff: there is something to fix
   2  the command line or the configuration file is wrong
-  3  a file could not be read, or is no policy; what is wrong with it is shown, the other files are still checked
+  3  a file could not be read or written, or is no policy; what is wrong with it is shown, the others are still checked
 
 `qdpolicy rules` lists the rules, `qdpolicy rules PAL006` explains one. A comment `# qdpolicy: ignore[PAL010] reason`
 answers for what begins on the next line.
@@ -50,7 +65,8 @@ def add_parser(verbs: Any) -> None:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help="a policy file, a folder, a configuration")
+    paths_help = "a policy file, a folder of them, or a router's .conf; - is standard input"
+    parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=paths_help)
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="default: text")
     parser.add_argument("--output", metavar="FILE", type=Path, help="write the report there")
     parser.add_argument(
@@ -103,15 +119,21 @@ def _run(options: argparse.Namespace) -> int:
     report, texts = _checked(options, configuration)
     if options.write_baseline is not None:
         marks = sorted(set(fingerprints(report.findings)))
-        options.write_baseline.write_text(json.dumps({"version": 1, "findings": marks}, indent=2) + "\n", "utf-8")
-        return UNREADABLE if report.problems else CLEAN
+        status = written(options.write_baseline, json.dumps({"version": 1, "findings": marks}, indent=2) + "\n")
+        _show_problems(report)
+        return UNREADABLE if report.problems else status
+    stale = set(known) - set(fingerprints(report.findings))
+    if stale and not report.problems:
+        text = f"{len(stale)} of {len(known)} findings in the baseline are gone: write it anew with --write-baseline"
+        print(f"qdpolicy: {text}", file=sys.stderr)
     report = Report(findings=without_known(report.findings, known), problems=report.problems, texts=texts)
     output = FORMATS[options.format](report)
+    status = CLEAN
     if options.output is not None:
-        options.output.write_text(output, "utf-8")
+        status = written(options.output, output)
     else:
         print(output, end="")
-    if report.problems:
+    if report.problems or status != CLEAN:
         return UNREADABLE
     fail_level = Level[options.fail_level.upper()] if options.fail_level else configuration.fail_level
     return FINDINGS if any(finding.level >= fail_level for finding in report.findings) else CLEAN
@@ -135,24 +157,42 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> t
 def _mend(options: argparse.Namespace, configuration: LintConfiguration) -> int:
     report, texts = _checked(options, configuration)
     changed = fixed(report.findings, texts, is_unsafe_allowed=options.unsafe)
+    _show_problems(report)
+    status = UNREADABLE if report.problems else CLEAN
+    for file, text in changed.items():
+        if (problem := _harm(file, texts[file], text, is_unsafe=options.unsafe)) is not None:
+            print(printable(f"{file}: not changed, {problem}"))
+            status = UNREADABLE
+        elif options.diff:
+            print("\n".join(printable(without_secrets(line)) for line in _difference(file, texts[file], text)))
+        elif STDIN in map(str, options.paths) and file in STDIN_NAMES:
+            print("qdpolicy: standard input cannot be mended: --diff shows the fixes", file=sys.stderr)
+            status = WRONG_USE
+        else:
+            status = max(status, written(Path(file), text, "mended"))
+    return status or (FINDINGS if options.diff and changed else CLEAN)
+
+
+def _harm(file: str, before: str, after: str, *, is_unsafe: bool) -> str | None:
+    """Why the fixes must not be made: they leave a policy a policy, and those called safe its meaning what it is."""
+    digests = []
+    for text in (before, after):
+        try:
+            vhosts = [entity for entity in load_valid_entities(text, file) if entity.type == "vhost"]
+        except PolicyFileError as error:
+            return f"the fixes would break it: {error}"
+        try:
+            written = ((vhost.attributes, vhost.source) for vhost in vhosts)
+            digests.append(compile_ruleset({}, written, resolve=opaque_addresses).digest)
+        except PolicyError:
+            digests.append("")  # refused by the router, for what another finding says
+    is_same = digests[0] in ("", digests[1])
+    return None if is_unsafe or is_same else "the fixes would change what it permits"
+
+
+def _show_problems(report: Report) -> None:
     for file, problem in report.problems:
         print(printable(f"{file}:{problem.line}:{problem.column}: invalid: {problem.text}"))
-    for file, text in changed.items():
-        try:
-            # A fix must leave a policy a policy.
-            load_valid_entities(text, file)
-        except PolicyFileError as error:
-            print(printable(f"{file}: not changed, the fixes would break it: {error}"))
-            return UNREADABLE
-        if options.diff:
-            print("\n".join(printable(without_secrets(line)) for line in _difference(file, texts[file], text)))
-        else:
-            # Line ends stay as they are.
-            Path(file).write_bytes(text.encode("utf-8"))
-            print(printable(f"{file}: mended"))
-    if report.problems:
-        return UNREADABLE
-    return FINDINGS if options.diff and changed else CLEAN
 
 
 def _difference(file: str, before: str, after: str) -> Iterator[str]:
@@ -163,13 +203,15 @@ def _difference(file: str, before: str, after: str) -> Iterator[str]:
 def _configuration(path: Path | None) -> LintConfiguration:
     file = Path(CONFIGURATION) if path is None else path
     try:
-        return read_configuration(tomllib.loads(file.read_text("utf-8")))
+        return read_configuration(tomllib.loads(file.read_bytes().decode("utf-8-sig")))
     except FileNotFoundError:
         if path is None:
             return LintConfiguration()
         raise ConfigurationError(f"{file} cannot be read: there is no such file") from None
     except OSError as error:
         raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{file}: it is nested too deeply") from None
     except (ValueError, ConfigurationError) as error:
         raise ConfigurationError(f"{file}: {error}") from None
 
@@ -178,9 +220,11 @@ def _baseline(path: Path | str | None) -> Sequence[str]:
     if path is None:
         return ()
     try:
-        recorded = json.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        recorded = json.loads(read_text(Path(path)))
+    except UnreadableError as error:
         raise ConfigurationError(f"baseline {path} cannot be read: {error}") from None
+    except (ValueError, RecursionError):
+        raise ConfigurationError(f"baseline {path} is none: write one with --write-baseline") from None
     match recorded:
         case {"version": 1, "findings": list() as marks}:
             return [str(mark) for mark in marks]

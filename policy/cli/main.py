@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from policy.cli import convert, diff, explain, fmt, lint, rules, schema, test
 
@@ -29,6 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verb in (lint, rules, explain, diff, test, fmt, convert, schema):
         verb.add_parser(verbs)
     options = parser.parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal of another character set cannot show is spelled out.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -36,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has seen enough (`| head`); keep the interpreter from complaining at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:
+        return 130  # as shells have it
     return status
 
 

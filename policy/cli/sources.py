@@ -1,6 +1,5 @@
 """The files a verb is given: policy files, router configurations, folders of policy files."""
 
-import errno
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 from policy.validation import load_valid_entities
 
 STDIN = "-"
+STDIN_NAMES = ("stdin.json", "stdin.conf")
 # Stops what is no file, such as a device, from filling the memory.
 MAX_FILE_BYTES = 256 << 20
 CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
@@ -84,30 +84,36 @@ def load_file(file: Path, loaded: Loaded) -> None:
         loaded.texts[name] = text
     except PolicyFileError as error:
         loaded.problems += [(name, problem) for problem in error.problems]
-    except OSError as error:
-        loaded.problems.append((name, cannot_be_read(error.strerror)))
-    except UnicodeDecodeError as error:
-        loaded.problems.append((name, cannot_be_read(f"not UTF-8, beginning with byte {error.start + 1}")))
+    except UnreadableError as error:
+        loaded.problems.append((name, cannot_be_read(str(error))))
+
+
+class UnreadableError(Exception):
+    """A file is not there, may not be read, or is no text. str() says which."""
 
 
 def read_text(file: Path) -> str:
-    """The text of a file, `-` for standard input. Raises OSError and UnicodeDecodeError."""
-    if str(file) == STDIN:
-        content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
-    else:
-        with file.open("rb") as opened:
-            content = opened.read(MAX_FILE_BYTES + 1)
+    """The text of a file, `-` for standard input, without a byte order mark. Raises UnreadableError."""
+    try:
+        if str(file) == STDIN:
+            content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+        else:
+            with file.open("rb") as opened:
+                content = opened.read(MAX_FILE_BYTES + 1)
+        text = content.decode("utf-8")
+    except OSError as error:
+        raise UnreadableError(error.strerror or "unknown error") from None
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"not UTF-8, beginning with byte {error.start + 1}") from None
     if len(content) > MAX_FILE_BYTES:
-        raise OSError(errno.EFBIG, f"it has more than {MAX_FILE_BYTES >> 20} MiB, which no policy has")
-    return content.decode("utf-8")
+        raise UnreadableError(f"it has more than {MAX_FILE_BYTES >> 20} MiB, which no policy has")
+    return text.removeprefix("\ufeff")
 
 
 def stdin_name(text: str) -> str:
     """What standard input is called: a policy file begins with a bracket, a configuration does not."""
-    for line in text.lstrip("\ufeff").splitlines():
-        if (stripped := line.strip()) and not stripped.startswith("#"):
-            return "stdin.json" if stripped.startswith(("[", "{")) else "stdin.conf"
-    return "stdin.json"
+    said = (stripped for line in text.splitlines() if (stripped := line.strip()) and not stripped.startswith("#"))
+    return STDIN_NAMES[not next(said, "[").startswith(("[", "{"))]
 
 
 def cannot_be_read(why: str | None) -> Problem:

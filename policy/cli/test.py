@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
+from policy.cli.files import written
+from policy.cli.sources import (
+    CLEAN,
+    FINDINGS,
+    UNREADABLE,
+    UnreadableError,
+    UnusableError,
+    printable,
+    read_text,
+    ruleset_of,
+)
 from policy.decision import Rule
 from policy.expectations import Coverage, Outcome, check_expectations, coverage_of, read_expectations
 from policy.loader import PolicyFileError
@@ -31,7 +41,7 @@ exit status:
   0  every expectation is met, and coverage is at least --min-coverage
   1  not so
   2  the command line is wrong
-  3  a file could not be read, or the policy would be refused by a router
+  3  a file could not be read or written, or the policy would be refused by a router
 """
 
 
@@ -56,10 +66,10 @@ def run(options: argparse.Namespace) -> int:
     is_unusable = False
     for file in options.files:
         try:
-            found = read_expectations(file.read_bytes().decode("utf-8"), str(file))
+            found = read_expectations(read_text(file), str(file))
             ruleset = ruleset_of(file.parent / found.policy, resolves=options.resolve)
-        except (PolicyFileError, UnusableError, OSError, UnicodeDecodeError) as error:
-            text = f"{file}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        except (PolicyFileError, UnusableError, UnreadableError) as error:
+            text = f"{file}: cannot be read: {error}" if isinstance(error, UnreadableError) else str(error)
             print(printable(text))
             is_unusable = True
             continue
@@ -68,8 +78,8 @@ def run(options: argparse.Namespace) -> int:
         coverages.append(coverage_of(ruleset, checked))
     for line in _lines(outcomes, coverages):
         print(printable(line))
-    if options.junit is not None:
-        options.junit.write_text(_junit(outcomes), "utf-8")
+    if options.junit is not None and written(options.junit, _junit(outcomes)) != CLEAN:
+        is_unusable = True
     if is_unusable:
         return UNREADABLE
     is_met = all(outcome.is_met for _, outcome in outcomes)

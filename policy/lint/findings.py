@@ -217,11 +217,13 @@ class PolicyText:
 
     texts  file -> its text, as far as it is known
     now    what time it is, seconds since 1970 UTC; None: not known, and rules that would ask are silent
+    ids    of the rules there are
     """
 
     entities: tuple[Entity, ...]
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     now: float | None = None
+    ids: frozenset[str] = frozenset()
 
     @cached_property
     def vhosts(self) -> tuple[VhostText, ...]:

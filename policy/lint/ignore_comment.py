@@ -17,12 +17,13 @@ FAMILY = Family.HYGIENE
 def check(policy: PolicyText) -> Iterator[Finding]:
     for file, text in policy.texts.items():
         for comment in comments_in(text):
-            if comment.problem:
+            unknown = [f"there is no rule {id_}" for id_ in comment.ids if policy.ids and id_ not in policy.ids]
+            if problem := comment.problem or "".join(unknown[:1]):
                 yield Finding(
                     rule=ID,
                     level=Level.WARNING,
                     file=file,
                     line=comment.line,
-                    text=comment.problem,
+                    text=problem,
                     instead="# qdpolicy: ignore[PAL016] the reason",
                 )

@@ -56,11 +56,11 @@ def comments_in(text: str) -> Iterator[IgnoreComment]:
 
 
 def without_ignored(
-    findings: Iterable[Finding], texts: Mapping[str, str], ignored: Collection[str] = ()
+    findings: Iterable[Finding], texts: Mapping[str, str], sought: Collection[str]
 ) -> tuple[Finding, ...]:
     """The findings no comment answers, and one for every comment that answers none.
 
-    ignored  ids whose findings were not looked for, so that their comments are not blamed
+    sought  ids whose findings were looked for: comments about others are not blamed
     """
     comments = {file: [each for each in comments_in(text) if not each.problem] for file, text in texts.items()}
     used: set[tuple[str, int, str]] = set()
@@ -77,7 +77,7 @@ def without_ignored(
     for file, found in comments.items():
         for comment in found:
             for id_ in comment.ids:
-                if (file, comment.line, id_) not in used and not {id_, UNUSED_ID} & set(ignored):
+                if (file, comment.line, id_) not in used and {id_, UNUSED_ID} <= set(sought):
                     text = f"there is no finding of {id_} to ignore here: remove the comment"
                     kept.append(Finding(rule=UNUSED_ID, level=Level.NOTE, file=file, line=comment.line, text=text))
     return tuple(kept)

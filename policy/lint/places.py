@@ -14,7 +14,9 @@ from policy.lint.findings import Finding
 # How far behind the beginning of an attribute its value is looked through.
 _MAX_VALUE_CHARACTERS = 100_000
 MAX_SHOWN_CHARACTERS = 160
-_SECRET = re.compile(r"(?i)([\"']?\w*(?:password|secret|passphrase)\w*[\"']?\s*:\s*).*")
+# What follows the word is bounded: a line of nothing but such words would take the square of its length.
+_SECRET = re.compile(r"(?i)((?:password|secret|passphrase)\w{0,64}[\"']?\s*:\s*).*")
+_WORD = re.compile(r'"[^"]*"|[^\s:,{]+')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +48,12 @@ def _placed(finding: Finding, text: str | None) -> Finding:
 
 def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
     """The line of a finding; what looks like a password in it is left out."""
-    if text is None:
+    if text is None or not 1 <= finding.line <= len(_line_starts(text)):
         return None
-    starts = _line_starts(text)
-    if not 1 <= finding.line <= len(starts):
-        return None
-    end = starts[finding.line] if finding.line < len(starts) else len(text)
-    line = text[starts[finding.line - 1] : end].rstrip("\r\n")
+    line, shown = _line(text, finding.line)
     start = min(finding.column - 1, len(line))
-    rest = re.match(r'"[^"]*"|[^\s:,{]+', line[start:])
+    rest = _WORD.match(line, start)
     length = len(finding.item) if finding.item and line.startswith(finding.item, start) else len(rest[0]) if rest else 1
-    shown = without_secrets(line)
     cut = max(0, start - MAX_SHOWN_CHARACTERS // 2) if len(shown) > MAX_SHOWN_CHARACTERS else 0
     shown = shown[cut : cut + MAX_SHOWN_CHARACTERS].replace("\t", " ")
     return Excerpt(text=shown, start=start - cut, length=max(1, min(length, len(shown) - start + cut)))
@@ -65,6 +62,16 @@ def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
 def without_secrets(line: str) -> str:
     """The line, without what looks like a password."""
     return _SECRET.sub(r"\1…", line)
+
+
+# A policy of thousands of vhosts may be one line, which is not to be gone through for each of its findings.
+@lru_cache(maxsize=64)
+def _line(text: str, number: int) -> tuple[str, str]:
+    """A line as it is, and as it may be shown."""
+    starts = _line_starts(text)
+    end = starts[number] if number < len(starts) else len(text)
+    line = text[starts[number - 1] : end].rstrip("\r\n")
+    return line, without_secrets(line)
 
 
 def fixed(findings: Iterable[Finding], texts: Mapping[str, str], *, is_unsafe_allowed: bool) -> dict[str, str]:

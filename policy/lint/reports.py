@@ -221,6 +221,8 @@ def _xml(text: str) -> str:
 
 def _printable(text: str, kept: str = "") -> str:
     """Without control characters, which could steer a terminal or spoil an XML file."""
+    if text.isprintable():
+        return text
     return "".join(
         character if character.isprintable() or character in kept else ascii(character)[1:-1] for character in text
     )

@@ -142,7 +142,8 @@ def check_all(
     now       what time it is, seconds since 1970 UTC, for rules that ask
     """
     known = {} if texts is None else texts
-    policy = PolicyText(entities=entities, texts=known, now=now)
+    ids = frozenset(rule.ID for rule in RULES)
+    policy = PolicyText(entities=entities, texts=known, now=now, ids=ids)
     findings = [finding for rule in RULES if rule.ID not in ignored for finding in rule.check(policy)]
-    kept = placed(without_ignored(findings, known, ignored), known)
+    kept = placed(without_ignored(findings, known, ids - {*ignored}), known)
     return tuple(sorted(kept, key=lambda each: (each.file, each.line, each.column, each.rule, each.text)))

@@ -82,7 +82,8 @@ class Configuration:
 
 def read_file(path: str) -> str:
     """Errors: OSError, UnicodeDecodeError."""
-    return pathlib.Path(path).read_text("utf-8")
+    # Some editors begin a file with a byte order mark, which means nothing.
+    return pathlib.Path(path).read_text("utf-8-sig")
 
 
 def load_config(

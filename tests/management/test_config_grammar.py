@@ -1,6 +1,7 @@
 """Checklist items management 3, 4, 5, 8, 10, 11 and 13: how configuration text is read."""
 
 import contextlib
+from pathlib import Path
 
 import pytest
 from config_texts import OLD_BOOK_GROUPS, TEXTS
@@ -8,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policy.conf_text import camel_case
-from router.management.config import ConfigError, Section, parse_config
+from router.management.config import ConfigError, Section, parse_config, read_file
 
 
 def one(text: str, path: str = "x.conf") -> Section:
@@ -243,3 +244,11 @@ def test_a_bare_name_is_followed_by_its_colon(blank: str) -> None:
     """Found by fuzzing: such a name once escaped as an AssertionError."""
     with pytest.raises(ConfigError, match="Expecting ':' after the name 'users'"):
         parse_config(f"vhost {{\n groups: {{\n g: {{\n users{blank}: a\n }}\n }}\n}}\n", path="a.conf")
+
+
+@pytest.mark.parametrize("name", ["x.conf", "x.json"])
+def test_a_byte_order_mark_is_passed_over(name: str, tmp_path: Path) -> None:
+    text = "router {\n}\n" if name == "x.conf" else '[["router", {}]]'
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+    (section,) = parse_config(read_file(str(tmp_path / name)), path=name)
+    assert section.type == "router"

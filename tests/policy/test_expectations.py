@@ -83,7 +83,7 @@ def test_what_cannot_be_used_is_status_3(folder: Path, capsys: pytest.CaptureFix
     assert main(["test", expect(folder), str(folder / "missing.json")]) == 3
     output = capsys.readouterr().out
     assert "policy.json:1:3: a value is missing" in output
-    assert "missing.json: No such file or directory" in output
+    assert "missing.json: cannot be read: No such file or directory" in output
 
 
 def test_the_quick_start_does_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,237 @@
+"""How `qdpolicy` treats what it is given: files that are none, standard input, files it writes."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from policy.cli import files
+from policy.cli.files import write_whole
+from policy.cli.main import main
+from policy.cli.sources import MAX_FILE_BYTES
+
+ROOT = Path(__file__).resolve().parents[2]
+OLD = '[["vhost", {"id": "h", "groups": {"g": {"users": "a", "remoteHosts": "10.0.0.1", "sources": "x"}}}]]\n'
+NEW = OLD.replace('"id"', '"hostname"')
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A policy with one finding and its fix; qdpolicy runs beside it."""
+    path = tmp_path / "p.json"
+    path.write_text(OLD)
+    monkeypatch.chdir(tmp_path)
+    return path
+
+
+def give(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
+@pytest.mark.parametrize(
+    "verb", [["lint"], ["fmt"], ["test"], ["convert"], ["diff", "p.json"], ["explain", "--host", "::1"]], ids=" ".join
+)
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"\x00\xff\x93", "not UTF-8, beginning with byte 2"),
+        (b"[" * 100_000, "nested more than 64 levels deep"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_what_is_no_policy_is_named_by_every_verb(
+    verb: list[str], content: bytes | None, text: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = file.with_name("bad.json")
+    if content is not None:
+        bad.write_bytes(content)
+    assert main([*verb, "bad.json"]) == 3
+    captured = capsys.readouterr()
+    assert "bad.json" in captured.out + captured.err
+    assert text in captured.out + captured.err
+
+
+def test_a_device_does_not_fill_the_memory(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Attack: a link in a policyDir to what never ends."""
+    with file.open("wb") as opened:
+        opened.truncate(MAX_FILE_BYTES + 1)
+    assert main(["lint", "p.json"]) == 3
+    assert "which no policy has" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_may_not_be_read_does_not_pass_for_clean(file: Path) -> None:
+    file.parent.chmod(0)
+    try:
+        assert main(["lint", str(file.parent)]) == 3
+    finally:
+        file.parent.chmod(0o700)
+
+
+def test_a_byte_order_mark_is_passed_over(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + OLD.encode())
+    main(["lint", "p.json"])
+    assert "p.json:1:14: warning PAL005" in capsys.readouterr().out
+    conf = file.with_name("r.conf")
+    conf.write_bytes(b"\xef\xbb\xbfrouter {\n}\n")
+    assert main(["lint", "r.conf"]) == 0
+
+
+def test_standard_input_is_linted(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, OLD)
+    assert main(["lint", "-"]) == 1
+    assert capsys.readouterr().out.startswith("stdin.json:1:14: warning PAL005")
+    give(monkeypatch, "# a router\nlistener {\n host: 127.0.0.1\n no\n}\n")
+    assert main(["lint", "-"]) == 3
+    assert capsys.readouterr().out.startswith("stdin.conf:4:2: ")
+    give(monkeypatch, OLD)
+    assert main(["lint", "-", "--fix"]) == 2
+
+
+def test_standard_input_is_laid_out_on_standard_output(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    give(monkeypatch, '[["vhost",{"hostname":"h"}]]')
+    assert main(["fmt", "-"]) == 0
+    assert capsys.readouterr().out == '[\n  ["vhost", {\n    "hostname": "h"\n  }]\n]\n'
+
+
+def test_a_pipe_that_is_closed_is_no_error(file: Path) -> None:
+    file.write_text(json.dumps([["vhost", {"id": f"h{number}"}] for number in range(3000)]))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "policy.cli.main", "lint", str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 1
+
+
+def test_what_a_terminal_cannot_show_is_spelled_out(file: Path) -> None:
+    file.write_text('[["vhost", {"id": "hé…"}]]', "utf-8")
+    found = subprocess.run(
+        [sys.executable, "-m", "policy.cli.main", "lint", str(file)],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii:strict"},
+    )
+    assert (found.returncode, found.stderr) == (1, b"")
+    assert b"vhost 'h\\xe9\\u2026'" in found.stdout
+
+
+def test_a_policy_on_one_line_takes_time_in_proportion(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Attack: for each finding the whole line was searched for passwords, in the square of its length: minutes."""
+    vhosts = [["vhost", {"id": f"h{number}"}] for number in range(1000)]
+    file.write_text(json.dumps([*vhosts, ["vhost", {"id": "password" * 50_000}]]))
+    assert main(["lint", "p.json"]) == 1
+    assert capsys.readouterr().out.count("warning PAL005") == 1001
+
+
+# Writing
+
+
+def test_a_fix_keeps_permissions_and_links(file: Path) -> None:
+    file.chmod(0o640)
+    link = file.with_name("link.json")
+    link.symlink_to(file.name)
+    assert main(["lint", "link.json", "--fix"]) == 0
+    assert link.is_symlink()
+    assert file.read_text() == NEW
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in file.parent.iterdir()) == ["link.json", "p.json"]
+
+
+def test_a_file_that_may_not_be_written_stays(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Replacing it would get around what its owner has forbidden."""
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everything
+    assert main(["lint", "p.json", "--fix"]) == 3
+    assert capsys.readouterr().err == "p.json: cannot be written: it is write-protected\n"
+    assert main(["fmt", "p.json"]) == 3
+    assert file.read_text() == OLD
+
+
+def test_a_file_is_written_whole_or_not_at_all(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk must not leave half a policy for the router to find."""
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(file, b"x")
+    assert file.read_text() == OLD
+    assert [path.name for path in file.parent.iterdir()] == ["p.json"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["lint", "p.json", "--output", "no/such"],
+        ["lint", "p.json", "--write-baseline", "no/such"],
+        ["test", "e.json", "--junit", "no/such"],
+        ["convert", "p.json", "--output", "no/such"],
+    ],
+)
+def test_a_report_that_cannot_be_written_is_status_3(
+    arguments: list[str], file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.with_name("e.json").write_text('{"policy": "p.json", "expect": []}')
+    assert main(arguments) == 3
+    assert capsys.readouterr().err.endswith("no/such: cannot be written: No such file or directory\n")
+
+
+def test_a_fix_that_would_change_the_meaning_is_not_made(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A mistake in a rule that calls its fix safe must not open anything."""
+    monkeypatch.setattr("policy.cli.lint.fixed", lambda *_, **__: {"p.json": NEW.replace('"x"', '"*"')})
+    assert main(["lint", "p.json", "--fix"]) == 3
+    assert "not changed, the fixes would change what it permits" in capsys.readouterr().out
+    assert file.read_text() == OLD
+
+
+def test_line_ends_stay_as_they_are(file: Path) -> None:
+    file.write_bytes(OLD.replace(", ", ",\r\n").encode())
+    assert main(["lint", "p.json", "--fix"]) == 0
+    assert file.read_bytes() == NEW.replace(", ", ",\r\n").encode()
+
+
+# What a project has decided
+
+
+def test_findings_of_a_baseline_that_are_gone_are_counted(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["lint", "p.json", "--write-baseline", "known"])
+    file.write_text(NEW)
+    capsys.readouterr()
+    assert main(["lint", "p.json", "--baseline", "known"]) == 0
+    error = capsys.readouterr().err
+    assert error == "qdpolicy: 1 of 1 findings in the baseline are gone: write it anew with --write-baseline\n"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "{}", '{"version": 2, "findings": []}'])
+def test_a_baseline_that_is_none_is_status_2(text: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.with_name("known").write_text(text)
+    assert main(["lint", "p.json", "--baseline", "known"]) == 2
+    assert capsys.readouterr().err == "qdpolicy: baseline known is none: write one with --write-baseline\n"
+
+
+def test_a_comment_about_a_rule_there_is_not_is_found(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("[\n# qdpolicy: ignore[PAL999] hm\n" + NEW.removeprefix("["))
+    assert main(["lint", "p.json"]) == 1
+    output = capsys.readouterr().out
+    assert "p.json:2:1: warning PAL053: there is no rule PAL999" in output
+    assert "PAL054" not in output
