@@ -1,11 +1,11 @@
-"""Configurations in the manner of the books, through the whole daemon. Issue 4; management 3, 4, 7, 11, 13."""
+"""Configurations in the manner of the books, through the whole daemon. Issue 4; management 3, 4, 7, 9, 11, 13."""
 
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import PATIENCE_S, ROOT, Daemon, start
+from daemon_process import PATIENCE_S, ROOT, Daemon, run, start
 
 from router.management.client import ManagementClient
 from router.tools.connection_options import ConnectionOptions
@@ -14,6 +14,7 @@ from router.tools.transport import SocketTransport
 pytestmark = pytest.mark.interop
 
 CONFIGURATIONS = sorted((ROOT / "tests" / "management" / "configs").iterdir())
+REFUSED = sorted((ROOT / "tests" / "management" / "refused_configs").iterdir())
 PREFIX = "org.apache.qpid.dispatch."
 # What a router without a network and without brokers says of link routes and auto links.
 NOT_YET = r"performing CREATE of org.apache.qpid.dispatch.router.config.(linkRoute|autoLink): |configuring linkRoute"
@@ -64,9 +65,33 @@ def test_a_sample_loads_unchanged(running: tuple[str, Daemon, ManagementClient])
             assert names("connector", "name") == ["broker"]
             assert names("router.config.address", "waypoint") == [True]
             assert router.log("deprecated")
+        case "old-sharded.conf":
+            assert names("connector", "name") == ["broker1", "broker2"]
+            assert names("listener", "role") == ["normal", "route-container"]
+            addresses = client.query(f"{PREFIX}router.config.address", ["prefix", "waypoint", "fallback", "priority"])
+            assert addresses.rows == (
+                ("queue", True, False, -1),
+                ("archive", False, True, -1),
+                ("alarms", False, False, 9),
+                (None, True, False, -1),
+            )
+            assert len(router.log(r"AGENT .error. Error performing CREATE of \S+(autoLink|linkRoute): ")) == 9
+        case "old-clients.conf":
+            assert names("listener", "failoverUrls") == ["secondary.example.com:20000, tertiary.example.com"]
+            assert client.read(name="policy/None")["maxConnections"] == 100
+            assert client.read(name="vhost/$default")["maxConnectionsPerUser"] == 10
         case "generated.json":
             assert names("router", "metadata") == ["made by a script"]
             assert router.log(r"Listening on .* \(router/io/router\.py:\d+\)$")
             assert names("vhost", "hostname") == ["json.example.com"]
         case _:
             pytest.fail(f"{name} has no expectations")
+
+
+@pytest.mark.parametrize("path", REFUSED, ids=[path.stem for path in REFUSED])
+def test_a_sample_that_cannot_be_is_refused_with_what_is_wrong(path: Path) -> None:
+    """The text that is expected stands in the file's second line; PATH in it is the file as it was named."""
+    expected = path.read_text().splitlines()[1].removeprefix("# expected: ").replace("PATH", str(path))
+    ran = run("-c", str(path))
+    assert ran.status == 1
+    assert expected in ran.err.splitlines()[-1]
