@@ -22,6 +22,10 @@ from typing import NoReturn
 from spark.session import SparkUnavailableError, check_installed, local_session
 from spark.tables import render
 
+_EXIT_STATUS = (
+    "Exit status: 0 done; 1 there are quarantined lines and --strict was given; 2 wrong arguments; "
+    "3 FOLDER cannot be read, DIR cannot be written, or Spark cannot run."
+)
 DONE, QUARANTINED, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -34,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         with _terminated_like_interrupted():
-            return _denials(arguments)
+            return _report(arguments)
     except (_UnreadableError, SparkUnavailableError) as error:
         print(f"qdaudit: {error}", file=sys.stderr)
         return UNREADABLE
@@ -58,21 +62,41 @@ def _parser() -> argparse.ArgumentParser:
         help="count denials by reason, user, host, vhost and hour",
         description="Read every *.jsonl file of FOLDER, set aside what is not a valid audit event, and count denials "
         "by reason, user, host, vhost and hour.",
-        epilog="Exit status: 0 done; 1 there are quarantined lines and --strict was given; 2 wrong arguments; "
-        "3 FOLDER cannot be read, DIR cannot be written, or Spark cannot run.",
+        epilog=_EXIT_STATUS,
     )
-    denials.add_argument("folder", metavar="FOLDER", type=Path, help="a router's audit directory")
-    denials.add_argument(
+    _add_common(denials)
+    shadow = verbs.add_parser(
+        "shadow",
+        help="count where a candidate policy (shadowPolicyDir) would have decided otherwise",
+        description="Read every *.jsonl file of FOLDER, set aside what is not a valid audit event, and count what "
+        "candidate policies would have denied or allowed by reason, rule, vhost, user, host and address.",
+        epilog=_EXIT_STATUS,
+    )
+    _add_common(shadow)
+    shadow.add_argument(
+        "--candidate", metavar="DIGEST", type=_digest, help="only of candidates whose digest begins so, in hexadecimal"
+    )
+    return parser
+
+
+def _add_common(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("folder", metavar="FOLDER", type=Path, help="a router's audit directory")
+    verb.add_argument(
         "--out",
         metavar="DIR",
         type=Path,
-        help="write each report and the quarantine there, as Parquet and CSV, and summary.json; replaces earlier ones",
+        help="write each report and the quarantine there, as Parquet and CSV, and a summary; replaces earlier ones",
     )
-    denials.add_argument("--format", choices=("table", "json"), default="table", help="of what is printed (table)")
-    denials.add_argument("--since", metavar="T", type=_moment, help="only events from T on, e.g. 2026-01-31T08:00:00Z")
-    denials.add_argument("--until", metavar="T", type=_moment, help="only events before T; without a zone T is UTC")
-    denials.add_argument("--strict", action="store_true", help="exit status 1 when a line was quarantined")
-    return parser
+    verb.add_argument("--format", choices=("table", "json"), default="table", help="of what is printed (table)")
+    verb.add_argument("--since", metavar="T", type=_moment, help="only events from T on, e.g. 2026-01-31T08:00:00Z")
+    verb.add_argument("--until", metavar="T", type=_moment, help="only events before T; without a zone T is UTC")
+    verb.add_argument("--strict", action="store_true", help="exit status 1 when a line was quarantined")
+
+
+def _digest(text: str) -> str:
+    if re.fullmatch("[0-9a-f]{1,64}", text) is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the beginning of a digest: 1 to 64 of 0-9 and a-f")
+    return text
 
 
 def _moment(text: str) -> datetime:
@@ -85,7 +109,7 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _denials(arguments: argparse.Namespace) -> int:
+def _report(arguments: argparse.Namespace) -> int:
     if arguments.since and arguments.until and arguments.since >= arguments.until:
         print(f"qdaudit: --since {arguments.since} must be before --until {arguments.until}", file=sys.stderr)
         return USAGE
@@ -99,11 +123,12 @@ def _denials(arguments: argparse.Namespace) -> int:
     try:
         with local_session(work, input_bytes=sum(path.stat().st_size for path in files)) as session:
             # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
-            from spark.jobs import denials
+            from spark.jobs import denials, reports, shadow
 
+            kind = shadow.kind(arguments.candidate) if arguments.verb == "shadow" else denials.DENIALS
             try:
-                report = denials.report(
-                    session, files, since=arguments.since, until=arguments.until, out=arguments.out
+                report = reports.report(
+                    session, files, kind, since=arguments.since, until=arguments.until, out=arguments.out
                 )
             except Exception as error:  # Spark's errors and those of the bridge to Java have no base class in common
                 raise _UnreadableError(f"the report failed: {_cause(error)}") from error

@@ -1,4 +1,4 @@
-"""A denials report for a reader: rich tables on a terminal, aligned columns elsewhere."""
+"""A report for a reader: rich tables on a terminal, aligned columns elsewhere."""
 
 from typing import TYPE_CHECKING, TextIO
 
@@ -7,35 +7,24 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from spark.jobs.denials import Report, Table
+    from spark.jobs.reports import Report, Table
 
 # What fits a screen; the rest is in --format json and --out.
 SHOWN_ROWS = 20
 MAX_CELL_CHARS = 60
 
-_TITLES = {
-    "by_reason": "Denials by reason",
-    "by_user": "Denials by user",
-    "by_host": "Denials by host",
-    "by_vhost": "Denials by vhost",
-    "by_hour": "Denials by hour (UTC)",
-    "quarantine": "Quarantined lines",
-}
-
-
 def render(report: "Report", stream: TextIO) -> None:
     """Write the whole report to `stream`; colours and rules only where it is a terminal."""
     console = Console(file=stream, highlight=False)
     print(_summary(report), file=stream)
-    for name, title in _TITLES.items():
-        table = report.tables[name]
+    for table in report.tables.values():
         if not table.rows:
             continue
         print(file=stream)
         if console.is_terminal:
-            console.print(_rich(title, table))
+            console.print(_rich(table))
         else:
-            print("\n".join(_plain(title, table)), file=stream)
+            print("\n".join(_plain(table)), file=stream)
         if len(table.rows) > SHOWN_ROWS:
             more = f"{len(table.rows) - SHOWN_ROWS}{'' if table.is_complete else ' or more'}"
             print(f"... {more} rows more; --out writes all", file=stream)
@@ -53,20 +42,24 @@ def printable(value: str | int | None) -> str:
 
 def _summary(report: "Report") -> str:
     lines = [
-        f"{_count(report.denials, 'denial')} in {_count(report.lines, 'line')} of {_count(report.files, 'file')}; "
-        f"{_count(report.duplicates, 'duplicate')}; {report.quarantined} quarantined"
+        f"{report.heading} in {counted(report.lines, 'line')} of {counted(report.files, 'file')}; "
+        f"{counted(report.duplicates, 'duplicate')}; {report.quarantined} quarantined"
     ]
+    if report.warning:
+        lines.append(f"WARNING: {report.warning}")
     if report.lost:
-        lines.append(f"WARNING: {_count(report.lost, 'event')} could not be written by the routers: counts are too low")
+        lost = counted(report.lost, "event")
+        lines.append(f"WARNING: {lost} could not be written by the routers: counts are too low")
     return "\n".join(lines)
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """`1 line`, `2 lines`"""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _rich(title: str, table: "Table") -> RichTable:
-    shown = RichTable(title=title, title_justify="left")
+def _rich(table: "Table") -> RichTable:
+    shown = RichTable(title=table.title, title_justify="left")
     for name, is_number in zip(table.columns, _numbers(table), strict=True):
         shown.add_column(name, justify="right" if is_number else "left", overflow="fold")
     for row in table.rows[:SHOWN_ROWS]:
@@ -74,7 +67,7 @@ def _rich(title: str, table: "Table") -> RichTable:
     return shown
 
 
-def _plain(title: str, table: "Table") -> list[str]:
+def _plain(table: "Table") -> list[str]:
     cells = [table.columns, *[tuple(printable(value) for value in row) for row in table.rows[:SHOWN_ROWS]]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(table.columns))]
     numbers = _numbers(table)
@@ -85,7 +78,7 @@ def _plain(title: str, table: "Table") -> list[str]:
         ).rstrip()
         for row in cells
     ]
-    return [title, *[f"  {line}" for line in lines]]
+    return [table.title, *[f"  {line}" for line in lines]]
 
 
 def _numbers(table: "Table") -> list[bool]:

@@ -19,6 +19,7 @@ _palisade_options() {
         "qdpolicy test") echo "-h --help --junit --min-coverage --resolve" ;;
         "qdaudit") echo "-h --help" ;;
         "qdaudit denials") echo "-h --help --out --format --since --until --strict" ;;
+        "qdaudit shadow") echo "-h --help --out --format --since --until --strict --candidate" ;;
     esac
 }
 
@@ -95,6 +96,11 @@ _palisade_values() {
         "qdaudit denials --format") echo "table json" ;;
         "qdaudit denials --since") echo "NOTHING" ;;
         "qdaudit denials --until") echo "NOTHING" ;;
+        "qdaudit shadow --out") echo "NOTHING" ;;
+        "qdaudit shadow --format") echo "table json" ;;
+        "qdaudit shadow --since") echo "NOTHING" ;;
+        "qdaudit shadow --until") echo "NOTHING" ;;
+        "qdaudit shadow --candidate") echo "NOTHING" ;;
     esac
 }
 
@@ -108,8 +114,9 @@ _palisade_rest() {
         "qdpolicy fmt") echo "FILES" ;;
         "qdpolicy lint") echo "FILES" ;;
         "qdpolicy test") echo "FILES" ;;
-        "qdaudit") echo "denials" ;;
+        "qdaudit") echo "denials shadow" ;;
         "qdaudit denials") echo "FILES" ;;
+        "qdaudit shadow") echo "FILES" ;;
     esac
 }
 

@@ -10,6 +10,7 @@ pytest.importorskip("pyspark")
 from pyspark.testing import assertDataFrameEqual
 
 from spark.transforms import denials
+from spark.transforms import events as events_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +29,8 @@ ROWS = [
     ("4", NINE, "deny", "sasl_failed", "bob", None),
     ("5", NINE, "deny", "events_lost", None, 40),
     ("6", NINE, "allow", "allowed", "bob", None),
+    ("7", NINE, "shadow_deny", "allowed", "bob", None),
+    ("8", NINE, "shadow_error", "invalid_policy", None, None),
 ]
 
 
@@ -38,20 +41,20 @@ def events(session: "SparkSession") -> "DataFrame":
 
 def test_an_event_that_stands_twice_counts_once(session: "SparkSession") -> None:
     twice = session.createDataFrame([ROWS[0], ROWS[1], ROWS[0]], COLUMNS)
-    assertDataFrameEqual(denials.deduplicated(twice), session.createDataFrame(ROWS[:2], COLUMNS))
+    assertDataFrameEqual(events_of.deduplicated(twice), session.createDataFrame(ROWS[:2], COLUMNS))
 
 
 def test_of_two_events_with_one_id_the_same_is_kept_in_any_order(session: "SparkSession") -> None:
     other = ("1", NINE, "deny", "no_vhost", "bob", None)
     kept = session.createDataFrame([ROWS[0]], COLUMNS)
     for rows in ([ROWS[0], other], [other, ROWS[0]]):
-        assertDataFrameEqual(denials.deduplicated(session.createDataFrame(rows, COLUMNS)), kept)
+        assertDataFrameEqual(events_of.deduplicated(session.createDataFrame(rows, COLUMNS)), kept)
 
 
 def test_since_is_within_and_until_is_not(session: "SparkSession", events: "DataFrame") -> None:
-    kept = denials.within(events, since=EIGHT, until=NINE)
+    kept = events_of.within(events, since=EIGHT, until=NINE)
     assertDataFrameEqual(kept, session.createDataFrame(ROWS[:2], COLUMNS))
-    assertDataFrameEqual(denials.within(events, since=None, until=None), events)
+    assertDataFrameEqual(events_of.within(events, since=None, until=None), events)
 
 
 def test_denials_are_counted_by_user_with_the_unknown_last(session: "SparkSession", events: "DataFrame") -> None:
@@ -77,6 +80,7 @@ def test_denials_are_counted_by_hour_in_the_order_of_time(session: "SparkSession
 
 
 def test_lost_events_are_summed_and_are_no_denials(session: "SparkSession", events: "DataFrame") -> None:
-    assertDataFrameEqual(denials.lost(events), session.createDataFrame([(40,)], "lost bigint"))
-    assertDataFrameEqual(denials.lost(events.limit(0)), session.createDataFrame([(0,)], "lost bigint"))
+    for some, lost in ((events, 40), (events.limit(0), 0)):
+        summed = some.agg(events_of.lost().alias("lost"))
+        assertDataFrameEqual(summed, session.createDataFrame([(lost,)], "lost bigint"))
     assert denials.denied(events).count() == 4

@@ -12,8 +12,9 @@ from literal_events import line
 
 pytest.importorskip("pyspark")
 
-from spark.jobs import denials
-from spark.jobs.denials import Report
+from spark.jobs import reports
+from spark.jobs.denials import DENIALS
+from spark.jobs.reports import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,15 +54,15 @@ def out(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def report(session: "SparkSession", folder: Path, out: Path) -> Report:
-    return denials.report(session, sorted(folder.iterdir()), out=out)
+    return reports.report(session, sorted(folder.iterdir()), DENIALS, out=out)
 
 
 def test_every_line_is_accounted_for(report: Report) -> None:
     assert (report.files, report.lines) == (2, 8)
-    assert (report.denials, report.duplicates, report.quarantined) == (3, 1, 3)
+    assert (report.totals["denials"], report.duplicates, report.quarantined) == (3, 1, 3)
     assert report.lost == 7
     # The eighth is the events_lost line.
-    assert report.denials + report.duplicates + report.quarantined + 1 == report.lines
+    assert report.totals["denials"] + report.duplicates + report.quarantined + 1 == report.lines
 
 
 def test_denials_are_reported_by_reason_user_host_vhost_and_hour(report: Report) -> None:
@@ -86,11 +87,11 @@ def test_bad_lines_are_reported_by_file_and_reason(report: Report) -> None:
 
 
 def test_parquet_holds_what_the_report_says(session: "SparkSession", report: Report, out: Path) -> None:
-    by_user = denials._hadoop_path(out / "by_user.parquet")
+    by_user = reports._hadoop_path(out / "by_user.parquet")
     assert {(row.user, row.denials) for row in session.read.parquet(by_user).collect()} == {
         ("eve", 1), ("=1+1", 1), ('a\n"b', 1),
     }  # fmt: skip
-    quarantine = session.read.parquet(denials._hadoop_path(out / "quarantine.parquet")).collect()
+    quarantine = session.read.parquet(reports._hadoop_path(out / "quarantine.parquet")).collect()
     assert {(row.file, len(row.line), row.line_bytes) for row in quarantine} == {
         ("denials-1.jsonl", 39, 39),
         ("denials-1.jsonl", len(line()) + 1, len(line()) + 1),
@@ -119,8 +120,8 @@ def test_reports_are_for_their_owner_alone(report: Report, out: Path) -> None:
 
 
 def test_no_files_are_a_report_of_zero(session: "SparkSession", tmp_path: Path) -> None:
-    report = denials.report(session, [], out=tmp_path)
-    assert (report.files, report.lines, report.denials, report.lost, report.quarantined) == (0, 0, 0, 0, 0)
+    report = reports.report(session, [], DENIALS, out=tmp_path)
+    assert (report.files, report.lines, report.totals["denials"], report.lost, report.quarantined) == (0, 0, 0, 0, 0)
     assert all(table.rows == () for table in report.tables.values())
     (part,) = (tmp_path / "by_user.csv").glob("part-*.csv")
     assert part.read_text() == "user,denials,first,last\n"
@@ -129,10 +130,10 @@ def test_no_files_are_a_report_of_zero(session: "SparkSession", tmp_path: Path) 
 def test_attack_a_user_name_per_attempt_does_not_flood_the_report(
     session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(denials, "MAX_SHOWN_ROWS", 3)
+    monkeypatch.setattr(reports, "MAX_SHOWN_ROWS", 3)
     path = tmp_path / "denials-1.jsonl"
     path.write_text("".join(line(event_id=f"{n:032x}", user=f"u{n}") + "\n" for n in range(5)))
-    table = denials.report(session, [path]).tables["by_user"]
+    table = reports.report(session, [path], DENIALS).tables["by_user"]
     assert len(table.rows) == 3
     assert not table.is_complete
 

@@ -67,6 +67,7 @@ def test_a_file_one_may_not_read(capsys: pytest.CaptureFixture[str], tmp_path: P
         (("denials", ".", "--since", "noon"), "'noon' is not a time; write it as 2026-01-31 or 2026-01-31T08:00:00Z"),
         (("denials", ".", "--since", "2026-02-01", "--until", "2026-02-01"), "must be before --until"),
         (("denials", ".", "--format", "xml"), "invalid choice: 'xml'"),
+        (("shadow", ".", "--candidate", "xyz"), "'xyz' is not the beginning of a digest"),
     ],
 )
 def test_wrong_arguments(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said_part: str) -> None:
@@ -129,7 +130,8 @@ def test_an_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_help_and_wrong_arguments_do_not_wait_for_spark(tmp_path: Path) -> None:
     code = "import sys, spark.cli\ntry: spark.cli.main(sys.argv[1:])\nfinally: assert 'pyspark' not in sys.modules"
-    for arguments in (["--help"], ["denials", "--help"], ["denials"], ["denials", str(tmp_path / "none")]):
+    missing = str(tmp_path / "none")
+    for arguments in (["--help"], ["denials", "--help"], ["shadow", "-h"], ["denials"], ["denials", missing]):
         done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
         assert "AssertionError" not in done.stderr
 
@@ -163,15 +165,14 @@ class Terminal(io.StringIO):
 def sample(rows: int = 1, **changes: Any) -> Any:
     """A report without Spark."""
     pytest.importorskip("pyspark")
-    from spark.jobs.denials import Report, Table
+    from spark.jobs.reports import Report, Table
 
-    users = Table(
-        columns=("user", "denials"), rows=tuple((f"[red]u\x1b[2J{n}", 3) for n in range(rows)), is_complete=False
-    )
+    shown = tuple((f"[red]u\x1b[2J{n}", 3) for n in range(rows))
+    users = Table(title="Denials by user", columns=("user", "denials"), rows=shown, is_complete=False)
     names = ["by_reason", "by_host", "by_vhost", "by_hour", "quarantine"]
-    empty = {name: Table(columns=(name, "denials"), rows=(), is_complete=True) for name in names}
-    counts = {"files": 1, "lines": 2, "quarantined": 0, "duplicates": 0, "denials": 3, "lost": 0}
-    return Report(**{**counts, **changes}, tables={"by_user": users, **empty})
+    empty = {name: Table(title=name, columns=(name, "denials"), rows=(), is_complete=True) for name in names}
+    counts = {"files": 1, "lines": 2, "quarantined": 0, "duplicates": 0, "lost": 0, "totals": {"denials": 3}}
+    return Report(**{**counts, **changes}, heading="3 denials", warning="", tables={"by_user": users, **empty})
 
 
 def test_elsewhere_than_on_a_terminal_the_report_is_plain() -> None:

@@ -1,0 +1,193 @@
+"""From audit files to a report: what every report reads, counts and writes alike. Which one it is, a Kind says."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, TimestampType
+
+from spark.transforms import events, validation
+
+# Rows of a table that are fetched to be shown. Stops a peer that makes up a user name per attempt from filling the
+# terminal and the memory; Parquet and CSV hold all rows.
+MAX_SHOWN_ROWS = 1000
+
+QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of report.
+
+    summary  name of the file with the summary
+    totals   name -> a number over all events within the time asked for, as an aggregate
+    says     the totals -> the beginning of the report's first line, and a warning or ""
+    tables   the events within the time asked for -> name of a table, its title and its rows
+    """
+
+    summary: str
+    totals: Callable[[], Mapping[str, Column]]
+    says: Callable[[Mapping[str, int]], tuple[str, str]]
+    tables: Callable[[DataFrame], Mapping[str, tuple[str, DataFrame]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """columns  names, the key first; rows are as wide, with timestamps as RFC 3339 text in UTC.
+
+    is_complete  false when there are more rows than these.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | int | None, ...], ...]
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """files, lines, quarantined, duplicates: of everything read. totals, lost, tables: within the time asked for.
+
+    duplicates  valid lines beyond the first of their event_id.
+    lost        events the routers say they could not write.
+    heading     what was found, in words; warning  what else a reader must know, "" for nothing
+    tables      those of the kind, then quarantine (per file and reason).
+    """
+
+    files: int
+    lines: int
+    quarantined: int
+    duplicates: int
+    lost: int
+    totals: Mapping[str, int]
+    heading: str
+    warning: str
+    tables: Mapping[str, Table]
+
+    def as_json(self) -> dict[str, Any]:
+        """Counts, then each table as {"rows": [{column: value}], "is_complete": bool}."""
+        return {
+            "files": self.files,
+            "lines": self.lines,
+            **self.totals,
+            "lost": self.lost,
+            "duplicates": self.duplicates,
+            "quarantined": self.quarantined,
+            **{
+                name: {
+                    "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
+                    "is_complete": table.is_complete,
+                }
+                for name, table in self.tables.items()
+            },
+        }
+
+
+def report(
+    session: SparkSession,
+    files: Sequence[Path],
+    kind: Kind,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    out: Path | None = None,
+) -> Report:
+    """Read the files, write reports and quarantine below `out` where given, and say what they hold.
+
+    files  audit files; none is a report of zero.
+    out    an existing folder; <table>.parquet, <table>.csv and the summary in it are replaced.
+    Errors those of pyspark and of its bridge to Java, when a file cannot be read or a report not written.
+    """
+    judged = validation.parsed(lines_of(session, files)).persist()
+    quarantined = validation.quarantined(judged)
+    found = events.deduplicated(validation.events(judged)).persist()
+    try:
+        asked = events.within(found, since=since, until=until)
+        whole = kind.tables(asked)
+        if out is not None:
+            for name, frame in {**{name: frame for name, (_, frame) in whole.items()}, QUARANTINE: quarantined}.items():
+                _write(frame, out, name)
+        lines, bad = judged.agg(F.count(F.lit(1)), F.count_if(F.size("faults") > 0)).first() or (0, 0)
+        totals = {**kind.totals(), "lost": events.lost()}
+        numbers = asked.agg(*(number.alias(name) for name, number in totals.items())).first()
+        counts = numbers.asDict() if numbers is not None else dict.fromkeys(totals, 0)
+        lost = counts.pop("lost")
+        heading, warning = kind.says(counts)
+        made = Report(
+            files=len(files),
+            lines=lines,
+            quarantined=bad,
+            duplicates=lines - bad - found.count(),
+            lost=lost,
+            totals=counts,
+            heading=heading,
+            warning=warning,
+            tables={name: _shown(title, frame) for name, (title, frame) in whole.items()}
+            | {QUARANTINE: _shown("Quarantined lines", _by_file(quarantined))},
+        )
+    finally:
+        found.unpersist()
+        judged.unpersist()
+    if out is not None:
+        (out / kind.summary).write_text(json.dumps(made.as_json(), indent=2) + "\n", "ascii")
+    return made
+
+
+def lines_of(session: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """file (its name), line (without the line feed), one row per line. Only LF ends a line."""
+    if not files:
+        return session.createDataFrame([], "file string, line string")
+    text = session.read.option("lineSep", "\n").text([_hadoop_path(path) for path in files])
+    return text.select(F.col("_metadata.file_name").alias("file"), F.col("value").alias("line"))
+
+
+def _hadoop_path(path: Path) -> str:
+    """Hadoop takes *, ?, [, ], {, } and \\ in a path for a pattern; these are names."""
+    return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.resolve()))
+
+
+def _by_file(quarantined: DataFrame) -> DataFrame:
+    counts = quarantined.groupBy("file", "reason").agg(F.count(F.lit(1)).alias("lines"))
+    return counts.orderBy(F.desc("lines"), "file", "reason")
+
+
+def _shown(title: str, frame: DataFrame) -> Table:
+    rows = _with_text_times(frame).take(MAX_SHOWN_ROWS + 1)
+    return Table(
+        title=title,
+        columns=tuple(frame.columns),
+        rows=tuple(tuple(row) for row in rows[:MAX_SHOWN_ROWS]),
+        is_complete=len(rows) <= MAX_SHOWN_ROWS,
+    )
+
+
+def _write(frame: DataFrame, out: Path, name: str) -> None:
+    target = "file://" + str(out.resolve() / name)
+    frame.write.mode("overwrite").parquet(f"{target}.parquet")
+    # One file, for people and spreadsheets; quotes as RFC 4180 has them.
+    texts = {field.name: _defused(field.name) for field in frame.schema if isinstance(field.dataType, StringType)}
+    csv = _with_text_times(frame).withColumns(texts)
+    csv.coalesce(1).write.mode("overwrite").csv(f"{target}.csv", header=True, escape='"', encoding="UTF-8")
+
+
+def _defused(name: str) -> Column:
+    """An apostrophe before what a spreadsheet takes for a formula (attack: a user `=cmd|...` runs when opened)."""
+    return F.when(F.col(name).rlike(r"\A[=+\-@\t\r\n]"), F.concat(F.lit("'"), name)).otherwise(F.col(name))
+
+
+def _with_text_times(frame: DataFrame) -> DataFrame:
+    """Timestamps as RFC 3339 text: Python and CSV would each show them in a zone of their own."""
+    times = {
+        field.name: F.date_format(
+            field.name, "yyyy-MM-dd'T'HH:mm:ss'Z'" if field.name == "hour" else "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
+        )
+        for field in frame.schema
+        if isinstance(field.dataType, TimestampType)
+    }
+    return frame.withColumns(times) if times else frame

@@ -1,0 +1,47 @@
+"""The shadow report: where candidate policies would have decided otherwise, by reason, rule, who and where."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark.jobs.reports import Kind
+from spark.tables import counted
+from spark.transforms import denials, shadow
+
+_TITLES = {
+    "shadow_by_reason": "Disagreements by reason",
+    "shadow_by_rule": "Disagreements by rule of the candidate",
+    "shadow_by_vhost": "Disagreements by vhost",
+    "shadow_by_user": "Disagreements by user",
+    "shadow_by_host": "Disagreements by host",
+    "shadow_by_address": "Disagreements by address",
+    "shadow_by_candidate": "Disagreements by candidate policy",
+}
+
+
+def kind(candidate: str | None = None) -> Kind:
+    """candidate  the beginning of a digest: only what candidates of such a digest would have decided"""
+
+    def totals() -> Mapping[str, Column]:
+        return {
+            **{name: shadow.total(name, candidate) for name in ("would_deny", "would_allow", "errors")},
+            "shadow_events": F.count_if(shadow.is_shadow()),
+            "denials": F.count_if(denials.is_denial()),
+        }
+
+    def tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
+        found = shadow.disagreements(events, candidate)
+        return {name: (_TITLES[name], shadow.counted_by(found, keys)) for name, keys in shadow.KEYS.items()}
+
+    return Kind(summary="shadow_summary.json", totals=totals, says=_says, tables=tables)
+
+
+def _says(totals: Mapping[str, int]) -> tuple[str, str]:
+    found = (
+        f"{counted(totals['would_deny'], 'decision')} that a candidate policy would have denied, "
+        f"{totals['would_allow']} that it would have allowed"
+    )
+    events = f"{counted(totals['shadow_events'], 'event')} of candidates and {counted(totals['denials'], 'denial')}"
+    errors = totals["errors"]
+    return f"{found}; {events}", f"{counted(errors, 'time')} a candidate could not be loaded or asked" if errors else ""
