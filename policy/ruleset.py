@@ -6,7 +6,6 @@ Source: docs/spec/policy-and-auth.md §1.1, §2.
 
 import hashlib
 import json
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +29,8 @@ class Ruleset:
     owners         hostname or alias -> hostname
     tree           hostnames and aliases as patterns; None without enableVhostNamePatterns
     warnings       texts for the log: of the policy, then of the vhosts, each vhost's own
-    boundaries     when groups become valid and cease to be, seconds since 1970 UTC, ascending
+    boundaries     when groups become valid and cease to be, seconds since 1970 UTC, ascending; from such an instant on
+                   decisions may differ, in between they do not
     digest         sha256 in hexadecimal over the rules with host names resolved; order and place do not count
     """
 
@@ -50,14 +50,6 @@ class Ruleset:
     @property
     def warnings(self) -> tuple[str, ...]:
         return self.policy_warnings + tuple(text for texts in self.vhost_warnings.values() for text in texts)
-
-    def next_change_after(self, now: float) -> float | None:
-        """The first instant after `now` at which some group becomes valid or ceases to be; None: there is none.
-
-        From that very instant on decisions may differ. Seconds since 1970 UTC.
-        """
-        at = bisect_right(self.boundaries, now)
-        return self.boundaries[at] if self.is_enabled and at < len(self.boundaries) else None
 
     def select_vhost(self, requested: str) -> Vhost | None:
         """The vhost that governs a connection which asks for `requested` (§2.7); None: no policy, so deny."""

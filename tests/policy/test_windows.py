@@ -179,19 +179,14 @@ def test_a_connector_group_has_its_window_too() -> None:
     assert decide_connector(rules, "h", None, None).settings is None
 
 
-def test_the_next_change_is_the_first_boundary_after_now() -> None:
+def test_the_boundaries_of_all_groups_are_known() -> None:
     rules = windowed({"validFrom": BEGIN, "validUntil": END})
-    found = [rules.next_change_after(now) for now in (0.0, BEGIN_S - 1, BEGIN_S, END_S - 1, END_S)]
-    assert found == [BEGIN_S, BEGIN_S, END_S, END_S, None]
-    other = {"hostname": "k", "groups": {"x": {"users": "a", "validFrom": "2027-01-15T09:00:00Z"}}}
-    assert rules.with_vhost(other, resolve=lambda _: ()).next_change_after(BEGIN_S) == BEGIN_S + 3600
-    assert rules.without_vhost("h").next_change_after(0.0) is None
-    assert windowed({}).next_change_after(0.0) is None
-
-
-def test_without_vhost_policy_nothing_ever_changes() -> None:
-    vhost = {"hostname": "h", "groups": {"g": {"users": "anna", "validFrom": BEGIN}}}
-    assert ruleset(vhost, enableVhostPolicy=False).next_change_after(0.0) is None
+    assert rules.boundaries == (BEGIN_S, END_S)
+    other = {"hostname": "k", "groups": {"x": {"users": "a", "validFrom": "2027-01-15T09:00:00Z", "validUntil": END}}}
+    more = rules.with_vhost(other, resolve=lambda _: ())
+    assert more.boundaries == (BEGIN_S, BEGIN_S + 3600, END_S)
+    assert more.without_vhost("h").boundaries == (BEGIN_S + 3600, END_S)
+    assert windowed({}).boundaries == ()
 
 
 @given(
@@ -199,7 +194,7 @@ def test_without_vhost_policy_nothing_ever_changes() -> None:
     st.floats(-1, 11, allow_nan=False),
     st.floats(-1, 11, allow_nan=False),
 )
-def test_between_two_changes_no_decision_differs(edges: list[Any], one: float, other: float) -> None:
+def test_between_two_boundaries_no_decision_differs(edges: list[Any], one: float, other: float) -> None:
     groups = {}
     for number, (begin, end) in enumerate(edges):
         window = {"validFrom": begin, "validUntil": end}
@@ -208,8 +203,7 @@ def test_between_two_changes_no_decision_differs(edges: list[Any], one: float, o
             groups[f"g{number}"] = {"users": f"u{number}", "remoteHosts": "*", **shown}
     rules = ruleset({"hostname": "h", "groups": groups})
     early, late = sorted((one, other))
-    change = rules.next_change_after(early)
-    if change is None or late < change:
+    if not any(early < boundary <= late for boundary in rules.boundaries):
         for number in range(3):
             assert at(rules, early, f"u{number}").decision == at(rules, late, f"u{number}").decision
 
