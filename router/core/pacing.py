@@ -62,7 +62,8 @@ class _Bucket:
         return (1 - self.level) / self.rate if self.rate else inf
 
     def refill(self, seconds: float) -> None:
-        self.level = min(self.level + self.rate * seconds, self.rate * BURST_S)
+        level, most = self.level + self.rate * seconds, self.rate * BURST_S
+        self.level = level if level < most else most
 
     def follow(self, rate: int) -> None:
         """From now on another rate; what was taken too early stays to be paid."""
@@ -207,14 +208,18 @@ class Pacing:
     # Taking
 
     def take(self, size: int) -> None:
-        """A message, or the beginning of a streamed one, of `size` bytes is taken."""
+        """A message, or the beginning of a streamed one, of `size` bytes is taken. Hot where there is a rate."""
         now = self._clock()
         self._refill(now)
-        if self._messages is not None:
-            self._messages.level -= 1
-        if self._bytes is not None:
-            self._bytes.level -= size
-        if self.is_open and self._wait_s > 0:
+        messages, bytes_ = self._messages, self._bytes
+        is_empty = False
+        if messages is not None:
+            messages.level -= 1
+            is_empty = messages.level < 1
+        if bytes_ is not None:
+            bytes_.level -= size
+            is_empty |= bytes_.level < 1
+        if is_empty and self.is_open:
             self._close(now)
 
     def take_more(self, size: int) -> None:
@@ -233,9 +238,10 @@ class Pacing:
 
     def _refill(self, now: float) -> None:
         passed, self._refilled_at = now - self._refilled_at, now
-        for bucket in (self._messages, self._bytes):
-            if bucket is not None:
-                bucket.refill(passed)
+        if self._messages is not None:
+            self._messages.refill(passed)
+        if self._bytes is not None:
+            self._bytes.refill(passed)
 
     # Waiting
 
