@@ -1,7 +1,8 @@
 """The group `$connector` has settings that are not looked at.
 
 It governs connections the router opens itself: those are neither counted nor held against `remoteHosts`, and frame size
-and session window are the connector's own.
+and session window are the connector's own. Mind `remoteHosts`: in qdrouterd 1.20 peers without a name are in the group,
+because it lists no users, and it lets them connect.
 """
 
 from collections.abc import Iterator

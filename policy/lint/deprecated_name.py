@@ -1,14 +1,15 @@
 """An old name is used.
 
 Routers still understand it, with a warning in the log. `id` and, where there is no hostname, `name` are `hostname`
-today, `maxConnectionsPerRemoteHost` is `maxConnectionsPerHost`, and the token `{user}` is `${user}`.
+today, `maxConnectionsPerRemoteHost` is `maxConnectionsPerHost`, and the token `{user}` is `${user}`. So it is with
+attributes of sections: `certDb` is `caCertFile`, `keyFile` is `privateKeyFile`.
 """
 
 from collections.abc import Iterator
 
 from policy.addresses import DEPRECATED_USER_TOKEN, USER_TOKEN
 from policy.groups import ADDRESS_KEYS
-from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
+from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText, old_attribute_names
 from policy.vhosts import DEPRECATED_ATTRIBUTES
 
 ID = "PAL005"
@@ -17,6 +18,11 @@ FAMILY = Family.HYGIENE
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
+    for section in policy.all_sections:
+        for old, new in old_attribute_names(section.type).items():
+            if old in section.attributes:
+                about = About(item=old, instead=new, fix=Fix(old=old, new=new))
+                yield section.finding(ID, Level.WARNING, f"'{old}' is the old name of '{new}'", old, about)
     for vhost in policy.vhosts:
         for old, new in DEPRECATED_ATTRIBUTES.items():
             if old in vhost.attributes:

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from functools import cached_property
-from typing import Protocol
+from functools import cache, cached_property
+from typing import Any, Protocol
 
+import schemas
 from policy.addresses import compile_literals, compile_patterns, denied_items
 from policy.attributes import Path, VhostSource, read_items
 from policy.loader import Entity
@@ -15,6 +16,9 @@ from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
 NAMES = ("hostname", *(old for old, new in DEPRECATED_ATTRIBUTES.items() if new == "hostname"), "name")
 SOME_USER = "somebody"
 CONFIGURATION_SUFFIX = ".conf"
+_SECTION_ALIASES = {
+    name: f"router.config.{name}" for name in ("address", "linkRoute", "autoLink", "exchange", "binding")
+}
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -193,9 +197,14 @@ class SectionText:
     def mechanisms(self) -> tuple[str, ...]:
         return tuple(self.text("saslMechanisms").replace(",", " ").upper().split())
 
+    def written_name(self, key: str) -> str:
+        """The name under which attribute `key` is there: its own, or an old one."""
+        old_names = (old for old, new in old_attribute_names(self.type).items() if new == key)
+        return next((name for name in (key, *old_names) if name in self.attributes), key)
+
     def text(self, key: str) -> str:
         """The value as a text, "" where it is absent."""
-        value = self.attributes.get(key)
+        value = self.attributes.get(self.written_name(key))
         return "" if value is None else str(value)
 
     def is_on(self, key: str) -> bool:
@@ -207,7 +216,7 @@ class SectionText:
         return self.text(key).lower() in ("no", "false", "off")
 
     def finding(self, rule: str, level: Level, text: str, key: str | None = None, about: About = _PLAIN) -> Finding:
-        path: Path = () if key is None else (key,)
+        path: Path = () if key is None else (self.written_name(key),)
         return _finding(rule, level, self.source, path, f"{self.title}: {text}", about)
 
 
@@ -270,6 +279,21 @@ class PolicyText:
 def is_configuration(entity: Entity) -> bool:
     """Does it stand in a router's configuration and not in a policy file?"""
     return (entity.source.file or "").endswith(CONFIGURATION_SUFFIX)
+
+
+@cache
+def old_attribute_names(section_type: str) -> Mapping[str, str]:
+    """Attributes of a section that routers still understand under an old name: the old name -> the one to use."""
+    attributes = section_attributes(section_type) or {}
+    return {old: new for new, attribute in attributes.items() for old in attribute.get("aliases", ())}
+
+
+@cache
+def section_attributes(section_type: str) -> Mapping[str, Mapping[str, Any]] | None:
+    """What the management schema says of a section's attributes; None: there is no such section."""
+    types: Mapping[str, Any] = schemas.load("management")["entityTypes"]
+    found = types.get(section_type) or types.get(_SECTION_ALIASES.get(section_type, ""))
+    return None if found is None else found["attributes"]
 
 
 class LintRule(Protocol):

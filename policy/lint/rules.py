@@ -11,6 +11,7 @@ from policy.lint import (
     blank_hostname,
     blank_hosts,
     blank_in_item,
+    blank_user,
     boolean_case,
     broad_default,
     conflicting_lists,
@@ -29,6 +30,7 @@ from policy.lint import (
     ignored_entity,
     lone_star_pattern,
     management_for_everybody,
+    mapped_address,
     missing_default_vhost,
     missing_policy_vhost,
     missing_ssl_profile,
@@ -47,6 +49,8 @@ from policy.lint import (
     secret_in_file,
     similar_user_names,
     size_limit_off,
+    small_window,
+    star_in_user_name,
     tenants_by_claim,
     unknown_attribute,
     unknown_key,
@@ -59,6 +63,7 @@ from policy.lint import (
     weak_ciphers,
     weak_tls,
     wide_range,
+    wildcard_behind_scheme,
     wildcard_without_effect,
     window_over,
 )
@@ -126,6 +131,11 @@ RULES: tuple[LintRule, ...] = (
     window_over,
     ban_rule,
     no_messages_allowed,
+    star_in_user_name,
+    mapped_address,
+    blank_user,
+    small_window,
+    wildcard_behind_scheme,
 )
 
 

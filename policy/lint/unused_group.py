@@ -2,7 +2,8 @@
 
 A group holds for the users it lists, for all with the user `*`, and `$default` for unknown users if the vhost has
 allowUnknownUser and no group lists `*`. Without `remoteHosts` its members may connect from nowhere. `$connector` needs
-neither: it governs connections the router opens.
+neither: it governs connections the router opens. In qdrouterd 1.20 peers without a name, which do not authenticate at
+all, are in a group that lists no users: they were admitted there if it has `remoteHosts`.
 """
 
 from collections.abc import Iterator

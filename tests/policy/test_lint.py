@@ -63,6 +63,17 @@ def test_rules_are_ordered_documented_and_all_have_cases() -> None:
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "maxConnections": 1}}, {"PAL004", "PAL022"}),
         ({"g": {"users": "a", "remoteHosts": "b.example - 10.0.0.1", "maxSessions": 1}}, {"PAL016", "PAL022"}),
         ({"g": {"users": "a", "remoteHosts": "10.0.0.1/8"}}, {"PAL001", "PAL022", "PAL055"}),
+        ({"g": {"users": "a", "remoteHosts": "::fffe:0:0-::1:0:0:0", "sources": "a"}}, {"PAL060"}),
+        ({"g": {"users": "a", "remoteHosts": "::1-::fffe:0:0", "sources": "a"}}, set()),
+        ({"g": {"users": "a", "remoteHosts": "::1", "sources": "a", "maxSessionWindow": 16383}}, {"PAL062"}),
+        ({"g": {"users": "a", "remoteHosts": "::1", "sources": "a", "maxSessionWindow": 16384}}, set()),
+        (
+            {
+                "g": {"authenticatorGroups": "ops", "remoteHosts": "::1", "sources": "a"},
+                "k": {"users": "a", "authenticatorGroups": ["ops"], "remoteHosts": "::1", "sources": "a"},
+            },
+            {"PAL003", "PAL055"},
+        ),
     ],
 )
 def test_groups(tmp_path: Path, groups: object, ids: set[str]) -> None:
@@ -87,6 +98,17 @@ def test_bans_and_the_rule_that_makes_them_are_extensions_and_its_terms_want_a_l
     assert ("PAL057", 3) in findings_of(file)
     file.write_text("policy {\n banAfterFailures: 3\n banAllowList: 0.0.0.0/1, ::/1\n}\n")
     assert "PAL057" not in dict(findings_of(file))
+
+
+def test_old_names_in_a_configuration_are_found_and_understood(tmp_path: Path) -> None:
+    """`verifyHostName: no` is as bad as `verifyHostname: no`, and `certDb` is as good as `caCertFile`."""
+    file = tmp_path / "r.conf"
+    file.write_text(
+        "sslProfile {\n name: p\n certDb: a\n}\n"
+        "listener {\n host: ::1\n saslMechanisms: EXTERNAL\n sslProfile: p\n}\n"
+        "connector {\n sslProfile: p\n verifyHostName: no\n}\n"
+    )
+    assert findings_of(file) == [("PAL005", 3), ("PAL005", 12), ("PAL036", 12)]
 
 
 def test_default_behind_a_group_for_everybody_is_unused(tmp_path: Path) -> None:
