@@ -43,19 +43,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parse(argv)
     except UsageError as error:
         print(error, file=sys.stderr)
-        print(usage(argv[0]))
+        _show(usage(argv[0]))
         return 1
     if options.shows_version:
-        print(product_version())
+        _show(product_version())
         return 0
     if options.shows_help:
-        print(usage(options.program))
+        _show(usage(options.program))
         return 0
     config_path = options.config
     if not options.is_daemon:
         return run(config_path, options, report=None)
     config_path = str(Path(config_path).absolute())
     return run(config_path, options, report=daemonize(pidfile=options.pidfile, user=options.user))
+
+
+def _show(text: str) -> None:
+    """On standard output, as far as somebody reads it: `qdrouterd --help | head` is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(config_path: str, options: Options, report: Report | None) -> int:
@@ -66,11 +75,6 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
     try:
         schema = load_schema()
         configuration = load_config(config_path, schema)
-    except ConfigError as error:
-        for early in error.logs:
-            logs.write_effect(early)
-        return _failed(str(error), logs, options, report)
-    try:
         with _runner() as runner:
             application = Application(
                 configuration,
@@ -81,6 +85,10 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
                 read_at_ns=read_at_ns,
             )
             return runner.run(_serve(application, report))
+    except ConfigError as error:
+        for early in error.logs:
+            logs.write_effect(early)
+        return _failed(str(error), logs, options, report)
     except StartError as error:
         return _failed(str(error), logs, options, report)
     except Exception as error:  # our own fault; without its text, which may hold a secret of the configuration

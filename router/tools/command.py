@@ -26,7 +26,8 @@ class Parser(argparse.ArgumentParser):
         if names:
             self.error(f"unrecognized arguments: {' '.join(names)}")
         if unknown:
-            self.error(f"takes options only, not {len(unknown)} further arguments")
+            # Not the argument itself, which may be a password.
+            self.error("takes options only, and something besides them was given")
 
 
 class ShowVersion(argparse.Action):
@@ -55,15 +56,24 @@ def run(action: Callable[[], None]) -> int:
         print()
         return 1
     except BrokenPipeError:
-        # The reader of our output has seen enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()  # its reader has seen enough
         return 1
     except Exception as error:
         if DEBUG_VARIABLE in os.environ:
             raise
-        print(f"{type(error).__name__}: {printable(str(error))}")
+        text = f"{type(error).__name__}: {printable(str(error))}"
+        try:
+            print(text, flush=True)
+        except OSError:  # that was the failure: the output goes to a full disk
+            _give_up_output()
+            print(text, file=sys.stderr)
         return 1
     return 0
+
+
+def _give_up_output() -> None:
+    """Python would complain once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def read_text(path: str) -> str:

@@ -71,7 +71,7 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         "-t",
         "--timeout",
         metavar="SECS",
-        type=float,
+        type=_seconds,
         default=DEFAULT_TIMEOUT_S,
         help="seconds to wait for the connection, and for each answer; default %(default)g",
     )
@@ -93,6 +93,13 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--sasl-username", metavar="USER", help="user name for SASL PLAIN")
     group.add_argument("--sasl-password", metavar="PASSWORD", help="its password; visible to others on this host")
     group.add_argument("--sasl-password-file", metavar="SASL-PASSWORD-FILE", help="file with the password")
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wants a number of seconds, not '{text}'") from None
 
 
 def connection_options(given: argparse.Namespace, read_text: Callable[[str], str]) -> ConnectionOptions:

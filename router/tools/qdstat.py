@@ -122,10 +122,9 @@ def _print(lines: Sequence[str]) -> None:
 
 
 def _row_count(text: str) -> int:
-    count = int(text)
-    if count < 0:
-        raise argparse.ArgumentTypeError(f"wants a number of rows or 0 for all, not {count}")
-    return count
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"wants a number of rows, or 0 for all, not '{text}'")
+    return int(text)
 
 
 if __name__ == "__main__":

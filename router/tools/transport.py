@@ -87,7 +87,7 @@ class SocketTransport:
             self._flush()
             while True:
                 while (message := self._session.take_message()) is None:
-                    self._exchange(f"{address} to answer {application_properties.get('operation')}")
+                    self._exchange(f"{address} to answer {application_properties.get('operation')}{_hint(address)}")
                 reply = decode_message(message)
                 # A late answer to a request that timed out is not the answer to this one.
                 if reply.correlation_id == correlation_id:
@@ -212,6 +212,8 @@ class SocketTransport:
             try:
                 data = self._socket.recv(_READ_BYTES)
             except TimeoutError:
+                if time.monotonic() >= self._deadline:
+                    raise self._timeout(awaited) from None
                 if idle_s:
                     self._session.send_heartbeat()
                     self._flush()
@@ -265,6 +267,11 @@ def _error_of(ended: Ended, where: str) -> Exception:
     return ConnectionException(f"{where} closed the connection: {reason}")
 
 
+def _hint(address: str) -> str:
+    """Nobody refuses a request to a router that does not exist: nobody takes it."""
+    return " (is there a router of this name?)" if address.startswith(("_topo/", "_edge/")) else ""
+
+
 def _tls_hint(reason: str) -> str:
     if "hostname mismatch" in reason.lower() or "ip address mismatch" in reason.lower():
         return " (see --ssl-disable-peer-name-verify)"
@@ -274,5 +281,13 @@ def _tls_hint(reason: str) -> str:
 
 
 def _credential_files(options: ConnectionOptions) -> str:
-    given = (options.trust_file, options.certificate_file, options.key_file)
-    return "check " + ", ".join(name for name in given if name) + ", and the password of the key"
+    """What to look at, after files could not be used."""
+    given = [name for name in (options.trust_file, options.certificate_file, options.key_file) if name]
+    for name in given:
+        try:
+            with open(name, "rb"):
+                pass
+        except OSError as error:
+            return f"{name}: {error.strerror}"
+    of_key = ", and the password of the key" if options.certificate_file else ""
+    return f"check {', '.join(given)}{of_key}"

@@ -25,6 +25,9 @@ from daemon_process import (
     write_configuration,
 )
 
+from router.io import daemon as daemon_main
+from router.io.options import parse
+
 pytestmark = pytest.mark.interop
 
 TIMESTAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} [+-]\d{4}"
@@ -343,3 +346,18 @@ def test_the_start_is_quick(daemon: Callable[..., Daemon]) -> None:
     began = time.monotonic()
     daemon(LISTENER).port()
     assert time.monotonic() - began < 10
+
+
+def test_a_fault_of_our_own_while_loading_reaches_whoever_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --daemon the launching process would else only know that the daemon is gone."""
+
+    def fail(*_: object) -> None:
+        raise LookupError("with a secret of the configuration")
+
+    monkeypatch.setattr("router.io.daemon.load_config", fail)
+    reported: list[str | None] = []
+    assert daemon_main.run("r.conf", parse(["qdrouterd", "-c", "r.conf"]), reported.append) == 1
+    (text,) = reported
+    assert text is not None
+    assert text.startswith("Python: LookupError at ")
+    assert "secret" not in text

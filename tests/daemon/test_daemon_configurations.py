@@ -79,7 +79,7 @@ def test_a_sample_loads_unchanged(running: tuple[str, Daemon, ManagementClient])
         case "old-clients.conf":
             assert names("listener", "failoverUrls") == ["secondary.example.com:20000, tertiary.example.com"]
             assert client.read(name="policy/None")["maxConnections"] == 100
-            assert client.read(name="vhost/$default")["maxConnectionsPerUser"] == 10
+            assert client.read(identity="vhost/$default")["maxConnectionsPerUser"] == 10
         case "generated.json":
             assert names("router", "metadata") == ["made by a script"]
             assert router.log(r"Listening on .* \(router/io/router\.py:\d+\)$")

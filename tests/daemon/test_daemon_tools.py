@@ -2,8 +2,11 @@
 
 import datetime
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from daemon_process import LISTENER, Daemon, Ran, free_port, run_tool, start
+from daemon_process import LISTENER, ROOT, Daemon, Ran, free_port, run_tool, start
 
 from auth.secrets import Secret
 from auth.verifiers.files import set_user
@@ -149,6 +152,50 @@ def test_a_router_that_is_not_there(tool: str) -> None:
     ran = run_tool(tool, "-b", f"127.0.0.1:{free_port()}", *arguments)
     assert (ran.status, ran.err) == (1, "")
     assert re.fullmatch(r"ConnectionException: Connection to 127\.0\.0\.1:\d+ failed: Connection refused\n", ran.out)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--limit", "x"), "argument --limit: wants a number of rows, or 0 for all, not 'x'"),
+        (("--limit", "-1"), "argument --limit: wants a number of rows, or 0 for all, not '-1'"),
+        (("-t", "soon"), "argument -t/--timeout: wants a number of seconds, not 'soon'"),
+        (("secret",), "takes options only, and something besides them was given"),
+    ],
+)
+def test_a_usage_error_says_what_is_wanted(options: tuple[str, ...], text: str) -> None:
+    ran = run_tool("qdstat", *options)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.splitlines()[-1] == f"qdstat: error: {text}"
+
+
+@pytest.mark.parametrize("option", ["-r", "-d"])
+def test_a_router_that_nobody_knows_of(router: Daemon, option: str) -> None:
+    """Nobody refuses such a request; after the timeout the tool says what it waited for."""
+    ran = router.tool("qdstat", option, "Nowhere", "-t", "1")
+    assert ran.status == 1
+    awaited = r"waited for _(topo/0|edge)/Nowhere/\$management to answer QUERY \(is there a router of this name\?\)$"
+    assert re.search(f"timed out after 1 s: {awaited}", ran.out)
+
+
+@pytest.mark.parametrize("tool", [("qdstat", "-a"), ("qdmanage", "get-schema")])
+def test_output_to_a_full_disk_is_an_error_and_not_a_traceback(router: Daemon, tool: tuple[str, ...]) -> None:
+    name, *arguments = tool
+    command = [sys.executable, "-m", f"router.tools.{name}", "-b", f"127.0.0.1:{router.port()}", *arguments]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (1, "OSError: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("command", ["router.tools.qdstat", "router.tools.qdmanage", "router.io.daemon"])
+def test_nobody_complains_when_the_reader_has_seen_enough(command: str) -> None:
+    """`qdrouterd --help | head -1`"""
+    reader, writer = os.pipe()
+    os.close(reader)
+    asked = [sys.executable, "-m", command, "--help"]
+    ran = subprocess.run(asked, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert ran.stderr == ""
 
 
 def test_help_and_version() -> None:

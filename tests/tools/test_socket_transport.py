@@ -184,9 +184,16 @@ def test_external_shows_the_certificate_and_a_missing_one_is_an_ssl_failure(pki,
 
 
 def test_a_missing_credential_file_is_named(pki):
-    complaint = r"SSL CA configuration failed: check /none\.pem"
+    complaint = r"SSL CA configuration failed: /none\.pem: No such file or directory$"
     with LoopbackRouter() as router, pytest.raises(ConnectionException, match=complaint):
         ask(router, is_tls=True, trust_file="/none.pem")
+
+
+def test_a_credential_file_of_another_kind_is_named(pki, tmp_path):
+    (tmp_path / "text.pem").write_text("no certificate\n")
+    complaint = r"SSL CA configuration failed: check \S+/text\.pem$"
+    with LoopbackRouter() as router, pytest.raises(ConnectionException, match=complaint):
+        ask(router, is_tls=True, trust_file=str(tmp_path / "text.pem"))
 
 
 def test_tls_to_a_plain_port_and_plain_to_a_tls_port(pki, server_context):
