@@ -505,11 +505,13 @@ class ConnectionGate:
         is_coordinator: bool,
         capabilities: tuple[str, ...],
         older: int | None = None,
+        is_for_candidate: bool = False,
     ) -> Refusal | None:
         """Judge a client's Attach. None: it is counted until `detach`.
 
         routed  `address` as the router will understand it, without scheme, authority and outer separators
         older   of a link that is open and judged again: how many of its direction that were attached before it stay
+        is_for_candidate  ask a new candidate policy about a link that is open, and nobody else
         """
         settings, shadow = self.settings, self.shadow
         if settings is not None or shadow is not None:
@@ -523,6 +525,10 @@ class ConnectionGate:
                 capabilities=capabilities,
                 open_links=open_links,
             )
+            if is_for_candidate:
+                if shadow is not None:
+                    shadow.attach(ALLOWED, asked, routed)
+                return None
             decision, facts = judge_link(settings, asked, routed) if settings is not None else (ALLOWED, asked)
             if shadow is not None and older is None:
                 shadow.attach(decision, asked, routed)

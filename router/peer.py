@@ -236,8 +236,10 @@ class Peer:
             self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
                                       f"source={describe(source)} target={describe(target)}")  # fmt: skip
 
-    def _judge(self, wire: Wire, terminus: Terminus | None, older: int | None = None) -> Refusal | None:
-        """Ask the gate about a link by what the client wrote. older  as for ConnectionGate.attach"""
+    def _judge(
+        self, wire: Wire, terminus: Terminus | None, older: int | None = None, *, is_for_candidate: bool = False
+    ) -> Refusal | None:
+        """Ask the gate about a link by what the client wrote. older, is_for_candidate  as for ConnectionGate.attach"""
         address = terminus.address if terminus is not None else None
         return self.gate.attach(
             _direction_of(wire),
@@ -248,6 +250,7 @@ class Peer:
             is_coordinator=terminus is not None and terminus.is_coordinator,
             capabilities=terminus.capabilities if terminus is not None else (),
             older=older,
+            is_for_candidate=is_for_candidate,
         )
 
     def _attach_sender(self, wire: IncomingWire, target: Terminus | None) -> None:
@@ -374,6 +377,33 @@ class Peer:
         for wire in list(self.engine.links.values()):
             if wire.core is not None and wire.is_counted and not self.engine.is_deaf:
                 links[_direction_of(wire)] += self._keep_link(wire, links[_direction_of(wire)])
+                yield
+
+    def ask_candidate(self, now: float) -> Iterator[None]:
+        """Ask a new candidate policy about the connection, its sessions and its links. All of them stay.
+
+        now  seconds since 1970 UTC. The caller may pause at every step: what comes meanwhile has asked it already.
+        """
+        candidate = self.gate.shadow
+        if not self.is_open or self.engine.is_deaf or candidate is None:
+            return
+        if not candidate.judge_again(now):
+            return
+        yield
+        counted = (session for session in list(self.engine.sessions.values()) if session.is_counted)
+        for number, session in enumerate(counted):
+            if not session.is_ended:
+                candidate.session_again(number)
+                yield
+        links = {"send": 0, "receive": 0}
+        for wire in list(self.engine.links.values()):
+            if wire.core is not None and wire.is_counted:
+                direction = _direction_of(wire)
+                terminus = wire.target if direction == "send" else wire.source
+                self._judge(wire, terminus, links[direction], is_for_candidate=True)
+                links[direction] += 1
+                if isinstance(wire, IncomingWire):
+                    self._choose_inspection(wire.core)
                 yield
 
     def keep_within_limits(self) -> None:

@@ -279,6 +279,11 @@ class Stack:
             except Exception as error:
                 self.crash(error)
 
+    def ask_candidate(self, now: float) -> Iterator[None]:
+        """Ask a new candidate policy about an open connection and all on it, as Peer.ask_candidate."""
+        if self.stage is Stage.AMQP and self.peer is not None:
+            yield from self.peer.ask_candidate(now)
+
     def keep_within_limits(self) -> None:
         """Once all are redecided, from the newest to the oldest: close the connection where there are too many."""
         if self.stage is Stage.AMQP and self.peer is not None:

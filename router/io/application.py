@@ -173,8 +173,6 @@ class Application:
         workers = Workers(authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow)
-        if shadow is not None:
-            self.candidate = ShadowFolder(configuration.policy, self.schema, shadow, gate, self.emit)
         self.router = Router(
             router_id=router_id,
             version=self.version,
@@ -185,6 +183,10 @@ class Application:
             trace=self.trace,
             thresholds=self._thresholds,
         )
+        if shadow is not None:
+            self.candidate = ShadowFolder(
+                configuration.policy, self.schema, shadow, gate, self.router.connections, self.emit
+            )
         self._trace_as_logged()
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")

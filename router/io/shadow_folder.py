@@ -16,30 +16,41 @@ from router.effects import Audit, Emit, LogLevel, log
 from router.faults import fault_text
 from router.gate import Gate
 from router.io.folder_watch import FolderWatch
+from router.io.redecision import SLICE_S
 from router.io.vhosts import ReloadError, compile_folder, place_of
 from router.management.config import is_policy_file
 from router.management.schema import Schema
 from router.shadow.candidate import Shadow
+from router.stack import Stack
 
 SHADOW_DIR: Final = "shadowPolicyDir"  # attribute of the `policy` entity
 SHADOW_TYPES: Final = ("shadowPolicy", "shadowDisagreement")
 # How often repeated disagreements are told.
 FLUSH_S: Final = 60.0
-# Open connections that are judged again between two looks at the sockets: some 20 microseconds each.
-_SLICE: Final = 50
 _MAX_NAMED: Final = 5
 
 
 class ShadowFolder:
     """The candidate's folder. All methods are called on the loop."""
 
-    def __init__(self, policy: Mapping[str, object], schema: Schema, shadow: Shadow, gate: Gate, emit: Emit) -> None:
-        """policy  the attributes of the `policy` entity, which hold for the candidate too, but that it is asked"""
+    def __init__(
+        self,
+        policy: Mapping[str, object],
+        schema: Schema,
+        shadow: Shadow,
+        gate: Gate,
+        connections: Mapping[int, Stack],
+        emit: Emit,
+    ) -> None:
+        """policy     the attributes of the `policy` entity, which hold for the candidate too, but that it is asked
+        connections  all there are, the oldest first
+        """
         self._folder = str(policy[SHADOW_DIR])
         self._policy = {**policy, "enableVhostPolicy": True}
         self._schema = schema
         self._shadow = shadow
         self._gate = gate
+        self._connections = connections
         self._emit = emit
         self._error: str | None = None  # why the folder as it is cannot be used
         self._wants_reload = False
@@ -110,9 +121,21 @@ class ShadowFolder:
             named = ", ".join(f"'{name}'" for name in missing[:_MAX_NAMED])
             more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
             self._log("info", f"Candidate policy: it has no vhost {named}{more}, which the policy in force has")
-        for number, _ in enumerate(self._shadow.judge_again(time.time()), start=1):
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
+        steps = self._ask_again(time.time())
+        while self._go_on(steps):
+            await asyncio.sleep(0)
+
+    def _ask_again(self, now: float) -> Iterator[None]:
+        """The new candidate is asked about what is open, one thing at each step."""
+        for connection in list(self._connections.values()):
+            with self._shadow.guard("open"):
+                yield from connection.ask_candidate(now)
+
+    @staticmethod
+    def _go_on(steps: Iterator[None]) -> bool:
+        """One slice of time. False when there is nothing left to do."""
+        deadline = time.perf_counter() + SLICE_S
+        return any(time.perf_counter() > deadline for _ in steps)
 
     def _fail(self, text: str, error: ReloadError | None = None) -> None:
         self._error = text

@@ -7,7 +7,7 @@ the open connections that it would have admitted itself, so that one over the li
 Connections that the policy in force denied never count. Source: docs/policy.md, Shadow.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from types import TracebackType
@@ -73,7 +73,7 @@ class Shadow:
         self.connections: dict[ConnectionShadow, None] = {}  # in the order of their Opens
 
     def use(self, ruleset: Ruleset) -> bool:
-        """Try a candidate. Returns whether it is another than before: then `judge_again` is wanted.
+        """Try a candidate. Returns whether it is another than before: then it is to be asked about what is open.
 
         Every count starts anew with another candidate. One with the same rules goes on as it is.
         """
@@ -87,16 +87,6 @@ class Shadow:
         for connection in self.connections:
             connection.forget()
         return True
-
-    def judge_again(self, now: float) -> Iterator[None]:
-        """Ask a new candidate about the connections that were open before it, one at each step.
-
-        now  seconds since 1970 UTC
-        """
-        for connection in list(self.connections):
-            if connection in self.connections:
-                connection.judge_again(now)
-            yield
 
     def opened(
         self,
@@ -148,7 +138,7 @@ class ConnectionShadow:
     agreed_targets  of messages on anonymous links, those that both policies allow
     """
 
-    __slots__ = ("_describe", "_facts", "_is_connector", "_shadow", "agreed_targets", "settings")
+    __slots__ = ("_asked", "_describe", "_facts", "_is_connector", "_shadow", "agreed_targets", "settings")
 
     def __init__(
         self,
@@ -162,6 +152,7 @@ class ConnectionShadow:
         self._facts = facts
         self._describe = describe
         self._is_connector = is_connector
+        self._asked: Ruleset | None = None
         self.settings: Settings | None = None
         self.agreed_targets: set[str] = set()
 
@@ -170,6 +161,7 @@ class ConnectionShadow:
     def judge_open(self, judged: ConnectionDecision) -> None:
         shadow, facts = self._shadow, self._facts
         ruleset = shadow.ruleset
+        self._asked = ruleset
         if ruleset is None:
             return
         usage = Usage()
@@ -203,12 +195,18 @@ class ConnectionShadow:
         self.settings = None
         self.agreed_targets.clear()
 
-    def judge_again(self, now: float) -> None:
-        """There is another candidate: would it have this connection, which is open?"""
+    def judge_again(self, now: float) -> bool:
+        """There is another candidate: would it have this connection, which is open? False where it has been asked.
+
+        now  seconds since 1970 UTC
+        """
+        if self._asked is self._shadow.ruleset:
+            return False
         with self._shadow.guard("open"):
             self._facts = replace(self._facts, now=now)
             facts = self._describe()
             self.judge_open(ConnectionDecision(decision=_ALLOWED, vhost=facts["vhost"], group=facts["group"]))
+        return True
 
     def close(self) -> None:
         """The connection ended. Call once."""
@@ -232,6 +230,10 @@ class ConnectionShadow:
             with self._shadow.guard("begin"):
                 own = decide_session(settings, open_sessions)
                 self._compare("begin", real, own, side=_side(settings, settings.max_sessions))
+
+    def session_again(self, older: int) -> None:
+        """A session that is open, for a new candidate. older  that were begun before it"""
+        self.begin(_ALLOWED, older)
 
     def attach(self, real: Decision, facts: LinkFacts, routed: str | None) -> None:
         """facts  as the policy in force was asked first, with the address as the client wrote it"""

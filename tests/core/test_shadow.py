@@ -339,6 +339,12 @@ def candidate_of(policy: Vhosts) -> Any:
     return ruleset_of(policy)
 
 
+def asked_again(net: Net) -> None:
+    for client in net.clients:
+        for _ in client.router.ask_candidate(0.0):
+            pass
+
+
 def test_another_candidate_is_asked_about_open_connections_and_counts_anew() -> None:
     net = Net(vhosts=vhosts(), candidate=vhosts(sources="a"))
     client = connected(net)
@@ -347,16 +353,59 @@ def test_another_candidate_is_asked_about_open_connections_and_counts_anew() -> 
     assert net.shadow is not None
     assert net.shadow.use(candidate_of(vhosts("other")))
     assert counted(net) == {}
-    for _ in net.shadow.judge_again(0.0):
-        pass
+    asked_again(net)
     assert counted(net) == {"would_deny/no_vhost/vhost/v": 1}
     assert net.shadow.use(candidate_of(vhosts(maxReceivers=0)))
-    for _ in net.shadow.judge_again(0.0):
-        pass
+    asked_again(net)
     assert net.shadow.ledger.usage("v", "anonymous", "10.0.0.1").total == 1
-    client.receiver("c")
-    net.pump()
     assert counted(net) == {"would_deny/receiver_limit/vhost/v": 1}
+    asked_again(net)  # once is enough
+    assert counted(net) == {"would_deny/receiver_limit/vhost/v": 1}
+
+
+def test_another_candidate_is_asked_about_open_sessions_and_links_in_their_order() -> None:
+    net = Net(vhosts=vhosts(), candidate=vhosts())
+    client = connected(net)
+    session = client.connection.session()
+    session.open()
+    ends = [client.receiver("a"), client.receiver("b"), client.sender("b"), client.sender("a")]
+    net.pump()
+    assert net.shadow is not None
+    net.shadow.use(candidate_of(vhosts(maxSessions=1, maxReceivers=1, targets="a")))
+    asked_again(net)
+    assert counted(net) == {
+        "would_deny/session_limit/vhost/v": 1,
+        "would_deny/receiver_limit/vhost/v": 1,
+        "would_deny/target_not_allowed/vhost/v": 1,
+    }
+    assert {event["address"] for event in net.audits if event["stage"] == "attach"} == {"b"}
+    assert all(end.is_attached for end in ends)
+
+
+def test_another_candidate_looks_at_the_messages_of_open_links() -> None:
+    net = Net(vhosts=OFF, candidate=vhosts(allowUserIdProxy=True))
+    client = connected(net)
+    client.receiver("a", credit=10, accepts=True)
+    sender = client.sender("a")
+    net.pump()
+    sender.send(b"x" * 100, user_id=b"eve")
+    net.pump()
+    assert net.shadow is not None
+    net.shadow.use(candidate_of(vhosts(allowUserIdProxy=False, maxMessageSize=50)))
+    asked_again(net)
+    sending = sender.send(b"x" * 100, user_id=b"eve")
+    net.pump()
+    assert sending.outcome == ACCEPTED
+    assert counted(net) == {"would_deny/message_too_large/vhost/v": 1, "would_deny/user_id_proxy/vhost/v": 1}
+
+
+def test_a_connection_that_opened_meanwhile_is_not_asked_about_twice() -> None:
+    net = Net(vhosts=vhosts(), candidate=vhosts())
+    assert net.shadow is not None
+    net.shadow.use(candidate_of(vhosts("other")))
+    connected(net)
+    asked_again(net)
+    assert counted(net) == {"would_deny/no_vhost/vhost/v": 1}
 
 
 def test_the_same_candidate_again_goes_on_counting() -> None:
@@ -379,8 +428,7 @@ def test_without_a_candidate_that_can_be_used_nothing_is_asked() -> None:
     assert counted(net) == {}
     assert net.shadow.decisions == 0
     net.shadow.use(candidate_of(vhosts("other")))
-    for _ in net.shadow.judge_again(0.0):
-        pass
+    asked_again(net)
     assert counted(net) == {"would_deny/no_vhost/vhost/v": 1}
 
 
@@ -407,8 +455,7 @@ def test_remembered_targets_are_asked_about_again_when_the_candidate_changes() -
     net.pump()
     assert net.shadow is not None
     net.shadow.use(candidate_of(vhosts(targets="a")))
-    for _ in net.shadow.judge_again(0.0):
-        pass
+    asked_again(net)
     anonymous.send(address="b")
     net.pump()
     assert counted(net) == {"would_deny/message_target_not_allowed/vhost/v": 1}

@@ -1,0 +1,76 @@
+"""What a candidate policy beside the one in force costs at the gate: an Open, a link, a message on an anonymous link.
+
+    python -m benchmarks.shadow_speed
+
+Medians of several rounds, in processor time. Links are judged against 1,000 sources by each of the policies; log lines
+and audit events go nowhere.
+"""
+
+import sys
+from collections.abc import Callable
+
+from auth.identity import Identity
+from benchmarks.policy_speed import seconds_per_call
+from policy.ruleset import Ruleset, compile_ruleset
+from policy.usage import UsageLedger
+from router.gate import ConnectionGate, Gate
+from router.shadow.candidate import Shadow
+
+CALLS = 5_000
+
+
+def ruleset(**more: object) -> Ruleset:
+    items = [f"orders.{item}.new" for item in range(1000)]
+    group = {"users": "*", "remoteHosts": "*", "sources": items, "targets": items, "allowAnonymousSender": True, **more}
+    vhost = {"hostname": "h", "groups": {"g": group}}
+    return compile_ruleset({"enableVhostPolicy": True}, [(vhost, None)], resolve=lambda _: ())
+
+
+def connected(candidate: Ruleset | None) -> tuple[ConnectionGate, Callable[[], None]]:
+    """A connection, and what opens and closes another one."""
+    shadow = None
+    if candidate is not None:
+        shadow = Shadow(lambda _effect: None)
+        shadow.use(candidate)
+    gate = Gate(ruleset(), UsageLedger(), lambda _effect: None, shadow)
+
+    def connection() -> ConnectionGate:
+        made = ConnectionGate(
+            gate, connection_id=1, connection_name="10.0.0.1:1", remote_host="10.0.0.1", listener="l", is_governed=True
+        )
+        gate.accept(connection_id=1, remote_host="10.0.0.1", connection_name="10.0.0.1:1", listener="l")
+        made.admit(Identity(user="u"), hostname="h", policy_vhost=None, is_encrypted=True, now=0.0)
+        return made
+
+    return connection(), lambda: connection().close()
+
+
+def attach(connection: ConnectionGate) -> None:
+    refusal = connection.attach(
+        "receive", address="orders.500.new", routed="orders.500.new", link_name="l", is_dynamic=False,
+        is_coordinator=False, capabilities=(),
+    )  # fmt: skip
+    assert refusal is None
+    connection.detach("receive")
+
+
+def send(connection: ConnectionGate) -> None:
+    assert connection.refuse_target("orders.500.new", 1, routed="orders.500.new") is None
+
+
+def main() -> int:
+    print(f"{'':28}{'open, close':>14}{'link':>14}{'message':>14}   µs")
+    for what, candidate in (
+        ("no candidate", None),
+        ("one that agrees", ruleset()),
+        ("one that denies them", ruleset(sources="a", targets="a")),
+    ):
+        connection, reconnect = connected(candidate)
+        calls = (reconnect, lambda: attach(connection), lambda: send(connection))  # noqa: B023
+        costs = [seconds_per_call(call, CALLS) * 1e6 for call in calls]
+        print(f"{what:28}" + "".join(f"{cost:14.2f}" for cost in costs))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
