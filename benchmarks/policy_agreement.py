@@ -62,7 +62,7 @@ HOST_ITEMS = (
     *("*", "10.0.0.1", "10.0.0.3-10.0.0.9", "::1", "2001:db8::-2001:db8::ff", "10.0.0.0 - 10.0.0.255"),
     *("10.0.0.0/29", "10.0.0.0/8", "2001:db8::/126", "::ffff:10.0.0.0/120", "::/0"),
 )
-DENIED = ("a", "a.b", "q.*", "anna*", "*", "in.anna", "a/b", "$x")
+DENIED = ("a", "a.b", "q.*", "anna*", "*", "in.anna", "a/b", "$x", "amqp:/a", "amqp:/q.*", "/anna*", "in.anna/", "/*")
 AUTHENTICATOR_GROUPS = ("ops", "dev", "night", "z")
 # An hour apart, written in several ways.
 TIMES = ("2027-01-15T08:00:00Z", "2027-01-15T10:00:00+01:00", "2027-01-15t04:30:00.000-05:30")
@@ -127,6 +127,13 @@ def matches_literal(item: str, user: str, address: str) -> bool:
         return False
     text = text.replace("${user}", user)
     return address.startswith(text) if is_prefix else address == text
+
+
+def denies(item: str, address: str) -> bool:
+    """As it is written, or as the router understands it."""
+    understood = item.removeprefix("amqp:").removeprefix("/")
+    understood = understood if item.endswith("*") else understood.rstrip("/")
+    return any(matches_literal(text, "", address) for text in (item, understood))
 
 
 def naive_vhost(names: Mapping[str, Mapping[str, Any]], requested: str, has_patterns: bool) -> Mapping[str, Any] | None:
@@ -216,7 +223,7 @@ def naive_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> str:
     if not group.get("allowFallbackLinks", True) and "qd.fallback" in facts.capabilities:
         return "fallback_capability"
     address = facts.address
-    if any(matches_literal(item, "", address) for item in group.get(f"deny{name.title()}s", ())):
+    if any(denies(item, address) for item in group.get(f"deny{name.title()}s", ())):
         return f"{name}_not_allowed"
     is_allowed = any(matches_literal(item, user, address) for item in group.get(f"{name}s", ()))
     is_allowed = is_allowed or any(matches_pattern(item, user, address) for item in group.get(f"{name}Pattern", ()))

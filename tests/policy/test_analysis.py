@@ -22,6 +22,9 @@ from policy.superfluous import covering_items, superfluous_items
 BASE: dict[str, Any] = {"users": "anna", "remoteHosts": "10.0.0.1-10.0.0.9", "targets": "orders.*"}
 
 
+INSTANTS = ("1970-01-01T00:00:10Z", "1970-01-01T00:00:20Z")
+
+
 def one_group(**changed: object) -> Ruleset:
     return ruleset({"hostname": "h", "groups": {"g": {**BASE, **changed}}})
 
@@ -193,6 +196,8 @@ def groups(draw: st.DrawFn) -> dict[str, Any]:
     for key in ("allowDynamicSource", "allowWaypointLinks"):
         if draw(st.booleans()):
             group[key] = draw(st.booleans())
+    if draw(st.integers(0, 3)) == 0:
+        group[draw(st.sampled_from(["validFrom", "validUntil"]))] = draw(st.sampled_from(INSTANTS))
     return group
 
 
@@ -219,6 +224,7 @@ requests = st.fixed_dictionaries(
         "user": st.sampled_from(["anna", "ben", "carl", "a", "b.c", ""]),
         "host": st.sampled_from(["10.0.0.1", "10.0.0.4", "::1", "9.9.9.9"]),
         "vhost": st.sampled_from(["h", "k", "x", "h.x", ""]),
+        "now": st.sampled_from([0.0, 10.0, 15.0, 20.0]),
         "direction": st.sampled_from(["send", "receive"]),
         "address": st.sampled_from(["a", "a.b", "anna", "b.c", "in.anna", "x.b", "a.b.c", "b", "a/a", "zz"]),
     }
@@ -227,7 +233,11 @@ requests = st.fixed_dictionaries(
 
 def permits(rules: Ruleset, request: dict[str, Any]) -> tuple[bool, bool]:
     facts = ConnectionFacts(
-        user=request["user"], remote_host=request["host"], requested_vhost=request["vhost"], connection_name="c"
+        user=request["user"],
+        remote_host=request["host"],
+        requested_vhost=request["vhost"],
+        connection_name="c",
+        now=request["now"],
     )
     judged = decide_connection(rules, facts, Usage())
     if judged.settings is None:

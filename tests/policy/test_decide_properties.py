@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from hypothesis import given, settings
@@ -19,6 +20,7 @@ HOSTS = ("10.0.0.1", "10.0.0.9", "::ffff:10.0.0.5", "::1")
 ADDRESSES = ("", "q", "q.x", "alice", "alice.q", "bob-1", "*", "in.alice", "a.b.q", "$management")
 limits = st.none() | st.integers(0, 3)
 switches = st.sampled_from([None, True, False, "true", "False"])
+INSTANTS = ("1970-01-01T00:00:10Z", "1970-01-01T01:00:20+01:00", "1970-01-01T00:00:30Z")
 literals = st.lists(
     st.sampled_from(["*", "q", "q.*", "${user}", "${user}.*", "in.${user}", "${user}-1", "${user}*"]), max_size=3
 )
@@ -38,7 +40,11 @@ def present(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, An
 
 groups = present(
     users=st.none() | st.lists(st.sampled_from(USERS), max_size=3),
-    remoteHosts=st.none() | st.lists(st.sampled_from(["*", "10.0.0.1", "10.0.0.3-10.0.0.6", "::1"]), max_size=2),
+    remoteHosts=st.none()
+    | st.lists(st.sampled_from(["*", "10.0.0.1", "10.0.0.3-10.0.0.6", "10.0.0.0/29", "::1"]), max_size=2),
+    authenticatorGroups=st.none() | st.lists(st.sampled_from(["ops", "dev"]), max_size=1),
+    validFrom=st.sampled_from([None, None, *INSTANTS[:2]]),
+    validUntil=st.sampled_from([None, None, INSTANTS[2]]),
     maxConnectionsPerUser=limits,
     maxConnectionsPerHost=limits,
     maxSenders=limits,
@@ -66,6 +72,8 @@ class Asked:
     host: str
     requested: str
     usage: Usage
+    joined: tuple[str, ...]
+    now: float | None
 
 
 questions = st.builds(
@@ -74,6 +82,8 @@ questions = st.builds(
     host=st.sampled_from(HOSTS),
     requested=st.sampled_from(["h", "x", "y", "z", ""]),
     usage=st.builds(Usage, total=st.integers(0, 3), of_user=st.integers(0, 3), of_host=st.integers(0, 3)),
+    joined=st.sampled_from([(), (), ("ops",), ("dev", "ops")]),
+    now=st.sampled_from([None, 0.0, 10.0, 15.0, 20.0, 29.9, 30.0]),
 )
 
 
@@ -91,18 +101,25 @@ def expected_open(hosts: Mapping[str, dict[str, Any]], asked: Asked) -> tuple[li
     if vhost is None:
         return [Reason.NO_VHOST], None
     members = vhost.get("groups", {})
-    group = next((g for g in members.values() if asked.user and asked.user in listed(g.get("users"))), None)
+    user = asked.user if asked.user != "*" else ""  # who is called `*` is named by nobody
+    group = next((g for g in members.values() if user and user in listed(g.get("users"))), None)
+    joining = sorted(n for n, g in members.items() if set(listed(g.get("authenticatorGroups"))) & set(asked.joined))
+    group = group or (members[joining[0]] if joining else None)
     group = group or next((g for g in members.values() if "*" in listed(g.get("users"))), None)
     if group is None and vhost.get("allowUnknownUser"):
         group = members["$default"]
     if group is None:
         return [Reason.UNKNOWN_USER], None
+    if not is_valid(group, asked.now):
+        return [Reason.GROUP_NOT_VALID], None
     address = ipaddress.ip_address(asked.host)
     address = getattr(address, "ipv4_mapped", None) or address
     is_near = False
     for item in listed(group.get("remoteHosts")):
         if item == "*":
             is_near = True
+        elif "/" in item:
+            is_near |= address in ipaddress.ip_network(item)
         else:
             low, high = (ipaddress.ip_address(part) for part in (item.split("-") * 2)[:2])
             is_near |= low.version == address.version and int(low) <= int(address) <= int(high)
@@ -120,6 +137,16 @@ def expected_open(hosts: Mapping[str, dict[str, Any]], asked: Asked) -> tuple[li
         if count >= limit
     ]
     return (reasons, None) if reasons else ([Reason.ALLOWED], group)
+
+
+def is_valid(group: Mapping[str, Any], now: float | None) -> bool:
+    if "validFrom" not in group and "validUntil" not in group:
+        return True
+    begin, end = (
+        datetime.fromisoformat(group[key]).timestamp() if key in group else default
+        for key, default in (("validFrom", -1.0), ("validUntil", 1e12))
+    )
+    return now is not None and begin <= now < end
 
 
 def matches(item: str, user: str, address: str) -> bool:
@@ -191,6 +218,8 @@ def test_decisions_agree_with_the_specification(
             remote_host=question.host,
             requested_vhost=question.requested,
             connection_name="n",
+            groups=question.joined,
+            now=question.now,
         )
         decided = decide_connection(rules, facts, question.usage)
         assert [decided.decision.reason, *decided.decision.also] == reasons
