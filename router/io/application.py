@@ -294,8 +294,12 @@ class Application:
         )
         try:
             self.logs.use(rules_from((each.attributes for each in self.configuration.of_type("log")), style))
-        except (LogSettingError, LogFileError) as error:
+        except LogSettingError as error:
             raise StartError(f"Configuration: {error}") from None
+        except LogFileError as error:
+            logs = self.configuration.of_type("log")
+            places = [_place(each, "outputFile") for each in logs if each.attributes.get("outputFile") == error.name]
+            raise StartError(f"Configuration: {error}: {error.reason}{places[0] if places else ''}") from None
 
     def _start_audit(self) -> None:
         folder = self.attributes.get("auditDir")
@@ -511,5 +515,7 @@ def _start_text(error: ManagementError) -> str:
     return f"Python: {error.description}" if error.status == 500 else f"Configuration: {error.description}"
 
 
-def _place(entity: ConfiguredEntity) -> str:
-    return f" ({entity.file}:{entity.line})" if entity.line is not None else ""
+def _place(entity: ConfiguredEntity, attribute: str = "") -> str:
+    """` (file:line)` of an attribute, else of its entity; nothing where that is not known."""
+    line = entity.attribute_lines.get((attribute,), entity.line)
+    return f" ({entity.file}:{line})" if line is not None else ""

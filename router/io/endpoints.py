@@ -75,6 +75,7 @@ class Endpoints:
             files = TlsFiles.of_connector(source, verify_hostname=bool(attributes["verifyHostname"]))
             self.tls_files[attributes["name"]] = files
             tunnel = client_tunnels(files)
+            self._try_files(files, f"connector {place}")
             has_certificate = bool(source.profile.cert_file)
         try:
             password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self.emit)
@@ -104,6 +105,16 @@ class Endpoints:
             raise ManagementError(400, f"{whose}: no sslProfile named '{name}' (known: {known})")
         return found
 
+    def _try_files(self, files: TlsFiles, whose: str) -> None:
+        """Say now what would else only be said to the first who connects: by then it is somebody's outage."""
+        try:
+            _ = files.context
+        except TlsProfileError as error:
+            missing = [f"{path}: {why}" for path in files.paths if (why := unreadable(path))]
+            what = f" ({'; '.join(missing)})" if missing else ""
+            text = f"{whose}: TLS will fail until sslProfile {files.profile.name} can be used: {error}{what}"
+            self._log("CONN_MGR", "warning", text)
+
     def _log_configured(self, kind: str, terms: ConnectionTerms, family: str | None, profile: str | None) -> None:
         suffix = f", sslProfile={profile}" if profile else ""
         text = f"Configured {kind}: {terms.place} proto={family or 'any'}, role={terms.role}{suffix}"
@@ -125,6 +136,7 @@ class Endpoints:
             files = TlsFiles.of_listener(source, sasl_mechanisms=attributes.get("saslMechanisms"))
             self.tls_files[attributes["name"]] = files
             tls = tls_settings(files, self.emit)
+            self._try_files(files, f"listener {place}")
         if attributes.get("trustedCertsFile"):
             self._log("CONN_MGR", "warning", "Configuration listener attribute 'trustedCertsFile' is not used. "
                                              "Specify sslProfile caCertFile instead.")  # fmt: skip
@@ -132,6 +144,10 @@ class Endpoints:
             mechanisms = self.authentication.mechanisms(attributes)
         except SaslConfigError as error:
             raise ManagementError(500, f"listener {place}: {error}") from None
+        if attributes["authenticatePeer"] and not (mechanisms(False) or mechanisms(True)):
+            words = attributes.get("saslMechanisms") or "none given"
+            text = f"listener {place}: nobody can log in, none of its SASL mechanisms can be offered: {words}"
+            self._log("CONN_MGR", "warning", text)
         listener = listener_of(attributes, tls=tls, mechanisms=mechanisms)
         self._log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name)
         return listener
@@ -167,6 +183,15 @@ class Endpoints:
     def log_listener_error(self, place: str, error: OSError) -> None:
         text = error.strerror or str(error)
         self._log("SERVER", "error", f"Listener error on {place}: {text} (proton:io)")
+
+
+def unreadable(path: str) -> str | None:
+    """Why a file cannot be read, None when it can."""
+    try:
+        with open(path, "rb"):
+            return None
+    except OSError as error:
+        return error.strerror
 
 
 def family_of(attributes: Mapping[str, Any]) -> dict[str, socket.AddressFamily]:

@@ -29,7 +29,11 @@ def _caller() -> tuple[str | None, int | None]:
 
 
 class LogFileError(Exception):
-    """The text names the file that cannot be opened."""
+    """The text names the file that cannot be opened; `reason` is why."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"Failed to open log file '{name}'")
+        self.name, self.reason = name, reason
 
 
 class Logs:
@@ -60,8 +64,8 @@ class Logs:
             return
         try:
             self._files[name] = open(name, "a", encoding="utf-8", errors="backslashreplace", buffering=1)  # noqa: SIM115
-        except (OSError, ValueError):
-            raise LogFileError(f"Failed to open log file '{name}'") from None
+        except (OSError, ValueError) as error:
+            raise LogFileError(name, getattr(error, "strerror", None) or str(error)) from None
 
     def reopen(self) -> None:
         """Open the files anew by their names: log rotation (SIGHUP). One that fails goes on with what it had."""
@@ -72,7 +76,7 @@ class Logs:
                 self._open(name)
             except LogFileError as error:
                 self._files[name] = old
-                self.write("ERROR", "error", f"Configuration: {error}")
+                self.write("ERROR", "error", f"Configuration: {error}: {error.reason}")
             else:
                 old.close()
 

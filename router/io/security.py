@@ -105,6 +105,12 @@ class TlsFiles:
             self._context = self._make(self.profile)
         return self._context
 
+    @property
+    def paths(self) -> list[str]:
+        """The files that the context is made of."""
+        profile = self.profile
+        return [path for path in (profile.ca_cert_file, profile.cert_file, profile.private_key_file) if path]
+
     def reload(self) -> None:
         """Read the files anew, also the password's; new connections use what they hold now.
 

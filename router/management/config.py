@@ -103,7 +103,8 @@ def load_config(
         reason = f"Configuration file could not be opened: {path}: {error.strerror}"
         raise ConfigError(reason, path=path, kind="Not found") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"the file is not UTF-8 text: {error.reason}", path=path) from None
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigError(f"the file is not UTF-8 text: {error.reason}", path=path, line=line) from None
     if not text:
         raise ConfigError("Configuration file was empty", path=path, kind="Configuration")
     loading = _Loading(path, schema)
@@ -174,7 +175,8 @@ class _Loading:
     def entity(self, section: Section, file: str) -> ConfiguredEntity:
         entity_type = self.schema.find(section.type)
         if entity_type is None:
-            raise ValidationError(f"No such entity type '{self.schema.long_name(section.type)}'")
+            name = self.schema.long_name(section.type)
+            raise ValidationError(f"No such entity type '{name}'{self.schema.suggestion(section.type)}")
         if entity_type.short_name not in APPLY_ORDER:
             raise ValidationError(f"Can't find implementation '{entity_type.class_word}' for '{entity_type.long_name}'")
         if "identity" in section.attributes:
@@ -290,7 +292,9 @@ class _Loading:
                 self.add_all(parse_config(read_text(file), path=file), file=file, only="vhost")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise ConfigError(f"{attribute}: '{file}' cannot be read: {why}", path=self.path) from None
+            lines = next((each.attribute_lines for each in self.of_type("policy")), {})
+            place = lines.get((attribute,))
+            raise ConfigError(f"{attribute}: '{file}' cannot be read: {why}", path=self.path, line=place) from None
 
     def error(self, error: ValidationError, line: int | None, file: str) -> ConfigError:
         kind = error.kind if isinstance(error, RuleError) else "Python: Exception"

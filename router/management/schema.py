@@ -240,6 +240,13 @@ class Schema:
             raise ValidationError(f"No such entity type '{quoted}'")
         return found
 
+    def suggestion(self, name: str) -> str:
+        """`; did you mean 'listener'?` where a short name is close to `name`, else nothing."""
+        if len(name) > MAX_SUGGESTED_FOR_CHARACTERS:
+            return ""
+        close = difflib.get_close_matches(name, self.types, n=1, cutoff=0.6)
+        return f"; did you mean '{close[0]}'?" if close else ""
+
     def long_name(self, name: str) -> str:
         """The long form of any type name, known or not."""
         if (found := self.find(name)) is not None:
@@ -328,7 +335,14 @@ def _to_text(attribute: Attribute, value: object) -> str:
             return bytes(value).decode()
         except UnicodeDecodeError:
             raise ValidationError(f"Attribute '{attribute.name}' must be text") from None
+    if isinstance(value, Mapping | list | tuple):
+        # A slip: nobody means the text that a map has in some programming language.
+        raise ValidationError(f"Attribute '{attribute.name}' must be text, not a {_word_for(value)}")
     return shown(value)
+
+
+def _word_for(value: object) -> str:
+    return "map" if isinstance(value, Mapping) else "list"
 
 
 def _to_integer(attribute: Attribute, value: object) -> int:
@@ -352,7 +366,9 @@ def _to_boolean(attribute: Attribute, value: object) -> bool:
         return bool(value)
     if (word := value.lower()) in _TRUE or word in _FALSE:
         return word in _TRUE
-    raise ValidationError(f"Invalid Boolean value ''{_quoted(attribute, value)}''")
+    raise ValidationError(
+        f"Invalid Boolean value ''{_quoted(attribute, value)}'': attribute '{attribute.name}' is yes or no"
+    )
 
 
 def _to_tag(attribute: Attribute, value: object) -> str:
@@ -361,7 +377,9 @@ def _to_tag(attribute: Attribute, value: object) -> str:
     number = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if _DECIMAL.fullmatch(number) and 0 <= int(number) < len(attribute.tags):
         return attribute.tags[int(number)]
-    raise ValidationError(f"Invalid value for enum{list(attribute.tags)}: '{_quoted(attribute, value)}'")
+    raise ValidationError(
+        f"Invalid value for enum{list(attribute.tags)}: '{_quoted(attribute, value)}': attribute '{attribute.name}'"
+    )
 
 
 def _to_map(attribute: Attribute, value: object) -> dict[str, object]:

@@ -91,7 +91,7 @@ def test_a_sample_loads_unchanged(running: tuple[str, Daemon, ManagementClient])
 @pytest.mark.parametrize("path", REFUSED, ids=[path.stem for path in REFUSED])
 def test_a_sample_that_cannot_be_is_refused_with_what_is_wrong(path: Path) -> None:
     """The text that is expected stands in the file's second line; PATH in it is the file as it was named."""
-    expected = path.read_text().splitlines()[1].removeprefix("# expected: ").replace("PATH", str(path))
+    expected = path.read_text("latin-1").splitlines()[1].removeprefix("# expected: ").replace("PATH", str(path))
     ran = run("-c", str(path))
     assert ran.status == 1
     assert expected in ran.err.splitlines()[-1]

@@ -258,3 +258,19 @@ def test_passwords_of_connectors_in_all_their_forms(daemon: Callable[..., Daemon
         assert not [line for line in client_router.log() + server.log() if "secret-" in line]
     finally:
         server.end()
+
+
+def test_what_would_fail_the_first_client_is_said_when_the_listener_is_made(daemon: Callable[..., Daemon]) -> None:
+    router = daemon(
+        "sslProfile {\n name: broken\n certFile: /no/such.pem\n}\n"
+        "listener {\n name: tls\n host: 127.0.0.1\n port: 0\n sslProfile: broken\n}\n"
+        "listener {\n name: login\n host: 127.0.0.1\n port: 0\n authenticatePeer: yes\n saslMechanisms: GSSAPI\n}\n"
+    )
+    router.wait_for_log(
+        r"CONN_MGR \(warning\) listener 127\.0\.0\.1:0: TLS will fail until sslProfile broken can be used: .*"
+        r"\(/no/such\.pem: No such file or directory\)$"
+    )
+    router.wait_for_log(
+        r"CONN_MGR \(warning\) listener 127\.0\.0\.1:0: nobody can log in, none of its SASL mechanisms can be offered: "
+        r"GSSAPI$"
+    )
