@@ -88,6 +88,9 @@ class Process:
         """Memory in use, without what is only reserved."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_KB
 
+    def signal(self, number: int) -> None:
+        self._child.send_signal(number)
+
     def stop(self) -> int:
         """SIGTERM, and SIGKILL when that is not enough. Returns the exit status."""
         self._child.terminate()

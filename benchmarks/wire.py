@@ -3,7 +3,11 @@
 Not an AMQP client: no state, no flow control. It costs the measuring process next to nothing.
 """
 
-from router.amqp.codec import encode
+import socket
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from router.amqp.codec import decode, encode
 from router.values import Described, symbol, uint, ulong
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -11,8 +15,8 @@ AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 _SASL_INIT, _SASL_OUTCOME = 0x41, 0x44
-_OPEN, _BEGIN, _ATTACH, _CLOSE = 0x10, 0x11, 0x12, 0x18
-_SOURCE, _TARGET = 0x28, 0x29
+_OPEN, _BEGIN, _ATTACH, _FLOW, _DISPOSITION, DETACH, CLOSE = 0x10, 0x11, 0x12, 0x13, 0x15, 0x16, 0x18
+_ACCEPTED, _SOURCE, _TARGET = 0x24, 0x28, 0x29
 
 
 class RefusedError(Exception):
@@ -41,7 +45,7 @@ def login(*, user: str, password: str, hostname: str, source: str | None = None)
 
 
 def close() -> bytes:
-    return _frame(0, _CLOSE)
+    return _frame(0, CLOSE)
 
 
 class Admission:
@@ -71,9 +75,85 @@ class Admission:
             # The outcome's code is its last field: ubyte 0 is ok.
             if code == _SASL_OUTCOME and self._input[size - 2 : size] != b"\x50\x00":
                 raise RefusedError("the peer refused the password")
-            if code == _CLOSE:
+            if code == CLOSE:
                 raise RefusedError("the peer sent Close")
             del self._input[:size]
             if code == self._wanted:
                 return True
         return False
+
+
+# Clients of several links, for loads of their own
+
+
+class Frame(NamedTuple):
+    """One AMQP frame: the code of its performative, and everything behind its header."""
+
+    code: int
+    data: bytes
+
+    def fields(self) -> list[object]:
+        described, _ = decode(self.data)
+        assert isinstance(described, Described)
+        return list(described.value)
+
+
+def frames(kept: bytearray, data: bytes) -> Iterator[Frame]:
+    """The whole frames in what came, after what was kept; the rest is kept. Headers and heartbeats are passed over."""
+    kept += data
+    at = 0
+    while len(kept) - at >= 8:
+        if kept.startswith(b"AMQP", at):
+            at += 8
+            continue
+        size = int.from_bytes(kept[at : at + 4], "big")
+        if len(kept) - at < size:
+            break
+        if size > 10:
+            yield Frame(kept[at + 10], bytes(kept[at + 8 : at + size]))
+        at += size
+    del kept[:at]
+
+
+def anonymous(hostname: str) -> bytes:
+    """Headers, SASL ANONYMOUS, Open and one session."""
+    init, opened = _frame(1, _SASL_INIT, symbol("ANONYMOUS")), _frame(0, _OPEN, "bench", hostname)
+    window = uint(2**31 - 1)
+    return SASL_HEADER + init + AMQP_HEADER + opened + _frame(0, _BEGIN, None, uint(0), window, window)
+
+
+def receiver(address: str, handle: int) -> bytes:
+    source, target = Described(ulong(_SOURCE), [address]), Described(ulong(_TARGET), [])
+    return _frame(0, _ATTACH, f"r{handle}", uint(handle), True, None, None, source, target)
+
+
+def sender(address: str, handle: int) -> bytes:
+    source, target = Described(ulong(_SOURCE), []), Described(ulong(_TARGET), [address])
+    return _frame(0, _ATTACH, f"s{handle}", uint(handle), False, None, None, source, target, None, None, uint(0))
+
+
+def credit(handle: int, count: int) -> bytes:
+    window = uint(2**31 - 1)
+    return _frame(0, _FLOW, uint(0), window, uint(0), window, uint(handle), uint(0), uint(count))
+
+
+def accepted(first: int, last: int) -> bytes:
+    return _frame(0, _DISPOSITION, True, uint(first), uint(last), True, Described(ulong(_ACCEPTED), []))
+
+
+def until_attached(connected: socket.socket, links: int, kept: bytearray) -> list[Frame]:
+    """Read until so many links are attached: the frames that came, the beginning of another in `kept`.
+
+    Errors  RefusedError
+    """
+    seen: list[Frame] = []
+    while links > 0:
+        data = connected.recv(65536)
+        if not data:
+            raise RefusedError("the peer closed the connection")
+        for frame in frames(kept, data):
+            if frame.code in (CLOSE, DETACH):
+                raise RefusedError("the peer refused the connection or a link")
+            links -= frame.code == _ATTACH
+            seen.append(frame)
+    return seen

@@ -14,7 +14,7 @@ from policy.hosts import Resolve
 from policy.patterns import PatternTree, normalise, split_tokens
 from policy.vhosts import Vhost, compile_vhost
 
-__all__ = ["PolicyError", "Ruleset", "Vhost", "VhostSource", "compile_ruleset"]
+__all__ = ["PolicyError", "Ruleset", "Vhost", "VhostSource", "assemble_ruleset", "compile_ruleset"]
 
 DEFAULT_MAX_CONNECTIONS = 65535
 DEFAULT_VHOST = "$default"
@@ -100,6 +100,13 @@ def compile_ruleset(
     resolve  host name -> numeric addresses; raises OSError
     Errors   PolicyError, for the first thing that is wrong
     """
+    return assemble_ruleset(
+        policy, (compile_vhost(attributes, source, resolve=resolve) for attributes, source in vhosts)
+    )
+
+
+def assemble_ruleset(policy: Mapping[str, object], vhosts: Iterable[tuple[Vhost, tuple[str, ...]]]) -> Ruleset:
+    """As compile_ruleset, of vhosts that are compiled, each with the texts of its warnings. Errors: PolicyError"""
     is_enabled = _flag(policy, "enableVhostPolicy")
     uses_name_patterns = _flag(policy, "enableVhostNamePatterns")
     max_message_size = _number(policy, "maxMessageSize", 0)
@@ -109,10 +116,9 @@ def compile_ruleset(
     compiled: dict[str, Vhost] = {}
     warnings: dict[str, tuple[str, ...]] = {}
     names = _Names(uses_name_patterns)
-    for attributes, source in vhosts:
-        vhost, texts = compile_vhost(attributes, source, resolve=resolve)
+    for vhost, texts in vhosts:
         if vhost.name in compiled:
-            raise _error(f"Policy '{vhost.name}' is defined more than once", source)
+            raise _error(f"Policy '{vhost.name}' is defined more than once", vhost.source)
         names.claim(vhost)
         compiled[vhost.name], warnings[vhost.name] = vhost, texts
     default_vhost = policy.get("defaultVhost")

@@ -184,9 +184,7 @@ class Application:
             thresholds=self._thresholds,
         )
         if shadow is not None:
-            self.candidate = ShadowFolder(
-                configuration.policy, self.schema, shadow, gate, self.router.connections, self.emit
-            )
+            self.candidate = ShadowFolder(configuration.policy, shadow, gate, self.router.connections, self.emit)
         self._trace_as_logged()
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")
@@ -223,7 +221,7 @@ class Application:
             except ManagementError as error:
                 raise StartError(f"{_start_text(error)}{_place(entity)}") from None
         gate = self.router.gate
-        self.vhosts = Vhosts(self.configuration, self.schema, store, gate, self.emit, self.on_policy_change)
+        self.vhosts = Vhosts(self.configuration, store, gate, self.emit, self.on_policy_change)
         store.on_create("vhost", self.vhosts.create)
         store.on_update("vhost", self.vhosts.update)
         store.on_delete("vhost", self.vhosts.delete)

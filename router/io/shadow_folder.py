@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from policy.ruleset import Ruleset
+from policy.ruleset import PolicyError, Ruleset, assemble_ruleset
 from router.effects import Audit, Emit, LogLevel, log
 from router.faults import fault_text
 from router.gate import Gate
 from router.io.folder_watch import FolderWatch
+from router.io.policy_reader import ReadVhost, ReloadError, read_folder
 from router.io.redecision import SLICE_S
-from router.io.vhosts import ReloadError, compile_folder, place_of
+from router.io.vhosts import place_of
 from router.management.config import is_policy_file
-from router.management.schema import Schema
 from router.shadow.candidate import Shadow
 from router.stack import Stack
 
@@ -36,7 +36,6 @@ class ShadowFolder:
     def __init__(
         self,
         policy: Mapping[str, object],
-        schema: Schema,
         shadow: Shadow,
         gate: Gate,
         connections: Mapping[int, Stack],
@@ -47,7 +46,7 @@ class ShadowFolder:
         """
         self._folder = str(policy[SHADOW_DIR])
         self._policy = {**policy, "enableVhostPolicy": True}
-        self._schema = schema
+        self._known: tuple[ReadVhost, ...] = ()
         self._shadow = shadow
         self._gate = gate
         self._connections = connections
@@ -73,9 +72,7 @@ class ShadowFolder:
                 self._wants_reload = False
                 await self._watch.take()
                 try:
-                    _, ruleset = await asyncio.to_thread(
-                        compile_folder, self._folder, self._schema, self._policy, attribute=SHADOW_DIR
-                    )
+                    ruleset = await self._read()
                 except ReloadError as error:
                     self._fail(f"{error}{place_of(error)}", error)
                 else:
@@ -84,6 +81,16 @@ class ShadowFolder:
             self._fail(fault_text(error))
         finally:
             self._loading = None
+
+    async def _read(self) -> Ruleset:
+        """Errors: ReloadError"""
+        fresh = await read_folder(self._folder, SHADOW_DIR, {read.key: read for read in self._known})
+        try:
+            ruleset = assemble_ruleset(self._policy, ((read.vhost, read.warnings) for read in fresh.vhosts))
+        except PolicyError as error:
+            raise ReloadError(str(error), file=error.file, line=error.line) from None
+        self._known = fresh.vhosts
+        return ruleset
 
     async def stop(self) -> None:
         """The router stops: what was not told yet is."""

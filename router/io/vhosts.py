@@ -10,26 +10,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from policy.hosts import Resolve
-from policy.ruleset import PolicyError, Ruleset, VhostSource, compile_ruleset
+from policy.ruleset import PolicyError, Ruleset, assemble_ruleset, compile_ruleset
 from router.effects import Audit, Emit, log
 from router.gate import Gate
 from router.io.host_names import KnownNames, look_up, names_of
-from router.management.config import ConfigError, Configuration, ConfiguredEntity, load_policy_dir
+from router.io.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder, source_of
+from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore, ManagementError
-from router.management.schema import Schema
-
-Written = tuple[Mapping[str, Any], VhostSource | None]  # a vhost's attributes, and where they stand
 
 
 def compile_configured(configuration: Configuration, emit: Emit) -> Ruleset:
     """The ruleset of a configuration. Errors: PolicyError."""
-    vhosts = [(entity.attributes, _source(entity)) for entity in configuration.of_type("vhost")]
-    return compile_ruleset(configuration.policy, vhosts, resolve=_looked_up(vhosts, emit))
+    entities = configuration.of_type("vhost")
+    vhosts = [(entity.attributes, source_of(entity)) for entity in entities]
+    return compile_ruleset(configuration.policy, vhosts, resolve=_looked_up(entities, emit))
 
 
-def _looked_up(vhosts: Sequence[Written], emit: Emit) -> Resolve:
+def _looked_up(vhosts: Sequence[ConfiguredEntity], emit: Emit) -> Resolve:
     """The addresses of the names in the rules. May wait for name servers."""
-    names = names_of(attributes for attributes, _ in vhosts)
+    names = names_of(entity.attributes for entity in vhosts)
     if names:
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         log(emit, "POLICY", "info", f"Looking up the host names of remoteHosts, {len(names)} in number: {shown}")
@@ -50,47 +49,12 @@ class Reloaded:
     deleted: int
 
 
-class ReloadError(Exception):
-    """policyDir as it is now cannot be used; the rules in force stay. file, line  None where that is not known"""
-
-    def __init__(self, text: str, *, file: str | None = None, line: int | None = None) -> None:
-        super().__init__(text)
-        self.file = file
-        self.line = line
-
-
-def compile_folder(
-    folder: str,
-    schema: Schema,
-    policy: Mapping[str, object],
-    others: Sequence[Written] = (),
-    *,
-    attribute: str = "policyDir",
-) -> tuple[Configuration, Ruleset]:
-    """Read and compile a folder of policy files. Blocks: for the disk, and for name servers.
-
-    policy     the attributes of the `policy` entity
-    others     vhosts from elsewhere, which the ruleset has too
-    attribute  the one of `policy` that names the folder
-    Errors     ReloadError
-    """
-    try:
-        fresh = load_policy_dir(folder, schema, attribute=attribute)
-        vhosts = [*others, *((entity.attributes, _source(entity)) for entity in fresh.entities)]
-        return fresh, compile_ruleset(policy, vhosts, resolve=look_up(names_of(each for each, _ in vhosts)))
-    except ConfigError as error:
-        raise ReloadError(error.reason, file=error.file, line=error.line) from None
-    except PolicyError as error:
-        raise ReloadError(str(error), file=error.file, line=error.line) from None
-
-
 class Vhosts:
     """The owner of the rules in force: the only one who swaps `gate.ruleset`."""
 
     def __init__(
         self,
         configuration: Configuration,
-        schema: Schema,
         store: EntityStore,
         gate: Gate,
         emit: Emit,
@@ -99,21 +63,20 @@ class Vhosts:
         """on_change  is told which rules were in force until now"""
         self.names = KnownNames()
         self._policy = configuration.policy
-        self._schema = schema
         self._store = store
         self._gate = gate
         self._emit = emit
         self._on_change = on_change
         self._folder = str(configuration.policy["policyDir"] or "")
-        self._from_folder: dict[str, Mapping[str, Any]] = {}  # identity -> attributes as they were read
-        self._sources: dict[str, VhostSource] = {}  # identity -> place, while it is as the file has it
+        self._from_folder: dict[str, ReadVhost] = {}  # by identity, as they were read
         self._changes = self._failures = 0
         self._reading = asyncio.Lock()  # a signal may come while a change of the folder is being read
         for entity in configuration.of_type("vhost"):
             identity = str(entity.attributes["identity"])
-            self._sources[identity] = _source(entity)
             if entity.file not in (None, configuration.path):
-                self._from_folder[identity] = entity.attributes
+                vhost = gate.ruleset.vhosts[str(entity.attributes["hostname"])]
+                warnings = gate.ruleset.vhost_warnings[vhost.name]
+                self._from_folder[identity] = ReadVhost(key_of(entity, vhost), entity, vhost, warnings)
         self._count(gate.ruleset)
 
     def _count(self, ruleset: Ruleset) -> None:
@@ -163,7 +126,6 @@ class Vhosts:
         except PolicyError as error:
             raise self._refused(attributes, error) from None
         self._put_in_force(ruleset)
-        self._sources.pop(str(attributes["identity"]), None)
 
     def _change(self, attributes: Mapping[str, Any], verb: str) -> None:
         try:
@@ -171,7 +133,6 @@ class Vhosts:
         except PolicyError as error:
             raise self._refused(attributes, error) from None
         self._put_in_force(ruleset)
-        self._sources.pop(str(attributes["identity"]), None)
         self._log(f"{verb} policy rules for vhost {attributes['hostname']}")
 
     def _refused(self, attributes: Mapping[str, Any], error: PolicyError) -> ManagementError:
@@ -187,7 +148,7 @@ class Vhosts:
     async def reload(self) -> None:
         """Read policyDir anew. Its files win over what management made of their vhosts since.
 
-        Reading and compiling happen in a thread, the swap on the loop. What cannot be used changes nothing.
+        Reading and compiling happen in a process, the swap on the loop. What cannot be used changes nothing.
         """
         async with self._reading:
             try:
@@ -200,53 +161,43 @@ class Vhosts:
 
     async def _reloaded(self) -> Reloaded:
         """Errors: ReloadError; nothing has changed then."""
-        while True:
-            before = self._gate.ruleset
-            others = [
-                (dict(attributes), self._sources.get(str(attributes["identity"])))
-                for attributes in self._store.attributes("vhost")
-                if str(attributes["identity"]) not in self._from_folder
-            ]
-            fresh, ruleset = await asyncio.to_thread(self._compile, others)
-            if self._gate.ruleset is before:
-                return self._take(fresh, ruleset)
-            # Management changed a vhost meanwhile: once more, with that.
-
-    def _compile(self, others: Sequence[Written]) -> tuple[Configuration, Ruleset]:
-        return compile_folder(self._folder, self._schema, self._policy, others)
-
-    def _take(self, fresh: Configuration, ruleset: Ruleset) -> Reloaded:
-        by_identity = {str(entity.attributes["identity"]): entity for entity in fresh.entities}
-        before = {
-            identity: dict(entity.attributes)
-            for identity in self._from_folder
-            if (entity := self._store.find(identity=identity)) is not None
-        }
+        known = {read.key: read for read in self._from_folder.values()}
+        fresh = await read_folder(self._folder, "policyDir", known)
+        # From here on nobody comes between: what management has changed meanwhile is in the ruleset in force.
+        in_force = self._gate.ruleset
+        mine = {read.vhost.name for read in self._from_folder.values()}
+        others = [
+            (vhost, in_force.vhost_warnings[name]) for name, vhost in in_force.vhosts.items() if name not in mine
+        ]
         try:
-            self._store.exchange(before, fresh.entities)
+            ruleset = assemble_ruleset(self._policy, [*others, *((read.vhost, read.warnings) for read in fresh.vhosts)])
+        except PolicyError as error:
+            raise ReloadError(str(error), file=error.file, line=error.line) from None
+        return self._take(fresh, ruleset)
+
+    def _take(self, fresh: ReadFolder, ruleset: Ruleset) -> Reloaded:
+        """Put in force what was read; the entities that management shows follow, as far as they are others."""
+        coming = {str(read.entity.attributes["identity"]): read for read in fresh.vhosts}
+        shown = {identity: self._store.find(identity=identity) for identity in {**self._from_folder, **coming}}
+        going = {identity for identity in self._from_folder if shown[identity] is not None}
+        same = {
+            identity
+            for identity in going & coming.keys()
+            if (entity := shown[identity]) is not None and entity.attributes == coming[identity].entity.attributes
+        }
+        made = [read.entity for identity, read in coming.items() if identity not in same]
+        try:
+            self._store.exchange(going - same, made)
         except ManagementError as error:
             raise ReloadError(error.description) from None
         self._put_in_force(ruleset)
-        for each in fresh.early_logs:
+        for each in fresh.logs:
             self._emit(each)
         for text in ruleset.warnings:
             log(self._emit, "POLICY", "warning", text)
-        for identity in self._from_folder:
-            self._sources.pop(identity, None)
-        self._sources |= {identity: _source(entity) for identity, entity in by_identity.items()}
-        self._from_folder = {identity: entity.attributes for identity, entity in by_identity.items()}
+        self._from_folder = coming
         return Reloaded(
-            created=sum(identity not in before for identity in by_identity),
-            updated=sum(
-                identity in before and before[identity] != entity.attributes for identity, entity in by_identity.items()
-            ),
-            deleted=sum(identity not in by_identity for identity in before),
+            created=len(coming.keys() - going),
+            updated=len(going & coming.keys()) - len(same),
+            deleted=len(going - coming.keys()),
         )
-
-
-def _source(entity: ConfiguredEntity) -> VhostSource:
-    return VhostSource(
-        file=entity.file,
-        line=entity.line,
-        lines={(*path,): line for path, line in entity.attribute_lines.items()},
-    )

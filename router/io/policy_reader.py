@@ -1,0 +1,181 @@
+"""A folder of policy files read and compiled by a process of its own, and taken over vhost by vhost.
+
+In a thread it would hold up routing for as long as it takes: Python runs one thread at a time, and one that computes
+lets go of its turn only every 5 ms. The process reads, validates and compiles everything, and looks up host names; the
+router takes what has changed, in slices, between which messages are routed.
+Sources: docs/policy.md, When the rules change; issue 5.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import pickle
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import BinaryIO, Final, NamedTuple
+
+from policy.hosts import Resolve
+from policy.ruleset import PolicyError, Vhost, VhostSource
+from policy.vhosts import compile_vhost
+from router.effects import Log
+from router.faults import fault_text
+from router.io.host_names import look_up, names_of
+from router.management.config import ConfigError, ConfiguredEntity, load_policy_dir
+from router.management.schema import load_schema
+
+# How long vhosts are taken over before the loop may route messages again.
+SLICE_S: Final = 0.001
+# Reading takes a second for a thousand vhosts, and name servers have LOOK_UP_LIMIT_S. Stops a disk that does not answer
+# from keeping every later change out.
+READING_S: Final = 120.0
+# A pattern is a tree of up to 255 words, and several calls deep for each when it is written.
+_DEPTH: Final = 10_000
+
+_KEY_BYTES, _SIZE_BYTES = 32, 8
+_LAST: Final = bytes(_KEY_BYTES)  # the key of the frame that says how it ended
+
+
+class ReloadError(Exception):
+    """A folder of policy files cannot be used. file, line  None where that is not known"""
+
+    def __init__(self, text: str, *, file: str | None = None, line: int | None = None) -> None:
+        super().__init__(text)
+        self.file = file
+        self.line = line
+
+
+class ReadVhost(NamedTuple):
+    """One vhost of a folder, compiled. key  equal for what means the same and stands in the same place"""
+
+    key: bytes
+    entity: ConfiguredEntity
+    vhost: Vhost
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFolder:
+    """vhosts  in the order of the files"""
+
+    vhosts: tuple[ReadVhost, ...]
+    logs: tuple[Log, ...]
+
+
+def source_of(entity: ConfiguredEntity) -> VhostSource:
+    return VhostSource(
+        file=entity.file,
+        line=entity.line,
+        lines={(*path,): line for path, line in entity.attribute_lines.items()},
+    )
+
+
+def key_of(entity: ConfiguredEntity, vhost: Vhost) -> bytes:
+    lines = [[*path, line] for path, line in entity.attribute_lines.items()]
+    written = json.dumps([dict(entity.attributes), entity.file, entity.line, lines])
+    return hashlib.sha256(written.encode() + vhost.digest).digest()
+
+
+async def read_folder(folder: str, attribute: str, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
+    """Read the folder anew.
+
+    attribute  the one of `policy` that names it
+    known      what has been read before, by its key: taken as it is where it has not changed
+    Errors     ReloadError
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = (sys.executable, "-m", __name__, folder, attribute)
+    try:
+        async with asyncio.timeout(READING_S):
+            return await _taken(await _started(command, environment), known)
+    except TimeoutError:
+        raise ReloadError(f"it could not be read within {READING_S:g} s") from None
+
+
+async def _started(command: Iterable[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise ReloadError(f"no process could be started to read it: {error.strerror}") from None
+
+
+async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
+    """What the process has read. It is gone afterwards."""
+    found: list[ReadVhost] = []
+    stream = process.stdout
+    assert stream is not None
+    try:
+        deadline = time.perf_counter() + SLICE_S
+        while True:
+            key = await stream.readexactly(_KEY_BYTES)
+            content = await stream.readexactly(int.from_bytes(await stream.readexactly(_SIZE_BYTES), "big"))
+            if key == _LAST:
+                return _concluded(found, content)
+            if (vhost := known.get(key)) is None:
+                vhost = ReadVhost(key, *pickle.loads(content))  # noqa: S301 - our own process wrote it, to nobody else
+            found.append(vhost)
+            if time.perf_counter() > deadline:
+                await asyncio.sleep(0)
+                deadline = time.perf_counter() + SLICE_S
+    except asyncio.IncompleteReadError:
+        raise ReloadError(f"the process that reads it ended early, with status {await process.wait()}") from None
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _concluded(found: list[ReadVhost], content: bytes) -> ReadFolder:
+    logs, problem = pickle.loads(content)  # noqa: S301 - as above
+    if problem is not None:
+        text, file, line = problem
+        raise ReloadError(text, file=file, line=line)
+    return ReadFolder(vhosts=tuple(found), logs=logs)
+
+
+# The process
+
+
+def main(output: BinaryIO = sys.stdout.buffer) -> None:
+    """Write every vhost of the folder in argv as a frame, then how it ended: (log lines, None or text, file, line)."""
+    folder, attribute = sys.argv[1:]
+    sys.setrecursionlimit(_DEPTH)
+    logs: tuple[Log, ...] = ()
+    problem: tuple[str, str | None, int | None] | None = None
+    try:
+        read = load_policy_dir(folder, load_schema(), attribute=attribute)
+        logs = read.early_logs
+        for frame in _frames(read.entities, look_up(names_of(entity.attributes for entity in read.entities))):
+            output.write(frame)
+    except ConfigError as error:
+        problem = error.reason, error.file, error.line
+    except PolicyError as error:
+        problem = str(error), error.file, error.line
+    except Exception as error:  # a fault of ours: without its text, which may hold what the file does
+        problem = fault_text(error), None, None
+    output.write(_frame(_LAST, (logs, problem)))
+    output.flush()
+
+
+def _frames(entities: Iterable[ConfiguredEntity], resolve: Resolve) -> Iterator[bytes]:
+    for entity in entities:
+        vhost, warnings = compile_vhost(entity.attributes, source_of(entity), resolve=resolve)
+        yield _frame(key_of(entity, vhost), (entity, vhost, warnings))
+
+
+def _frame(key: bytes, content: object) -> bytes:
+    data = pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
+    return key + len(data).to_bytes(_SIZE_BYTES, "big") + data
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""A policy folder read by a process of its own: what comes back is what reading it here would give. Issue 5."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policy.ruleset import assemble_ruleset, compile_ruleset
+from router.io import policy_reader
+from router.io.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder, source_of
+from router.management.config import load_policy_dir
+from router.management.schema import load_schema
+
+POLICY = {"enableVhostPolicy": True}
+LONG = ".".join(["a", "*", "#", "b"] * 60)
+
+
+def vhost(hostname: str, **group: Any) -> list[Any]:
+    defaults = {"users": ["u", "w"], "remoteHosts": "10.0.0.0/8, ::1", "sourcePattern": f"{LONG}, ${{user}}.#"}
+    return ["vhost", {"hostname": hostname, "groups": {"g": {**defaults, "denyTargets": "x", **group}}}]
+
+
+def write(folder: Path, *vhosts: list[Any], name: str = "a.json") -> None:
+    (folder / name).write_text(json.dumps([*vhosts], indent=1))
+
+
+def read(folder: Path, known: Mapping[bytes, ReadVhost] | None = None) -> ReadFolder:
+    return asyncio.run(read_folder(str(folder), "policyDir", known or {}))
+
+
+def test_what_the_process_compiles_is_what_is_compiled_here(tmp_path: Path) -> None:
+    write(tmp_path, vhost("v"), vhost("w", users="*", unknown=1))
+    found = read(tmp_path)
+    there = assemble_ruleset(POLICY, ((each.vhost, each.warnings) for each in found.vhosts))
+    entities = load_policy_dir(str(tmp_path), load_schema()).entities
+    here = compile_ruleset(POLICY, [(each.attributes, source_of(each)) for each in entities], resolve=lambda _: ())
+    assert there.digest == here.digest
+    assert there.warnings == here.warnings
+    assert [each.entity for each in found.vhosts] == list(entities)
+    settings = there.vhosts["v"].groups["g"]
+    assert settings.sources.bind("u").match(f"{LONG.replace('*', 'x').replace('#', 'y')}") == LONG
+    assert settings.rule("denyTargets") == here.vhosts["v"].groups["g"].rule("denyTargets")
+    assert [each.key for each in found.vhosts] == [
+        key_of(entity, here.vhosts[str(entity.attributes["hostname"])]) for entity in entities
+    ]
+
+
+def test_only_what_has_changed_is_taken_over(tmp_path: Path) -> None:
+    write(tmp_path, vhost("v"), vhost("w"))
+    first = read(tmp_path)
+    known = {each.key: each for each in first.vhosts}
+    write(tmp_path, vhost("v"), vhost("w", maxSenders=1))
+    second = read(tmp_path, known)
+    assert second.vhosts[0] is first.vhosts[0]
+    assert second.vhosts[1].vhost.groups["g"].max_senders == 1
+
+
+def test_a_vhost_that_moves_within_its_file_is_another(tmp_path: Path) -> None:
+    """Denials name the line of the rule."""
+    write(tmp_path, vhost("v"))
+    first = read(tmp_path)
+    (tmp_path / "a.json").write_text("\n\n" + (tmp_path / "a.json").read_text())
+    second = read(tmp_path, {each.key: each for each in first.vhosts})
+    assert (first.vhosts[0].entity.line, second.vhosts[0].entity.line) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "line"),
+    [
+        ("[", "Expecting value", 1),
+        (json.dumps([vhost("v", remoteHosts="no.such.host.invalid")]), "failed to resolve", 1),
+        (json.dumps([vhost("v", maxSenders=-1)]), "below minimum", 1),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, why: str, line: int) -> None:
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ReloadError, match=why) as caught:
+        read(tmp_path)
+    assert (caught.value.file, caught.value.line) == (str(tmp_path / "a.json"), line)
+
+
+def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ReloadError, match="cannot be read: No such file"):
+        read(tmp_path / "none")
+
+
+def test_a_process_that_dies_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a policy is none."""
+    write(tmp_path, vhost("v"))
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nprintf 'half of a frame'\nexit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with pytest.raises(ReloadError, match="ended early, with status 3"):
+        read(tmp_path)
+
+
+def test_a_process_that_cannot_be_started_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
+    with pytest.raises(ReloadError, match="no process could be started"):
+        read(tmp_path)
+
+
+def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = tmp_path / "python"
+    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
+    hanging.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(hanging))
+    monkeypatch.setattr(policy_reader, "READING_S", 0.05)
+    with pytest.raises(ReloadError, match="could not be read within"):
+        read(tmp_path)
+
+
+def test_routing_has_its_turn_while_vhosts_are_taken_over(tmp_path: Path) -> None:
+    write(tmp_path, *(vhost(f"v{number}") for number in range(100)))
+
+    async def run() -> int:
+        turns = 0
+        reading = asyncio.create_task(read_folder(str(tmp_path), "policyDir", {}))
+        while not reading.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert len((await reading).vhosts) == 100
+        return turns
+
+    assert asyncio.run(run()) > 20
