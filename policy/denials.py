@@ -8,7 +8,7 @@ Pure. Source: docs/policy.md, Extensions.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policy.addresses import USER_TOKEN
+from policy.addresses import USER_TOKEN, denied_items
 from policy.automata import address_automaton, find_word
 from policy.request_classes import names_in_denied, user_shapes
 
@@ -16,11 +16,13 @@ from policy.request_classes import names_in_denied, user_shapes
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """kept     the items that say the same without the denials
+    denied   items that are denied altogether
     partial  items of which a part is denied, each with an address of it that is not
-    renamed  items that reach an address by another name, for which the denials hold as well
+    renamed  kept items that reach an address by another name, for which the denials hold as well
     """
 
     kept: tuple[str, ...]
+    denied: tuple[str, ...]
     partial: tuple[tuple[str, str], ...]
     renamed: tuple[str, ...]
 
@@ -29,31 +31,40 @@ def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> Re
     """Raises TooComplexError.
 
     key     of the items: "sources", "targetPattern" ...
-    denied  literal items
+    denied  as addresses.denied_items gives them
     """
     kept: list[str] = []
+    lost: list[str] = []
     partial: list[tuple[str, str]] = []
     for item in items:
-        outside = _word(key, item, denied, is_denied=False)
-        if outside is None:
-            continue
-        if _word(key, item, denied, is_denied=True) is not None:
-            partial.append((item, outside))
-        else:
+        outside = _word(key, (item,), denied, is_denied=False)
+        inside = _word(key, (item,), denied, is_denied=True)
+        if inside is None:
+            # What allows nobody anything is not denied either.
             kept.append(item)
-    return Resolved(
-        kept=tuple(kept), partial=tuple(partial), renamed=tuple(item for item in kept if denied and _has_names(item))
-    )
+        elif outside is None:
+            lost.append(item)
+        else:
+            partial.append((item, outside))
+    renamed = [item for item in kept if denied and _has_names(item)]
+    return Resolved(kept=tuple(kept), denied=tuple(lost), partial=tuple(partial), renamed=tuple(renamed))
 
 
-def _word(key: str, item: str, denied: Sequence[str], *, is_denied: bool) -> str | None:
-    """An address that `item` allows some user, and that is denied or not; None: there is none."""
+def idle_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> tuple[str, ...]:
+    """The denials, as written, of addresses that no item allows anybody. Raises TooComplexError."""
+    if any(_has_names(item) for item in items):
+        return ()
+    return tuple(each for each in denied if _word(key, items, denied_items((each,)), is_denied=True) is None)
+
+
+def _word(key: str, items: Sequence[str], denied: Sequence[str], *, is_denied: bool) -> str | None:
+    """An address that the items allow some user, and that is denied or not; None: there is none."""
     users = [""]
-    if USER_TOKEN in item:
-        users += [*sorted(names_in_denied((item,), denied)), *user_shapes([(key, (item,))])]
+    if any(USER_TOKEN in item for item in items):
+        users += [*sorted(names_in_denied(items, denied)), *user_shapes([(key, tuple(items))])]
     denials = address_automaton("sources", tuple(denied), "")
     for user in users:
-        allowed = address_automaton(key, (item,), user)
+        allowed = address_automaton(key, tuple(items), user)
         word = find_word((allowed, denials), lambda is_in: is_in == (True, is_denied))
         if word is not None:
             return word

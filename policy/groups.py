@@ -58,6 +58,11 @@ NUMBER_KEYS: Final = frozenset(_GROUP_NUMBERS)
 BOOLEAN_KEYS: Final = frozenset(_GROUP_BOOLEANS)
 # Extensions: what the lists name is denied, whatever sources and targets say.
 DENY_KEYS: Final = ("denySources", "denyTargets")
+# Address list -> the denials that hold against it.
+DENIED_BY: Final = {
+    **dict.fromkeys(("sources", "sourcePattern"), "denySources"),
+    **dict.fromkeys(("targets", "targetPattern"), "denyTargets"),
+}
 AUTHENTICATOR_KEY: Final = "authenticatorGroups"  # an extension as well
 RATE_KEYS: Final = ("maxMessageRate", "maxByteRate")  # likewise; of vhosts too
 ADDRESS_KEYS: Final = ("sources", "targets", "sourcePattern", "targetPattern")

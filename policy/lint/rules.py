@@ -19,12 +19,14 @@ from policy.lint import (
     connector_in_the_clear,
     covered_host,
     covered_item,
+    denied_item,
     deprecated_name,
     duplicate_item,
     enforcement_off,
     extension,
     groups_without_users,
     host_names,
+    idle_denial,
     idle_group,
     ignore_comment,
     ignored_entity,
@@ -136,6 +138,8 @@ RULES: tuple[LintRule, ...] = (
     blank_user,
     small_window,
     wildcard_behind_scheme,
+    denied_item,
+    idle_denial,
 )
 
 

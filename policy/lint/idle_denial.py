@@ -1,0 +1,30 @@
+"""A denial denies nothing.
+
+No item of the group allows any of the addresses it names, to any user: that is decided exactly. Mind that `a/b` and
+`a.b` are two addresses to a denial, and one to a pattern. Remove it, or write what was meant; as a second line it does
+no harm.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from policy.automata import TooComplexError
+from policy.denials import idle_denials
+from policy.groups import DENIED_BY
+from policy.lint.findings import About, Family, Finding, Level, PolicyText
+
+ID = "PAL065"
+TITLE = "denial of what is not allowed"
+FAMILY = Family.REACHABILITY
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for group in policy.groups:
+        for key, denied_by in DENIED_BY.items():
+            items, denied = group.items(key), group.items(denied_by)
+            if not items or not denied:
+                continue
+            with suppress(TooComplexError):
+                for item in idle_denials(key, items, denied):
+                    text = f"'{item}' denies nothing: no item of '{key}' allows it"
+                    yield group.finding(ID, Level.NOTE, text, denied_by, About(item=item))
