@@ -15,7 +15,7 @@ from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
 from router.core.in_links import InLink
 from router.core.links import Attachment, Handle
 from router.core.out_links import OutLink
-from router.core.pacing import Rates
+from router.core.rates import Rates
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log
 from router.gate import ConnectionGate, Direction, Refusal

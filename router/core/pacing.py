@@ -13,62 +13,17 @@ Source: docs/policy.md, Extensions.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any
 
 from router.core.in_links import InLink
 from router.core.links import Attachment, Handle
+from router.core.rates import Bucket, Rates, followed
 from router.core.streams import Stream, begin_stream
+from router.core.work import SetTimer
 
 if TYPE_CHECKING:
     from router.core.addresses import Address
-
-# How long a bucket takes to fill.
-BURST_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
-    """What one connection may send in a second, ≥ 0; None: as much as it likes. 0: nothing at all."""
-
-    messages: int | None = None
-    bytes: int | None = None
-
-
-class Timed(Protocol):
-    """Who is called when a deadline, monotonic seconds, has come; returns the next one."""
-
-    def on_timer(self, now: float) -> float | None: ...
-
-
-SetTimer = Callable[[Timed, float | None], None]
-
-
-class _Bucket:
-    """Tokens that flow in evenly. `level` may be below 0: how large a piece is, is known when it is taken."""
-
-    __slots__ = ("level", "rate")
-
-    def __init__(self, rate: int) -> None:
-        self.rate = rate
-        self.level = rate * BURST_S
-
-    @property
-    def wait_s(self) -> float:
-        """Until something may be taken: until there is a token."""
-        if self.level >= 1:
-            return 0.0
-        return (1 - self.level) / self.rate if self.rate else inf
-
-    def refill(self, seconds: float) -> None:
-        level, most = self.level + self.rate * seconds, self.rate * BURST_S
-        self.level = level if level < most else most
-
-    def follow(self, rate: int) -> None:
-        """From now on another rate; what was taken too early stays to be paid."""
-        self.rate = rate
-        self.level = min(self.level, rate * BURST_S)
 
 
 class _Hold:
@@ -121,8 +76,8 @@ class Pacing:
         self._attachment = attachment
         self._clock = clock
         self._set_timer = set_timer
-        self._messages: _Bucket | None = None
-        self._bytes: _Bucket | None = None
+        self._messages: Bucket | None = None
+        self._bytes: Bucket | None = None
         self._refilled_at = clock()
         self._deadline: float | None = None
         self._paced: dict[InLink, _Paced] = {}  # in the order in which they are served next
@@ -134,8 +89,8 @@ class Pacing:
     def follow(self, rates: Rates) -> None:
         """From now on these rates; senders that waited go on as soon as they may."""
         self._refill(self._clock())
-        self._messages = _followed(self._messages, rates.messages)
-        self._bytes = _followed(self._bytes, rates.bytes)
+        self._messages = followed(self._messages, rates.messages)
+        self._bytes = followed(self._bytes, rates.bytes)
         for paced in self._paced.values():
             more = self._window - (self._attachment.capacity - paced.missing)
             if more > 0:  # what was granted is never taken back
@@ -298,7 +253,9 @@ class Pacing:
                 self._let_go(paced)
         if self.is_open:
             for paced in self._paced.values():
-                self._grant(paced)
+                if paced.withheld:
+                    credit, paced.withheld = paced.withheld, 0
+                    paced.link.owe(credit)
 
     def _let_go(self, paced: _Paced) -> None:
         """Take what came meanwhile."""
@@ -309,20 +266,6 @@ class Pacing:
             wire.catch_up()
         elif wire.stream is not None:
             wire.stream.more()
-
-    def _grant(self, paced: _Paced) -> None:
-        credit, paced.withheld = paced.withheld, 0
-        if credit and paced.link.is_open:
-            paced.link.wire.grant(credit)
-
-
-def _followed(bucket: _Bucket | None, rate: int | None) -> _Bucket | None:
-    if rate is None:
-        return None
-    if bucket is None:
-        return _Bucket(rate)
-    bucket.follow(rate)
-    return bucket
 
 
 class _PacedStream(Stream):

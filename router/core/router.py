@@ -23,9 +23,10 @@ from router.core.forward import (
 from router.core.in_links import InLink
 from router.core.links import Attachment, Handle
 from router.core.out_links import OutLink
-from router.core.pacing import Pacing, Rates, SetTimer
+from router.core.pacing import Pacing
+from router.core.rates import Rates
 from router.core.streams import begin_stream
-from router.core.work import Work
+from router.core.work import SetTimer, Work
 
 _FORWARD: Final = {
     "balanced": forward_balanced,

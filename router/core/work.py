@@ -4,11 +4,21 @@ A pass is: read a socket, drain its engine, forward, then finish. Everything her
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from router.core.in_links import InLink
     from router.core.streams import Stream
+
+
+class Timed(Protocol):
+    """Who waits for a deadline, monotonic seconds: called when it has come, it returns the next one, or None."""
+
+    def on_timer(self, now: float) -> float | None: ...
+
+
+# Replaces somebody's deadline; None: there is none any more.
+SetTimer = Callable[[Timed, float | None], None]
 
 
 class Work:

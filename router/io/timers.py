@@ -5,15 +5,13 @@ Ten thousand idle connections cost one loop timer per bucket that is due, not te
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final
+
+from router.core.work import Timed
 
 BUCKET_S: Final = 0.25
 # How long a bucket may hold up messages: thousands of peers that came at the same moment are due at the same moment.
 SLICE_S: Final = 0.001
-
-
-class Timed(Protocol):
-    def on_timer(self, now: float) -> float | None: ...
 
 
 class Timers:

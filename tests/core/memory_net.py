@@ -28,9 +28,8 @@ from router.amqp.codec import decode
 from router.amqp.engine import READ_BUFFER, message_bytes
 from router.connection import Connection, Stage
 from router.core.addresses import Treatment
-from router.core.pacing import Timed
 from router.core.router import Core
-from router.core.work import Work
+from router.core.work import Timed, Work
 from router.effects import Audit, Effect, Log
 from router.gate import ConnectionGate, Gate
 from router.listener import Listener

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory_net import ACCEPTED, Client, Net, Receiver, Sender, Vhosts, ruleset_of
+from memory_net import ACCEPTED, REJECTED, Client, Net, Receiver, Sender, Vhosts, ruleset_of
 from test_credit_rules import force_send
 
 from router.core.in_links import InLink
-from router.core.pacing import Rates
+from router.core.rates import Rates
 
 STEP_S = 0.05
 EVERYBODY = {"users": "*", "remoteHosts": "*", "sources": "*", "targets": "*", "allowAnonymousSender": True}
@@ -381,6 +381,34 @@ def test_a_sender_that_ignores_its_credit_is_closed_when_its_messages_are_looked
     assert sender.condition is not None
     assert sender.condition.name == "amqp:link:transfer-limit-exceeded"
     assert len(receiver.received) <= 10
+    net.nothing_left()
+
+
+def test_credit_that_was_kept_is_not_given_when_nobody_can_receive_any_more() -> None:
+    """routing 60: as without a rate"""
+    net = paced(maxMessageRate=2)
+    receiver = drain(net)
+    _, (sender,) = attach(net)
+    for _ in range(2):
+        sender.send()
+    net.pump()
+    receiver.close()
+    net.advance(5)
+    assert sender.credit == 0
+    drain(net)
+    assert sender.credit == 2
+
+
+@pytest.mark.parametrize("size", [100_000, 600_000])
+def test_a_message_that_is_too_large_ends_the_connection_as_without_a_rate(size: int) -> None:
+    net = paced(maxByteRate=50_000, maxMessageSize=300_000)
+    receiver = drain(net)
+    client, (sender,) = attach(net)
+    sending = sender.send(bytes(size))
+    net.advance(20)
+    assert client.is_closed_by_router == (size > 300_000)
+    assert len(receiver.complete) == (size <= 300_000)
+    assert sending.outcome == (ACCEPTED if size <= 300_000 else REJECTED)
     net.nothing_left()
 
 
