@@ -1,6 +1,7 @@
 """What the command lines of the tools share: how a failure is printed, and which exit status it gives."""
 
 import argparse
+import io
 import os
 import re
 import sys
@@ -49,6 +50,8 @@ def utc_now() -> str:
 
 def run(action: Callable[[], None]) -> int:
     """The exit status of `action`: 0, or 1 with `<class>: <text>` on standard output. Scripts match that line."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for what the terminal's encoding cannot show
     try:
         action()
         sys.stdout.flush()

@@ -1,8 +1,10 @@
-"""How qdstat prints values and tables. Pure. The exact layout is an interface: scripts cut columns out of it.
+"""How qdstat prints values and tables. Pure. The exact layout is an interface: scripts cut columns out of it. Only what
+goes to a terminal is made to fit it.
 
 Source: docs/spec/management.md section 9.2.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +12,10 @@ from typing import Any
 
 Cells = Sequence[Any]
 RenderTable = Callable[["Table"], list[str]]
+
+# A number that is cut is another number; a few characters still tell one name from another.
+_NUMBER = re.compile(r"[-\d.,:]*( [KMGTP]iB)?")
+_LEAST_TEXT = 8
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -26,18 +32,40 @@ class Table:
 Block = Table | list[str]
 
 
-def render_classic(table: Table) -> list[str]:
-    """Title, header, a line of `=`, rows; columns two apart, the last one not padded. Without rows only the title."""
+def render_classic(table: Table, columns: int | None = None) -> list[str]:
+    """Title, header, a line of `=`, rows; columns two apart, the last one not padded. Without rows only the title.
+
+    columns  of the terminal that this is for: what is wider is cut, where it is text. None: nothing is cut
+    """
     if not table.rows:
         return table.title.splitlines()
     rows = [[_text(cell) for cell in row] for row in table.rows]
     widths = [max(len(row[column]) for row in [table.headers, *rows]) + 2 for column in range(len(table.headers))]
+    if columns is not None:
+        widths = _fitted(widths, table.headers, rows, columns - 2)
 
     def line(cells: Sequence[str]) -> str:
-        padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=False)]
-        return "  " + "".join(padded) + cells[-1]
+        cut = [
+            cell if len(cell) <= width - 2 else f"{cell[: width - 3]}…"
+            for cell, width in zip(cells, widths, strict=True)
+        ]
+        padded = [cell.ljust(width) for cell, width in zip(cut[:-1], widths, strict=False)]
+        return "  " + "".join(padded) + cut[-1]
 
     return [*table.title.splitlines(), line(table.headers), "  " + "=" * sum(widths), *map(line, rows)]
+
+
+def _fitted(widths: list[int], headers: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
+    """The widths that fit into `room`, the widest columns of text cut most; more where that is not enough."""
+    is_text = [any(not _NUMBER.fullmatch(row[column]) for row in rows) for column in range(len(widths))]
+    least = [
+        min(width, max(len(header), _LEAST_TEXT) + 2) if cut else width
+        for width, header, cut in zip(widths, headers, is_text, strict=True)
+    ]
+    found = list(widths)
+    while sum(found) > room and (wide := [column for column, width in enumerate(found) if width > least[column]]):
+        found[max(wide, key=found.__getitem__)] -= 1
+    return found
 
 
 def render_csv(table: Table) -> list[str]:

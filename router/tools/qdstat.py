@@ -4,8 +4,10 @@ Source: docs/spec/management.md section 9.
 """
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from router.management.client import ManagementClient
 from router.tools.command import Parser, ShowVersion, read_text, run, utc_now
@@ -46,6 +48,7 @@ _EPILOG = """examples:
          --sasl-username admin --sasl-password-file password.txt
   qdstat -a --limit 20 --csv                 twenty addresses, for a spreadsheet
   qdstat -l --all-routers                    the links of every router in the network
+  qdstat -c | less -S                        in full, where the terminal is too narrow
 
 exit status: 0; 1 for any failure, with one line that says which; 2 for a wrong command line
 """
@@ -107,13 +110,18 @@ def _header(given: argparse.Namespace, client: ManagementClient) -> list[str]:
 
 def _body(given: argparse.Namespace, client: ManagementClient) -> list[str]:
     source = Source(client=client, limit=given.limit, is_verbose=given.verbose > 0)
-    render_table = render_csv if given.csv else render_classic
+    render_table = render_csv if given.csv else partial(render_classic, columns=_terminal_columns())
     if given.display != "all":
         return render(DISPLAYS[given.display or "general"](source), render_table)
     lines = []
     for name in ALL_ENTITIES:
         lines += [*render(DISPLAYS[name](source), render_table), ""]
     return lines
+
+
+def _terminal_columns() -> int | None:
+    """Of the terminal we write to; None where it is none, as for scripts."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else None
 
 
 def _print(lines: Sequence[str]) -> None:

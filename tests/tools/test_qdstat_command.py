@@ -109,3 +109,13 @@ def test_long_options_may_be_abbreviated():
 def test_an_unreadable_password_file_is_a_failure_not_a_traceback(capsys, tmp_path):
     assert main(["--sasl-password-file", str(tmp_path / "none")], refuse) == 1
     assert capsys.readouterr().out.startswith("FileNotFoundError: ")
+
+
+@pytest.mark.parametrize(("is_terminal", "is_cut"), [(True, True), (False, False)])
+def test_only_a_terminal_gets_what_fits_it(is_terminal, is_cut, monkeypatch, capsys):
+    """Scripts cut columns out of the whole."""
+    transport = FakeTransport({"connection": [{"identity": "1", "container": "c" * 100}], "router": [{"id": "R"}]})
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+    assert main(["-c"], transport.connect) == 0
+    assert ("c" * 100 not in capsys.readouterr().out) is is_cut

@@ -140,3 +140,33 @@ def test_a_time_that_is_none_is_printed_as_it_is(value):
 
 def test_ctime_has_the_c_library_form():
     assert len(ctime(1_500_000_000)) == 24
+
+
+WIDE = Table(
+    title="Connections",
+    headers=("id", "container", "user", "bytes"),
+    rows=((1, "c" * 40, "someone@EXAMPLE.COM", 12345678901), (20000, "short", "me", 0)),
+)
+
+
+def test_a_table_is_cut_to_the_terminal_where_it_is_text():
+    """The widest first; never below what tells one from another, and never a number, which would be another number."""
+    assert render_classic(WIDE, columns=60) == [
+        "Connections",
+        "  id     container          user               bytes",
+        "  ==========================================================",
+        "  1      cccccccccccccccc…  someone@EXAMPLE.…  12345678901",
+        "  20000  short              me                 0",
+    ]
+
+
+def test_what_fits_is_not_cut():
+    assert render_classic(WIDE, columns=200) == render_classic(WIDE)
+
+
+@pytest.mark.parametrize("columns", range(1, 120))
+def test_a_terminal_of_any_width_gets_a_table(columns):
+    lines = render_classic(WIDE, columns=columns)
+    assert len(lines) == 5
+    assert all("12345678901" in line or "short" in line or "1 " not in line for line in lines[3:])
+    assert max(map(len, lines)) <= max(columns, 2 + 7 + 11 + 10 + 13)
