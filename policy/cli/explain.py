@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from policy.cli.arguments import count
 from policy.cli.instants import add_at_option
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
 from policy.decision import Rule
@@ -56,7 +57,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--capability", metavar="SYMBOL", action="append", default=[], help="of the link's terminus")
     for name in ("connections", "connections-of-user", "connections-of-host", "links"):
         help_ = f"open {name.replace('-', ' ')} before this one (default: 0)"
-        parser.add_argument(f"--{name}", metavar="N", type=int, default=0, help=help_)
+        parser.add_argument(f"--{name}", metavar="N", type=count, default=0, help=help_)
     add_at_option(parser, "judge what is asked at this instant (default: now)")
     parser.add_argument("--resolve", action="store_true", help="look up host names in remoteHosts")
     parser.add_argument("--json", action="store_true", help="for programs")

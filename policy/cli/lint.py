@@ -11,6 +11,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
+from policy.cli.arguments import rule_id
 from policy.cli.files import written
 from policy.cli.instants import add_at_option
 from policy.cli.sources import (
@@ -32,7 +33,7 @@ from policy.lint.findings import Finding, Level
 from policy.lint.ignoring import fingerprints, with_levels, without_known
 from policy.lint.places import fixed, without_secrets
 from policy.lint.reports import FORMATS, Report
-from policy.lint.rules import RULES, check_all
+from policy.lint.rules import check_all
 from policy.loader import PolicyFileError
 from policy.ruleset import PolicyError, compile_ruleset
 from policy.validation import load_valid_entities
@@ -79,7 +80,7 @@ def add_parser(verbs: Any) -> None:
         metavar="ID",
         action="append",
         default=[],
-        choices=[rule.ID for rule in RULES],
+        type=rule_id,
         help="leave out a rule; may be given several times",
     )
     parser.add_argument("--config", metavar="FILE", type=Path, help=f"default: {CONFIGURATION}, if it is there")

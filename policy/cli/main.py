@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from policy.cli import convert, diff, explain, fmt, lint, rules, schema, test
+from policy.cli.arguments import ShowVersion
 
 EPILOG = """\
 exit status:
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     for verb in (lint, rules, explain, diff, test, fmt, convert, schema):
         verb.add_parser(verbs)

@@ -3,15 +3,15 @@
 import argparse
 from typing import Any
 
+from policy.cli.arguments import rule_id
 from policy.lint.rules import RULES
 
 
 def add_parser(verbs: Any) -> None:
     for name, help_ in (("rules", "list or explain the rules of lint"), ("rule", "explain a rule of lint")):
         parser: argparse.ArgumentParser = verbs.add_parser(name, help=help_)
-        choices = [rule.ID for rule in RULES]
         count = "?" if name == "rules" else None
-        parser.add_argument("id", metavar="ID", nargs=count, choices=choices, help="explain this rule")
+        parser.add_argument("id", metavar="ID", nargs=count, type=rule_id, help="explain this rule")
         parser.set_defaults(run=run)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+from policy.cli.arguments import percent
 from policy.cli.files import written
 from policy.cli.sources import (
     CLEAN,
@@ -55,7 +56,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="expectations")
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write a report for pipelines there")
-    parser.add_argument("--min-coverage", metavar="PERCENT", type=int, default=0, help="of the rules (default: 0)")
+    parser.add_argument("--min-coverage", metavar="PERCENT", type=percent, default=0, help="of the rules (default: 0)")
     parser.add_argument("--resolve", action="store_true", help="look up host names in remoteHosts")
     parser.set_defaults(run=run)
 

@@ -55,6 +55,32 @@ def test_what_is_no_policy_is_named_by_every_verb(
     assert text in captured.out + captured.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["rule", "PAL66"], "'PAL66' is no rule: did you mean PAL065? `qdpolicy rules` lists them"),
+        (["lint", "p.json", "--ignore", "x"], "'x' is no rule: `qdpolicy rules` lists them"),
+        (["test", "p.json", "--min-coverage", "101"], "'101' is more than 100 percent"),
+        (["explain", "p.json", "--host", "::1", "--links", "-1"], "'-1' is no number from 0 on"),
+    ],
+)
+def test_a_wrong_option_is_told_what_would_be_right(
+    arguments: list[str], text: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(f"{text}\n")
+
+
+def test_ids_and_versions_are_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rule", "pal006"]) == 0
+    assert capsys.readouterr().out.startswith("PAL006: ")
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+
+
 def test_a_device_does_not_fill_the_memory(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Attack: a link in a policyDir to what never ends."""
     with file.open("wb") as opened:

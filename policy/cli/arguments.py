@@ -1,0 +1,43 @@
+"""Values of options, refused with what would be right."""
+
+import argparse
+from difflib import get_close_matches
+from typing import NoReturn
+
+from policy.lint.rules import RULES
+
+
+def count(text: str) -> int:
+    """A number from 0 on."""
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return int(text)
+
+
+def percent(text: str) -> int:
+    if (number := count(text)) > 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than 100 percent")
+    return number
+
+
+def rule_id(text: str) -> str:
+    """The id of a rule of lint, in whatever case it is written."""
+    ids = [rule.ID for rule in RULES]
+    if (found := text.upper()) in ids:
+        return found
+    similar = get_close_matches(found, ids, n=1)
+    advice = f"did you mean {similar[0]}? " if similar else ""
+    raise argparse.ArgumentTypeError(f"{text!r} is no rule: {advice}`qdpolicy rules` lists them")
+
+
+class ShowVersion(argparse.Action):
+    """`--version`. Looks the version up only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib import metadata
+
+        try:
+            print(metadata.version("palisade-router"))
+        except metadata.PackageNotFoundError:
+            print("unknown")
+        parser.exit()
