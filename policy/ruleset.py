@@ -53,12 +53,14 @@ class Ruleset:
 
     def select_vhost(self, requested: str) -> Vhost | None:
         """The vhost that governs a connection which asks for `requested` (§2.7); None: no policy, so deny."""
-        name: str | None = requested
-        if self.tree is not None:
-            name = self.tree.find(split_tokens(requested))
+        name = requested if self.tree is None else self.find_pattern(requested)
         if name is not None and (owner := self.owners.get(name)) is not None:
             return self.vhosts[owner]
         return self.vhosts.get(self.default_vhost) if self.default_vhost else None
+
+    def find_pattern(self, requested: str) -> str | None:
+        """With enableVhostNamePatterns: the name or alias that matches best (§2.7); None: none does."""
+        return self.tree.find(split_tokens(requested)) if self.tree is not None else None
 
     def with_vhost(
         self, attributes: Mapping[str, object], source: VhostSource | None = None, *, resolve: Resolve

@@ -237,7 +237,6 @@ class ConnectionGate:
             return CONNECTION_REFUSED
         if not self.is_governed or not (gate.ruleset.is_enabled or gate.shadow is not None):
             return None
-        self._judged_as = "client"
         user = identity.user or ""
         selected = gate.ruleset.select_vhost(self.requested_vhost) if gate.ruleset.is_enabled else None
         usage = gate.ledger.usage(selected.name, user, self.remote_host) if selected is not None else Usage()
@@ -247,15 +246,15 @@ class ConnectionGate:
             self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force)
             if not gate.ruleset.is_enabled:
                 return None
-        prefix = f"AMQP Open for user '{user}', rhost '{self.remote_host}', vhost"
-        if judged.vhost is not None and judged.vhost != self.requested_vhost:
-            self._log(
-                "debug", f"{prefix} '{self.requested_vhost}': proceeds using vhost '{judged.vhost}' ruleset"
-            )
+        self._log_selection(judged)
         decision = judged.decision
         if decision.is_allowed and judged.settings is not None and judged.vhost is not None:
             self.settings = judged.settings
             self._count()
+            self._judged_as = "client"
+            if judged.vhost != self.requested_vhost:
+                text = f"AMQP Open lookup settings for vhost '{self.requested_vhost}'"
+                self._log("debug", f"{text}: proceeds using vhost '{judged.vhost}' ruleset")
             self._log(
                 "trace",
                 f"[C{self.connection_id}] ALLOW AMQP Open lookup_user: {user}, rhost: {self.remote_host}, "
@@ -265,6 +264,17 @@ class ConnectionGate:
         if decision.reason in _COUNTED_AS_FAILURES:
             self.count_failure()
         return self._deny_open(judged, usage, now)
+
+    def _log_selection(self, judged: ConnectionDecision) -> None:
+        """Which vhost governs, where it is not simply the one that was asked for (§2.7)."""
+        requested, ruleset = self.requested_vhost, self.gate.ruleset
+        if ruleset.tree is not None:
+            found = ruleset.find_pattern(requested)
+            shown = found if found is not None else "null"
+            self._log("trace", f"vhost hostname pattern '{requested}' lookup returned '{shown}'")
+        if judged.vhost is not None and judged.vhost != requested:
+            who = f"user '{self.identity.user or ''}', rhost '{self.remote_host}', vhost '{requested}'"
+            self._log("debug", f"AMQP Open for {who}: proceeds using vhost '{judged.vhost}' ruleset")
 
     def _deny_open(self, judged: ConnectionDecision, usage: Usage, now: float, **more: Any) -> Refusal:
         decision = judged.decision
@@ -305,13 +315,13 @@ class ConnectionGate:
         self.is_encrypted = is_encrypted
         self.requested_vhost = policy_vhost
         self._epoch = gate.epoch
-        self._judged_as = "connector"
         judged = decide_connector(gate.ruleset, policy_vhost, identity.user, now)
         if gate.shadow is not None:
             facts = self._connection_facts(now)
             self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force, is_connector=True)
         if judged.decision.is_allowed:
             self.settings = judged.settings
+            self._judged_as = "connector"
             return None
         return self._deny_connector(judged, now)
 

@@ -46,7 +46,7 @@ from router.io.reporting import Reporting
 from router.io.router import Router
 from router.io.security import Authentication
 from router.io.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
-from router.io.vhosts import Vhosts, compile_configured, place_of
+from router.io.vhosts import Vhosts, compile_configured, place_of, tell_of
 from router.io.workers import Workers
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity, is_policy_file
@@ -323,8 +323,10 @@ class Application:
             ruleset = compile_configured(self.configuration, self.emit)
         except PolicyError as error:
             raise StartError(f"Python: PolicyError: {error}{place_of(error)}") from None
-        for warning in ruleset.warnings:
+        for warning in ruleset.policy_warnings:
             self._log("POLICY", "warning", warning)
+        for vhost in ruleset.vhosts.values():
+            tell_of(ruleset, vhost, self.emit)
         return ruleset
 
     def _log_policy(self, ruleset: Ruleset) -> None:

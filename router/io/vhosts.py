@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from policy.hosts import Resolve
-from policy.ruleset import PolicyError, Ruleset, assemble_ruleset, compile_ruleset
+from policy.pattern_notes import pattern_notes
+from policy.ruleset import PolicyError, Ruleset, Vhost, assemble_ruleset, compile_ruleset
 from router.effects import Audit, Emit, log
 from router.gate import Gate
 from router.io.host_names import KnownNames, look_up, names_of
@@ -33,6 +34,14 @@ def _looked_up(vhosts: Sequence[ConfiguredEntity], emit: Emit) -> Resolve:
         shown = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
         log(emit, "POLICY", "info", f"Looking up the host names of remoteHosts, {len(names)} in number: {shown}")
     return look_up(names)
+
+
+def tell_of(ruleset: Ruleset, vhost: Vhost, emit: Emit) -> None:
+    """What its author should know of a vhost that is put in force."""
+    for text in ruleset.vhost_warnings[vhost.name]:
+        log(emit, "POLICY", "warning", text)
+    for note in pattern_notes(ruleset, (vhost,)):
+        log(emit, note.module, note.level, note.text)
 
 
 def place_of(error: "PolicyError | ReloadError") -> str:
@@ -133,6 +142,7 @@ class Vhosts:
         except PolicyError as error:
             raise self._refused(attributes, error) from None
         self._put_in_force(ruleset)
+        tell_of(ruleset, ruleset.vhosts[str(attributes["hostname"])], self._emit)
         self._log(f"{verb} policy rules for vhost {attributes['hostname']}")
 
     def _refused(self, attributes: Mapping[str, Any], error: PolicyError) -> ManagementError:
@@ -193,8 +203,10 @@ class Vhosts:
         self._put_in_force(ruleset)
         for each in fresh.logs:
             self._emit(each)
-        for text in ruleset.warnings:
-            log(self._emit, "POLICY", "warning", text)
+        known = {read.key for read in self._from_folder.values()}
+        for read in fresh.vhosts:
+            if read.key not in known:
+                tell_of(ruleset, read.vhost, self._emit)
         self._from_folder = coming
         return Reloaded(
             created=len(coming.keys() - going),

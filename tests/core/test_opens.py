@@ -36,3 +36,39 @@ def test_a_peers_odd_open_writes_nothing_to_our_stderr(capfd: pytest.CaptureFixt
     net.pump()
     assert b"\x70\x00\x00\x00\x1f" in bytes(again.uttered)
     assert capfd.readouterr().err == ""
+
+
+def selection_lines(hostname: str, *, has_patterns: bool = True) -> list[tuple[str, str]]:
+    """(level, text) of the lines about which vhost governs a client that asks for `hostname`."""
+    group = {"allowUnknownUser": True, "groups": {"$default": {"remoteHosts": "*"}}}
+    vhosts = {"*.example": {"aliases": "#.test", **group}, "$default": group}
+    net = Net(vhosts=Vhosts(vhosts, {"enableVhostPolicy": True, "enableVhostNamePatterns": has_patterns}))
+    net.client(hostname=hostname)
+    net.pump()
+    texts = ("lookup returned", "proceeds using")
+    return [(entry.level, entry.text) for entry in net.logs if any(text in entry.text for text in texts)]
+
+
+PREFIX = "AMQP Open for user 'anonymous', rhost '10.0.0.1', vhost"
+
+
+@pytest.mark.parametrize(
+    ("hostname", "found", "governs"),
+    [
+        ("shop.example", "*.example", "*.example"),
+        ("a.b.test", "#.test", "*.example"),
+        ("elsewhere", "null", "$default"),
+    ],
+)
+def test_how_a_pattern_chose_the_vhost_is_logged(hostname: str, found: str, governs: str) -> None:
+    """policy 19, 20: the lines of policy-and-auth.md §2.7"""
+    assert selection_lines(hostname) == [
+        ("trace", f"vhost hostname pattern '{hostname}' lookup returned '{found}'"),
+        ("debug", f"{PREFIX} '{hostname}': proceeds using vhost '{governs}' ruleset"),
+        ("debug", f"AMQP Open lookup settings for vhost '{hostname}': proceeds using vhost '{governs}' ruleset"),
+    ]
+
+
+def test_a_vhost_that_is_asked_for_by_its_name_is_no_news() -> None:
+    assert selection_lines("*.example", has_patterns=False) == []
+    assert [level for level, _ in selection_lines("other", has_patterns=False)] == ["debug", "debug"]

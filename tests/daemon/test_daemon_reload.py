@@ -134,6 +134,28 @@ def test_refused_changes_are_counted_and_audited(
     assert all("the rules in force stay: " in event["detail"] for event in events)
 
 
+def test_what_its_author_should_know_of_a_vhost_is_logged_when_it_comes_into_force(
+    daemon: Callable[..., Daemon], policy_folder: Path
+) -> None:
+    """policy 9, policy-and-auth.md §2.6: at a reload of what has changed, and over management"""
+    router = daemon(OPEN_POLICY.format(folder=policy_folder) + LISTENER)
+    groups = {"g": {"users": "*", "remoteHosts": "*", "sourcePattern": "#.#", "whim": 1}}
+    lines = [
+        r"POLICY \(warning\) Policy vhost 'NAME' user group 'g' option 'whim' is ignored\.",
+        r"DEFAULT \(notice\) configured pattern '#\.#' optimized and re-written to '#'",
+    ]
+    with router.client() as client:
+        since = router.mark()
+        (policy_folder / "c.json").write_text(json.dumps([["vhost", {"hostname": "c", "groups": groups}]]))
+        reload(router)
+        assert [len(router.log(line.replace("NAME", "c"), since)) for line in lines] == [1, 1]
+        since = router.mark()
+        reload(router)
+        client.create({"hostname": "d", "groups": groups}, type=VHOST, name="d")
+        assert [len(router.log(line.replace("NAME", "d"), since)) for line in lines] == [1, 1]
+        assert not router.log("vhost 'c'", since)
+
+
 def test_a_missing_policy_dir_changes_nothing(daemon: Callable[..., Daemon], policy_folder: Path) -> None:
     router = daemon(OPEN_POLICY.format(folder=policy_folder) + LISTENER)
     with router.client() as client:
