@@ -17,10 +17,12 @@ _SCHEMA = schemas.load("audit_event")
 _PROPERTIES: Mapping[str, Mapping[str, Any]] = _SCHEMA["properties"]
 SCHEMA_VERSION: int = _PROPERTIES["schema_version"]["maximum"]
 EVENTS_LOST = "events_lost"
+LOG_CLOSED = "log_closed"
+_LOGS_OWN = frozenset({EVENTS_LOST, LOG_CLOSED})
 SHADOW_DECISIONS = frozenset({"shadow_deny", "shadow_allow", "shadow_error"})
 
 # Filled in here; what an emitter passes under these names is dropped.
-_OWN_MEMBERS = frozenset({"schema_version", "event_id", "time", "router", "truncated", "lost"})
+_OWN_MEMBERS = frozenset({"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost"})
 
 # Stand in where an emitter's own value is missing or not one of the schema's. They blame the emitter, not the peer.
 _DEFAULTS: Mapping[str, Any] = {
@@ -39,13 +41,28 @@ _MAX_NOTES = 4
 _MAX_NOTE_CHARS = 100
 
 
-def complete(event: Mapping[str, Any], *, event_id: str, time_s: float, router_id: str) -> dict[str, Any]:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """What the audit log itself knows of an event.
+
+    event_id  32 lower-case hex digits, unique
+    start     likewise; the same for all events of one start of the router
+    sequence  0 and up, for each event of the start one more, those that are lost among them
+    time_s    seconds since 1970 UTC
+    """
+
+    event_id: str
+    start: str
+    sequence: int
+    time_s: float
+    router_id: str
+
+
+def complete(event: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
     """The whole event, in the schema's order of members.
 
-    event     the members the emitter knows; `rule` and `usage` are mappings or dataclass instances.
-    event_id  32 lower-case hex digits.
-    time_s    seconds since 1970 UTC.
-    Returns   values the schema accepts, strings cut to their maxLength (`truncated` then is true).
+    event    the members the emitter knows; `rule` and `usage` are mappings or dataclass instances.
+    Returns  values the schema accepts, strings cut to their maxLength (`truncated` then is true).
     """
     notes: list[str] = []
     whole: dict[str, Any] = {}
@@ -62,23 +79,31 @@ def complete(event: Mapping[str, Any], *, event_id: str, time_s: float, router_i
                 continue
         whole[name], cut = _fitted(name, spec, value, notes)
         is_cut |= cut
-    if whole["reason"] == EVENTS_LOST:
+    if whole["reason"] in _LOGS_OWN:
+        notes.append(f"reason was {whole['reason']}, which only the audit log itself may use")
         whole["reason"] = _DEFAULTS["reason"]
-        notes.append("reason was events_lost, which only the audit log itself may use")
     notes += [f"no such member: {_shown(name)}" for name in event if name not in _PROPERTIES or name in _OWN_MEMBERS]
     if notes:
         whole["detail"], cut = _with_notes(whole["detail"], notes)
         is_cut |= cut
-    return _ordered(whole, event_id=event_id, time_s=time_s, router_id=router_id, is_cut=is_cut)
+    return _ordered(whole, stamp, is_cut=is_cut)
 
 
-def lost_marker(count: int, *, event_id: str, time_s: float, router_id: str) -> dict[str, Any]:
+def lost_marker(count: int, stamp: Stamp) -> dict[str, Any]:
     """The event that stands where `count` (≥ 1) events could not be kept."""
     detail = f"{count} events came while nothing could be written and no more be kept; they stood before this line"
+    return _of_the_log({"reason": EVENTS_LOST, "detail": detail, "lost": count}, stamp)
+
+
+def end_marker(stamp: Stamp) -> dict[str, Any]:
+    """The last event of a start that ended as it should."""
+    return _of_the_log({"reason": LOG_CLOSED, "detail": "the router stopped; this start has no further event"}, stamp)
+
+
+def _of_the_log(members: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
     absent = {*_OWN_MEMBERS, "shadow", "attempts"}
     whole = {name: _fitted(name, spec, None, [])[0] for name, spec in _PROPERTIES.items() if name not in absent}
-    whole |= {"stage": "audit", "reason": EVENTS_LOST, "detail": detail, "lost": count}
-    return _ordered(whole, event_id=event_id, time_s=time_s, router_id=router_id, is_cut=False)
+    return _ordered({**whole, "stage": "audit", **members}, stamp, is_cut=False)
 
 
 def encode(whole: Mapping[str, Any]) -> bytes:
@@ -86,14 +111,14 @@ def encode(whole: Mapping[str, Any]) -> bytes:
     return json.dumps(whole, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
 
 
-def _ordered(
-    whole: Mapping[str, Any], *, event_id: str, time_s: float, router_id: str, is_cut: bool
-) -> dict[str, Any]:
-    router, is_router_cut = _fitted("router", _PROPERTIES["router"], router_id, [])
+def _ordered(whole: Mapping[str, Any], stamp: Stamp, *, is_cut: bool) -> dict[str, Any]:
+    router, is_router_cut = _fitted("router", _PROPERTIES["router"], stamp.router_id, [])
     own = {
         "schema_version": SCHEMA_VERSION,
-        "event_id": event_id,
-        "time": datetime.fromtimestamp(time_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "event_id": stamp.event_id,
+        "start": stamp.start,
+        "sequence": stamp.sequence,
+        "time": datetime.fromtimestamp(stamp.time_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "router": router,
         "truncated": is_cut or is_router_cut,
     }

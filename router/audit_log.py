@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -49,8 +50,8 @@ class AuditLog:
     open_file     makes a new file and returns its descriptor.
     Errors        OSError when the directory cannot be made or written to: a router that must audit must not start.
 
-    Counters, readable at any time: `pending` queued events; `written` lines that are on disk, events_lost lines
-    included; `lost` events that were given up.
+    Counters, readable at any time: `pending` queued events; `written` lines that are on disk, events_lost lines and
+    the log_closed line included; `lost` events that were given up.
     """
 
     def __init__(
@@ -71,6 +72,8 @@ class AuditLog:
             raise ValueError("audit log: max_file_bytes, max_files, max_pending, max_pending_bytes must be 1 or more")
         _prepare(directory)
         self._router_id = router_id
+        self._start = uuid4().hex
+        self._sequence = count()
         self._clock = clock
         self._max_pending = max_pending
         self._max_pending_bytes = max_pending_bytes
@@ -92,6 +95,8 @@ class AuditLog:
         self._written = 0
         self._lost = 0
         self._unmarked = 0  # of the lost, those no events_lost event speaks of yet
+        self._has_recorded = False
+        self._is_end_marked = False
         self._is_closing = False
         self._is_closed = False
         self._left_at_close = 0
@@ -116,7 +121,7 @@ class AuditLog:
         event   the members of schemas/audit_event.json that the emitter knows; the rest is filled in.
         time_s  its time, seconds since 1970 UTC; the clock's when None.
         """
-        line = self._encoded(event, time_s)
+        line = self._encoded(event, next(self._sequence), time_s)
         is_late = False
         with self._changed:
             if self._is_closing:
@@ -128,6 +133,7 @@ class AuditLog:
                 self._changed.notify_all()
             else:
                 self._append(line)
+            self._has_recorded = True
         if is_late:
             self._report("audit log: an event came after the log was closed and is lost")
 
@@ -147,7 +153,8 @@ class AuditLog:
         self._writer.join(timeout_s)
         with self._changed:
             self._is_closed = True
-            left, unmarked = len(self._queue), self._unmarked
+            # The mark of the end is no event that could be missed: without it the end is not on record, which is so.
+            left, unmarked = len(self._queue) - (self._is_end_marked and bool(self._queue)), self._unmarked
             self._lost += left
             self._left_at_close += left + unmarked
             self._queue.clear()
@@ -162,19 +169,23 @@ class AuditLog:
 
     # --- the queue; all under the lock but for _encoded ---------------------------------------------------------------
 
-    def _encoded(self, event: Mapping[str, Any], time_s: float | None) -> bytes | None:
+    def _encoded(self, event: Mapping[str, Any], sequence: int, time_s: float | None) -> bytes | None:
         try:
-            return self._line(event, time_s)
+            return audit_event.encode(audit_event.complete(event, self._stamp(sequence, time_s)))
         except Exception as error:  # an emitter's mistake must not become an exception in the event loop
             try:
-                return self._line({"detail": f"an audit event could not be read: {type(error).__name__}"})
+                found = {"detail": f"an audit event could not be read: {type(error).__name__}"}
+                return audit_event.encode(audit_event.complete(found, self._stamp(sequence)))
             except Exception:
                 return None
 
-    def _line(self, event: Mapping[str, Any], time_s: float | None = None) -> bytes:
-        at_s = self._now_s() if time_s is None else time_s
-        return audit_event.encode(
-            audit_event.complete(event, event_id=uuid4().hex, time_s=at_s, router_id=self._router_id)
+    def _stamp(self, sequence: int, time_s: float | None = None) -> audit_event.Stamp:
+        return audit_event.Stamp(
+            event_id=uuid4().hex,
+            start=self._start,
+            sequence=sequence,
+            time_s=self._now_s() if time_s is None else time_s,
+            router_id=self._router_id,
         )
 
     def _now_s(self) -> float:
@@ -201,11 +212,15 @@ class AuditLog:
     def _mark_gap(self) -> None:
         if not self._unmarked:
             return
-        marker = audit_event.lost_marker(
-            self._unmarked, event_id=uuid4().hex, time_s=self._now_s(), router_id=self._router_id
-        )
+        marker = audit_event.lost_marker(self._unmarked, self._stamp(next(self._sequence)))
         self._unmarked = 0
         self._append(audit_event.encode(marker))
+
+    def _mark_end(self) -> None:
+        """Once, and only where there is something to end: a router that refused nobody leaves no file."""
+        if self._has_recorded and not self._is_end_marked:
+            self._is_end_marked = True
+            self._append(audit_event.encode(audit_event.end_marker(self._stamp(next(self._sequence)))))
 
     # --- the writer thread --------------------------------------------------------------------------------------------
 
@@ -216,6 +231,8 @@ class AuditLog:
                 self._changed.wait_for(lambda: self._queue or self._unmarked or self._is_closing)
                 if not self._queue:
                     self._mark_gap()
+                if not self._queue and self._is_closing:
+                    self._mark_end()
                 if not self._queue or self._is_closed:
                     break
                 # Only this thread removes lines (close() does, once it has given up), so they stay valid unlocked.

@@ -1,7 +1,7 @@
 """`qdaudit`: reports from a folder of audit files.
 
-Exit status: 0 done, 1 quarantined lines with --strict, 2 wrong arguments, 3 unreadable input, unwritable output or no
-Spark, 130 interrupted. pyspark is imported only once there is something to read.
+Exit status: 0 done, 1 with --strict: lines in quarantine or events missing, 2 wrong arguments, 3 unreadable input,
+unwritable output or no Spark, 130 interrupted. pyspark is imported only once there is something to read.
 """
 
 import argparse
@@ -23,10 +23,10 @@ from spark.session import SparkUnavailableError, check_installed, local_session
 from spark.tables import render
 
 _EXIT_STATUS = (
-    "Exit status: 0 done; 1 there are quarantined lines and --strict was given; 2 wrong arguments; "
+    "Exit status: 0 done; 1 with --strict: quarantined lines or missing events; 2 wrong arguments; "
     "3 FOLDER cannot be read, DIR cannot be written, or Spark cannot run."
 )
-DONE, QUARANTINED, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, INCOMPLETE, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class _UnreadableError(Exception):
@@ -90,7 +90,9 @@ def _add_common(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--format", choices=("table", "json"), default="table", help="of what is printed (table)")
     verb.add_argument("--since", metavar="T", type=_moment, help="only events from T on, e.g. 2026-01-31T08:00:00Z")
     verb.add_argument("--until", metavar="T", type=_moment, help="only events before T; without a zone T is UTC")
-    verb.add_argument("--strict", action="store_true", help="exit status 1 when a line was quarantined")
+    verb.add_argument(
+        "--strict", action="store_true", help="exit status 1 when a line was quarantined or an event is missing"
+    )
 
 
 def _digest(text: str) -> str:
@@ -141,7 +143,7 @@ def _report(arguments: argparse.Namespace) -> int:
     else:
         render(report, sys.stdout)
     sys.stdout.flush()
-    return QUARANTINED if arguments.strict and report.quarantined else DONE
+    return INCOMPLETE if arguments.strict and (report.quarantined or report.continuity.missing) else DONE
 
 
 def _audit_files(folder: Path) -> list[Path]:

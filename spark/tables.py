@@ -50,6 +50,15 @@ def _summary(report: "Report") -> str:
     if report.lost:
         lost = counted(report.lost, "event")
         lines.append(f"WARNING: {lost} could not be written by the routers: counts are too low")
+    numbers = report.continuity
+    if numbers.missing:
+        lines.append(f"WARNING: {counted(numbers.missing, 'event')} missing between others of one start of a router")
+    starts = f"of {counted(numbers.starts, 'start')} of routers"
+    if numbers.headless:
+        lines.append(f"{numbers.headless} {starts}: the first events are not here")
+    if numbers.endless:
+        why = "still running, or killed with what was not written yet"
+        lines.append(f"{numbers.endless} {starts}: no end on record, {why}")
     return "\n".join(lines)
 
 

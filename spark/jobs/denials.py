@@ -19,7 +19,12 @@ _TITLES = {
 
 
 def _totals() -> Mapping[str, Column]:
-    return {"denials": F.count_if(denials.is_denial()), "shadow_events": F.count_if(shadow.is_shadow())}
+    every = F.coalesce(F.sum(F.when(denials.is_denial(), denials.attempts())), F.lit(0))
+    return {
+        "denials": every,
+        "repeated": every - F.count_if(denials.is_denial()),
+        "shadow_events": F.count_if(shadow.is_shadow()),
+    }
 
 
 def _tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
@@ -30,7 +35,8 @@ def _tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
 def _says(totals: Mapping[str, int]) -> tuple[str, str]:
     others = totals["shadow_events"]
     more = f" and {counted(others, 'event')} of candidate policies" if others else ""
-    return f"{counted(totals['denials'], 'denial')}{more}", ""
+    repeated = f" ({totals['repeated']} of them as numbers)" if totals["repeated"] else ""
+    return f"{counted(totals['denials'], 'denial')}{repeated}{more}", ""
 
 
 DENIALS = Kind(summary="summary.json", totals=_totals, says=_says, tables=_tables)

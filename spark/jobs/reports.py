@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
 from spark.transforms import events, validation
+from spark.transforms.continuity import continuity
 
 # Rows of a table that are fetched to be shown. Stops a peer that makes up a user name per attempt from filling the
 # terminal and the memory; Parquet and CSV hold all rows.
@@ -51,8 +52,18 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Continuity:
+    """What is missing; see spark.transforms.continuity."""
+
+    starts: int = 0
+    missing: int = 0
+    headless: int = 0
+    endless: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """files, lines, quarantined, duplicates: of everything read. totals, lost, tables: within the time asked for.
+    """files, lines, quarantined, duplicates, continuity: of everything read. The others: within the time asked for.
 
     duplicates  valid lines beyond the first of their event_id.
     lost        events the routers say they could not write.
@@ -64,6 +75,7 @@ class Report:
     lines: int
     quarantined: int
     duplicates: int
+    continuity: Continuity
     lost: int
     totals: Mapping[str, int]
     heading: str
@@ -77,6 +89,7 @@ class Report:
             "lines": self.lines,
             **self.totals,
             "lost": self.lost,
+            **asdict(self.continuity),
             "duplicates": self.duplicates,
             "quarantined": self.quarantined,
             **{
@@ -118,12 +131,14 @@ def report(
         numbers = asked.agg(*(number.alias(name) for name, number in totals.items())).first()
         counts = numbers.asDict() if numbers is not None else dict.fromkeys(totals, 0)
         lost = counts.pop("lost")
+        numbered = continuity(found).first()
         heading, warning = kind.says(counts)
         made = Report(
             files=len(files),
             lines=lines,
             quarantined=bad,
             duplicates=lines - bad - found.count(),
+            continuity=Continuity(**numbered.asDict()) if numbered is not None else Continuity(),
             lost=lost,
             totals=counts,
             heading=heading,

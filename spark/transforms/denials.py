@@ -6,15 +6,21 @@ Events are those of spark.transforms.validation.events: one column per member of
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.transforms.events import EVENTS_LOST
+from spark.transforms.events import EVENTS_LOST, LOG_CLOSED
 
 # Report name -> its key column.
 KEYS = {"by_reason": "reason", "by_user": "user", "by_host": "remote_host", "by_vhost": "vhost", "by_hour": "hour"}
 
 
 def is_denial() -> Column:
-    """Not what a candidate policy would have denied, what an `allow` may one day record, or the mark of lost events."""
-    return (F.col("decision") == "deny") & (F.col("reason") != EVENTS_LOST)
+    """Not what a candidate policy would have denied, what an `allow` may one day record, or what an audit log says of
+    itself."""
+    return (F.col("decision") == "deny") & ~F.col("reason").isin(EVENTS_LOST, LOG_CLOSED)
+
+
+def attempts() -> Column:
+    """How many requests an event stands for."""
+    return F.coalesce(F.col("attempts"), F.lit(1))
 
 
 def denied(events: DataFrame) -> DataFrame:
@@ -29,7 +35,7 @@ def counted_by(denials: DataFrame, key: str) -> DataFrame:
     key      one of the columns of KEYS. A null key stays: denials before that was known.
     """
     counts = denials.groupBy(key).agg(
-        F.count(F.lit(1)).alias("denials"), F.min("time").alias("first"), F.max("time").alias("last")
+        F.sum(attempts()).alias("denials"), F.min("time").alias("first"), F.max("time").alias("last")
     )
     if key == "hour":
         return counts.orderBy("hour")

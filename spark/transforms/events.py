@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 EVENTS_LOST = "events_lost"
+LOG_CLOSED = "log_closed"
 
 
 def deduplicated(events: DataFrame) -> DataFrame:

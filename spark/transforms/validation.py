@@ -161,6 +161,9 @@ def _cross_faults() -> Iterator[Column]:
     has_count = _kind(".lost").isNotNull()
     yield F.when(is_lost_event & ~has_count, F.lit("lost: missing"))
     yield F.when(~is_lost_event & has_count, F.lit("lost: only for reason events_lost"))
+    for member in ("start", "sequence"):
+        is_missing = (F.col("event.schema_version") >= 2) & _kind(f".{member}").isNull()
+        yield F.when(is_missing, F.lit(f"{member}: missing"))
     is_shadow = F.coalesce(F.col("event.decision").isin(*SHADOW_DECISIONS), F.lit(False))
     has_shadow = _kind(".shadow").isNotNull()
     yield F.when(is_shadow & ~has_shadow, F.lit("shadow: missing"))

@@ -18,10 +18,15 @@ from router import audit_event
 SCHEMA = schemas.load("audit_event")
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 EVENT_ID = "0123456789abcdef" * 2
+START = "fedcba9876543210" * 2
 
 
 def complete(**event: Any) -> dict[str, Any]:
-    return audit_event.complete(event, event_id=EVENT_ID, time_s=1_700_000_000.25, router_id="R1")
+    return audit_event.complete(event, stamp(1_700_000_000.25))
+
+
+def stamp(time_s: float = 0.0) -> audit_event.Stamp:
+    return audit_event.Stamp(event_id=EVENT_ID, start=START, sequence=41, time_s=time_s, router_id="R1")
 
 
 def assert_valid(whole: dict[str, Any]) -> None:
@@ -35,7 +40,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
         "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
         "handshake_timeout", "handshake_aborted", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout",
         "internal_error", "too_many_handshakes", "forbidden_operation", "invalid_policy", "vhost_changed",
-        "events_lost",
+        "events_lost", "log_closed",
     }  # fmt: skip
     assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
 
@@ -43,7 +48,8 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
 def test_schema_is_a_valid_strict_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["additionalProperties"] is False
-    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == {"attempts", "lost", "shadow", "redecision"}
+    optional = {"attempts", "lost", "redecision", "sequence", "shadow", "start"}
+    assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == optional
     unbounded = [
         name
         for name, spec in SCHEMA["properties"].items()
@@ -57,6 +63,7 @@ def test_an_emitter_passes_only_what_it_knows() -> None:
     assert_valid(whole)
     assert whole["time"] == "2023-11-14T22:13:20.250000Z"
     assert (whole["schema_version"], whole["event_id"], whole["router"]) == (2, EVENT_ID, "R1")
+    assert (whole["start"], whole["sequence"]) == (START, 41)
     assert (whole["decision"], whole["user"], whole["is_encrypted"], whole["truncated"]) == ("deny", None, False, False)
     assert type(whole["reason"]) is str
     assert not {"lost", "shadow"} & whole.keys()
@@ -159,13 +166,32 @@ def test_notes_find_room_behind_a_long_detail() -> None:
 
 
 def test_the_loss_marker_is_a_valid_event() -> None:
-    marker = audit_event.lost_marker(7, event_id=EVENT_ID, time_s=0.0, router_id="R1")
+    marker = audit_event.lost_marker(7, stamp())
     assert_valid(marker)
     assert (marker["stage"], marker["reason"], marker["lost"]) == ("audit", "events_lost", 7)
 
 
+def test_the_mark_of_the_end_is_a_valid_event_that_only_the_log_may_make() -> None:
+    marker = audit_event.end_marker(stamp())
+    assert_valid(marker)
+    assert (marker["stage"], marker["reason"], marker["sequence"]) == ("audit", "log_closed", 41)
+    assert "lost" not in marker
+    whole = complete(stage="audit", reason="log_closed")
+    assert_valid(whole)
+    assert whole["reason"] == "internal_error"
+    assert "which only the audit log itself may use" in whole["detail"]
+
+
+def test_an_event_of_this_version_has_a_number_and_older_ones_need_none() -> None:
+    whole = complete(stage="open", reason="no_vhost")
+    for member in ("start", "sequence"):
+        without = {name: value for name, value in whole.items() if name != member}
+        assert not VALIDATOR.is_valid(without)
+        assert VALIDATOR.is_valid({**without, "schema_version": 1})
+
+
 def test_lost_belongs_to_events_lost_alone() -> None:
-    marker = audit_event.lost_marker(7, event_id=EVENT_ID, time_s=0.0, router_id="R1")
+    marker = audit_event.lost_marker(7, stamp())
     assert not VALIDATOR.is_valid({**marker, "reason": "no_vhost"})
     assert not VALIDATOR.is_valid({name: value for name, value in marker.items() if name != "lost"})
 
@@ -224,4 +250,4 @@ ANY_VALUE = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(sorted(SCHEMA["properties"])) | st.text() | st.integers(), ANY_VALUE))
 def test_any_event_at_all_becomes_a_valid_one(event: dict[Any, Any]) -> None:
-    assert_valid(audit_event.complete(event, event_id=EVENT_ID, time_s=1.5, router_id="R1"))
+    assert_valid(audit_event.complete(event, stamp(1.5)))

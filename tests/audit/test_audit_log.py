@@ -94,8 +94,13 @@ def start(tmp_path: Path, told: Told) -> Iterator[Callable[..., AuditLog]]:
         log.close(WAIT_S)
 
 
-def lines_of(folder: Path) -> list[dict[str, Any]]:
+def all_lines_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in sorted(folder.iterdir()) for line in path.read_bytes().splitlines()]
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """Without the mark of the end."""
+    return [line for line in all_lines_of(folder) if line["reason"] != "log_closed"]
 
 
 def test_each_denial_is_one_valid_line(start: Callable[..., AuditLog], tmp_path: Path) -> None:
@@ -108,7 +113,9 @@ def test_each_denial_is_one_valid_line(start: Callable[..., AuditLog], tmp_path:
         VALIDATOR.validate(event)
     assert [event["connection"] for event in events] == [0, 1, 2]
     assert len({event["event_id"] for event in events}) == 3
-    assert (log.written, log.pending, log.lost) == (3, 0, 0)
+    assert [event["sequence"] for event in events] == [0, 1, 2]
+    assert len({event["start"] for event in events}) == 1
+    assert (log.written, log.pending, log.lost) == (4, 0, 0)
 
 
 def test_an_event_may_have_a_time_of_its_own(start: Callable[..., AuditLog], tmp_path: Path) -> None:
@@ -136,12 +143,50 @@ def test_no_file_is_made_before_there_is_a_denial(start: Callable[..., AuditLog]
     assert list((tmp_path / "audit").iterdir()) == []
 
 
+def test_a_start_that_ends_as_it_should_says_so_and_only_once(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    """What a killed process had not written yet shows by the mark that is missing."""
+    log = start()
+    log.record(DENIAL)
+    assert log.flush(WAIT_S)
+    assert [line["reason"] for line in all_lines_of(tmp_path / "audit")] == ["no_vhost"]
+    assert log.close(WAIT_S)
+    assert log.close(WAIT_S)
+    first, last = all_lines_of(tmp_path / "audit")
+    VALIDATOR.validate(last)
+    assert (last["stage"], last["reason"], last["sequence"]) == ("audit", "log_closed", 1)
+    assert last["start"] == first["start"]
+
+
+def test_a_start_that_refused_nobody_leaves_nothing(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    assert start().close(WAIT_S)
+    assert all_lines_of(tmp_path / "audit") == []
+
+
+def test_each_start_has_a_name_of_its_own(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    for _ in range(2):
+        log = start()
+        log.record(DENIAL)
+        assert log.close(WAIT_S)
+    assert len({line["start"] for line in all_lines_of(tmp_path / "audit")}) == 2
+
+
+def test_a_disk_that_refuses_to_the_end_has_no_end_on_record_and_loses_no_more_than_there_was(
+    start: Callable[..., AuditLog], told: Told, disk: Disk
+) -> None:
+    log = start()
+    disk.write_fault = disk.full
+    log.record(DENIAL)
+    told.wait_for("cannot write")
+    assert not log.close(0.05)
+    assert log.lost == 1
+
+
 def test_a_line_is_written_with_one_write(start: Callable[..., AuditLog], disk: Disk) -> None:
     log = start()
     for _ in range(5):
         log.record(DENIAL)
     assert log.close(WAIT_S)
-    assert len(disk.writes) == 5
+    assert len(disk.writes) == 6  # the last is the mark of the end
     assert all(data.endswith(b"}\n") for data in disk.writes)
 
 
@@ -163,7 +208,7 @@ def test_an_event_longer_than_a_file_still_is_written(start: Callable[..., Audit
     log = start(max_file_bytes=10)
     log.record(DENIAL)
     log.record(DENIAL)
-    assert log.close(WAIT_S)
+    assert log.flush(WAIT_S)
     assert len(list((tmp_path / "audit").iterdir())) == 2
 
 
@@ -179,7 +224,7 @@ def test_old_files_go_only_when_asked_and_are_reported(
     log = start(max_file_bytes=10, max_files=2)
     for n in range(4):
         log.record({**DENIAL, "connection": n})
-    assert log.close(WAIT_S)
+    assert log.flush(WAIT_S)
     assert all(path.exists() for path in others)
     assert not earlier.exists()
     ours = [path for path in folder.iterdir() if path not in others]
@@ -245,7 +290,9 @@ def test_events_past_the_bound_are_counted_and_the_count_is_written(
     assert [(event["connection"], event.get("lost")) for event in events] == [
         (0, None), (1, None), (2, None), (None, 5), (8, None),
     ]  # fmt: skip
-    assert (log.written, log.lost) == (5, 5)
+    assert (log.written, log.lost) == (6, 5)
+    # What was lost had numbers too: those that are missing here.
+    assert [event["sequence"] for event in events] == [0, 1, 2, 8, 9]
 
 
 def test_attack_long_names_while_the_disk_is_full_cannot_take_the_memory(
@@ -286,7 +333,7 @@ def test_after_a_failed_fsync_the_batch_is_written_to_a_new_file(
     told.wait_for("writing works again")
     assert log.close(WAIT_S)
     files = sorted((tmp_path / "audit").iterdir())
-    assert [json.loads(path.read_text())["connection"] for path in files] == [0, 1]
+    assert [json.loads(path.read_text().splitlines()[0])["connection"] for path in files] == [0, 1]
 
 
 def test_a_file_removed_under_the_router_is_noticed(
@@ -437,7 +484,7 @@ for n in range(20):
     log.record({"stage": "attach", "reason": "target_not_allowed", "connection": n})
 assert refused.wait(10)
 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-assert log.close(10) and recovered.is_set() and log.written == 20
+assert log.close(10) and recovered.is_set() and log.written == 21
 """
 
 

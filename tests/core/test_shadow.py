@@ -14,6 +14,7 @@ from router.shadow import disagreements
 
 OPEN_HOUSE = {"remoteHosts": "*", "sources": "*", "targets": "*", "allowAnonymousSender": True}
 OFF = Vhosts(policy={})
+STAMP = audit_event.Stamp(event_id="0" * 32, start="0" * 32, sequence=0, time_s=0.0, router_id="R")
 EVENTS = jsonschema.Draft202012Validator(schemas.load("audit_event"))
 
 
@@ -27,7 +28,7 @@ def shadows(net: Net) -> list[tuple[str, str, str, str, int]]:
     found = []
     for event in net.audits:
         if event["decision"].startswith("shadow_"):
-            EVENTS.validate(audit_event.complete(event, event_id="0" * 32, time_s=0.0, router_id="R"))
+            EVENTS.validate(audit_event.complete(event, STAMP))
             side = event["shadow"]
             found.append((event["decision"], event["stage"], event["reason"], side["reason"], side["count"]))
     return found

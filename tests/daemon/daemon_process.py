@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import json
 import os
 import re
 import signal
@@ -198,6 +199,13 @@ def _run(
         check=False,
     )
     return Ran(found.returncode, found.stdout, found.stderr)
+
+
+def audit_events(folder: Path) -> list[dict[str, Any]]:
+    """What the audit log in the folder says, without the mark of its end."""
+    files = sorted(folder.glob("*.jsonl"))
+    events = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [event for event in events if event["reason"] != "log_closed"]
 
 
 def eventually(claim: Callable[[], Any]) -> Any:

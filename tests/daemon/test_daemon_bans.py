@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, Daemon, eventually, free_port, run_configuration
+from daemon_process import LISTENER, PATIENCE_S, Daemon, audit_events, eventually, free_port, run_configuration
 
 from auth.secrets import Secret
 from auth.verifiers.files import set_user
@@ -65,8 +65,7 @@ def is_closed_without_a_byte(router: Daemon, source: str = ATTACKER) -> bool:
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
-    files = sorted((folder / "audit").glob("*.jsonl")) if (folder / "audit").is_dir() else []
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return audit_events(folder / "audit")
 
 
 def with_users(folder: Path, policy: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from certificates import Certificates
-from daemon_process import LISTENER, PATIENCE_S, Daemon, eventually
+from daemon_process import LISTENER, PATIENCE_S, Daemon, audit_events, eventually
 
 from auth.sasl_frames import Init, encode
 from auth.secrets import Secret
@@ -41,11 +41,7 @@ def configuration(folder: Path, certificates: Certificates) -> str:
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
-    return [
-        json.loads(line)
-        for file in sorted((folder / "audit").glob("*.jsonl"))
-        for line in file.read_text().splitlines()
-    ]
+    return audit_events(folder / "audit")
 
 
 @contextmanager

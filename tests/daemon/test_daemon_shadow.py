@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, Daemon
+from daemon_process import LISTENER, Daemon, audit_events
 
 from router.management.client import BadRequestStatus, ManagementClient
 
@@ -54,10 +54,6 @@ def state(client: ManagementClient) -> dict[str, Any]:
     return dict(row)
 
 
-def audited(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for file in sorted(folder.iterdir()) for line in file.read_text().splitlines()]
-
-
 @pytest.mark.parametrize("enabled", ["yes", "no"])
 def test_disagreements_are_counted_and_audited_and_change_nothing(
     daemon: Callable[..., Daemon], folder: Path, tmp_path: Path, enabled: str
@@ -78,7 +74,7 @@ def test_disagreements_are_counted_and_audited_and_change_nothing(
     assert (shown["state"], shown["wouldDeny"], shown["wouldAllow"], shown["errors"]) == ("active", 4, 0, 0)
     assert shown["decisions"] > 4
     router.end()
-    events = audited(audit)
+    events = audit_events(audit)
     assert {(event["decision"], event["address"]) for event in events} == {("shadow_deny", "$management")}
     assert sum(event["shadow"]["count"] for event in events) == 4
     assert len(events) == 2  # the first, and the rest when the router stopped
@@ -126,7 +122,7 @@ def test_a_folder_that_becomes_broken_changes_nothing(
         reload(router, r"Candidate policy: no rule has changed")
         assert (state(client)["state"], state(client).get("error")) == ("active", None)
     router.end()
-    (event,) = [event for event in audited(audit) if event["decision"] == "shadow_error"]
+    (event,) = [event for event in audit_events(audit) if event["decision"] == "shadow_error"]
     assert (event["stage"], event["reason"]) == ("policy", "invalid_policy")
     assert event["shadow"]["file"] == str(folder / "z.json")
 

@@ -6,6 +6,8 @@ from typing import Any
 EVENT: dict[str, Any] = {
     "schema_version": 2,
     "event_id": "0" * 32,
+    "start": "1" * 32,
+    "sequence": 0,
     "time": "2026-11-20T14:05:06.000007Z",
     "router": "R1",
     "connection": 3,

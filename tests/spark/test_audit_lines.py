@@ -39,6 +39,7 @@ WHOLE = [
     line(reason="events_lost", stage="audit", lost=4),
     line(time="2024-02-29T23:59:59.999999Z"),
     line(schema_version=1),
+    line_without("start").replace('"schema_version": 2', '"schema_version": 1'),
     shadow_line(),
     shadow_line(decision="shadow_allow", reason="no_vhost", shadow={"reason": "allowed", "count": 2**40}),
 ]
@@ -98,6 +99,10 @@ BROKEN = {
     shadow_line(shadow={"count": 0, "why": 1}): "shadow.no such member: why; shadow.count: less than 1, or too large",
     shadow_line(shadow={"reason": "No!"}): "shadow.reason: not of the form it must have",
     line_without("user"): "user: missing",
+    line_without("start"): "start: missing",
+    line_without("sequence"): "sequence: missing",
+    line(start="1" * 31): "start: not of the form it must have",
+    line(sequence=-1): "sequence: less than 0, or too large",
     line_without("time"): "time: missing",
     "x" * (validation.MAX_LINE_BYTES + 1): f"longer than {validation.MAX_LINE_BYTES} bytes",
     GOOD[:-1] + " " * validation.MAX_LINE_BYTES + "}": f"longer than {validation.MAX_LINE_BYTES} bytes",
@@ -118,7 +123,7 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     assert row.faults == []
     assert row.line is None
     expected = json.loads(text)
-    empty = dict.fromkeys(("attempts", "lost", "shadow", "redecision"))
+    empty = dict.fromkeys(("attempts", "lost", "shadow", "redecision", "start", "sequence"))
     assert row.event.asDict(recursive=True) == {**empty, **expected}
 
 
@@ -141,24 +146,30 @@ def test_lines_and_json_schema_agree(judged: dict[str, Any]) -> None:
         assert validator.is_valid(json.loads(text)) == (not faults), (text[:200], faults)
 
 
+def stamp(time_s: float, router_id: str = "R1") -> audit_event.Stamp:
+    return audit_event.Stamp(event_id="1" * 32, start="2" * 32, sequence=3, time_s=time_s, router_id=router_id)
+
+
 def test_what_the_router_writes_is_valid(session: "SparkSession") -> None:
     texts = [
         audit_event.encode(whole).decode("ascii").removesuffix("\n")
         for whole in [
-            audit_event.complete({}, event_id="1" * 32, time_s=0.0, router_id="R1"),
+            audit_event.complete({}, stamp(0.0)),
             audit_event.complete(
                 {"stage": "open", "reason": "no_vhost", "user": "\U0001f600" * 500, "usage": {"total": 1}, "odd": b""},
-                event_id="2" * 32, time_s=1_700_000_000.999999, router_id="R\n1",
+                stamp(1_700_000_000.999999, "R\n1"),
             ),
             audit_event.complete(
                 {"stage": "open", "decision": "shadow_deny", "reason": "allowed", "shadow": {"reason": "no_vhost"}},
-                event_id="4" * 32, time_s=2.5, router_id="R1",
+                stamp(2.5),
             ),
-            audit_event.lost_marker(3, event_id="3" * 32, time_s=1.5, router_id="R1"),
+            audit_event.complete({"stage": "accept", "reason": "banned", "attempts": 7}, stamp(1.5)),
+            audit_event.lost_marker(3, stamp(1.5)),
+            audit_event.end_marker(stamp(2.0)),
         ]
     ]  # fmt: skip
     lines = session.createDataFrame([("f", text) for text in texts], "file string, line string")
-    assert [row.faults for row in validation.parsed(lines).select("faults").collect()] == [[], [], [], []]
+    assert [row.faults for row in validation.parsed(lines).select("faults").collect()] == [[]] * 6
 
 
 def test_events_carry_the_moment_and_quarantine_the_line(session: "SparkSession") -> None:

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = "event_id string, time timestamp, decision string, reason string, user string, lost bigint"
+COLUMNS = "event_id string, time timestamp, decision string, reason string, user string, lost bigint, attempts bigint"
 EIGHT = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 NEARLY_NINE = datetime(2026, 11, 20, 8, 59, 59, 999999, tzinfo=UTC)
 NINE = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
 ROWS = [
-    ("1", EIGHT, "deny", "no_vhost", "eve", None),
-    ("2", NEARLY_NINE, "deny", "sasl_failed", "eve", None),
-    ("3", NINE, "deny", "sasl_failed", None, None),
-    ("4", NINE, "deny", "sasl_failed", "bob", None),
-    ("5", NINE, "deny", "events_lost", None, 40),
-    ("6", NINE, "allow", "allowed", "bob", None),
-    ("7", NINE, "shadow_deny", "allowed", "bob", None),
-    ("8", NINE, "shadow_error", "invalid_policy", None, None),
+    ("1", EIGHT, "deny", "no_vhost", "eve", None, None),
+    ("2", NEARLY_NINE, "deny", "sasl_failed", "eve", None, None),
+    ("3", NINE, "deny", "sasl_failed", None, None, None),
+    ("4", NINE, "deny", "sasl_failed", "bob", None, 3),
+    ("5", NINE, "deny", "events_lost", None, 40, None),
+    ("6", NINE, "allow", "allowed", "bob", None, None),
+    ("7", NINE, "shadow_deny", "allowed", "bob", None, None),
+    ("8", NINE, "shadow_error", "invalid_policy", None, None, None),
 ]
 
 
@@ -45,7 +45,7 @@ def test_an_event_that_stands_twice_counts_once(session: "SparkSession") -> None
 
 
 def test_of_two_events_with_one_id_the_same_is_kept_in_any_order(session: "SparkSession") -> None:
-    other = ("1", NINE, "deny", "no_vhost", "bob", None)
+    other = ("1", NINE, "deny", "no_vhost", "bob", None, None)
     kept = session.createDataFrame([ROWS[0]], COLUMNS)
     for rows in ([ROWS[0], other], [other, ROWS[0]]):
         assertDataFrameEqual(events_of.deduplicated(session.createDataFrame(rows, COLUMNS)), kept)
@@ -61,7 +61,7 @@ def test_denials_are_counted_by_user_with_the_unknown_last(session: "SparkSessio
     assertDataFrameEqual(
         denials.counted_by(denials.denied(events), "user"),
         session.createDataFrame(
-            [("eve", 2, EIGHT, NEARLY_NINE), ("bob", 1, NINE, NINE), (None, 1, NINE, NINE)],
+            [("bob", 3, NINE, NINE), ("eve", 2, EIGHT, NEARLY_NINE), (None, 1, NINE, NINE)],
             "user string, denials bigint, first timestamp, last timestamp",
         ),
         checkRowOrder=True,
@@ -72,7 +72,7 @@ def test_denials_are_counted_by_hour_in_the_order_of_time(session: "SparkSession
     assertDataFrameEqual(
         denials.counted_by(denials.denied(events), "hour"),
         session.createDataFrame(
-            [(EIGHT, 2, EIGHT, NEARLY_NINE), (NINE, 2, NINE, NINE)],
+            [(EIGHT, 2, EIGHT, NEARLY_NINE), (NINE, 4, NINE, NINE)],
             "hour timestamp, denials bigint, first timestamp, last timestamp",
         ),
         checkRowOrder=True,

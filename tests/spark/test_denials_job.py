@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 
 from spark.jobs import reports
 from spark.jobs.denials import DENIALS
-from spark.jobs.reports import Report
+from spark.jobs.reports import Continuity, Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,8 +61,23 @@ def test_every_line_is_accounted_for(report: Report) -> None:
     assert (report.files, report.lines) == (2, 8)
     assert (report.totals["denials"], report.duplicates, report.quarantined) == (3, 1, 3)
     assert report.lost == 7
+    assert report.continuity == Continuity(starts=1, endless=1)
     # The eighth is the events_lost line.
     assert report.totals["denials"] + report.duplicates + report.quarantined + 1 == report.lines
+
+
+def test_an_event_counts_as_often_as_it_stands_for(session: "SparkSession", tmp_path: Path) -> None:
+    numbered = [
+        line(event_id=f"{number:032x}", sequence=number, reason="banned", stage="accept", **more)
+        for number, more in enumerate(({}, {"attempts": 999}))
+    ]
+    ending = line(event_id="f" * 32, sequence=2, reason="log_closed", stage="audit")
+    (tmp_path / "denials-1.jsonl").write_text("\n".join([*numbered, ending]) + "\n")
+    made = reports.report(session, [tmp_path / "denials-1.jsonl"], DENIALS)
+    assert (made.totals["denials"], made.totals["repeated"]) == (1000, 998)
+    assert made.heading == "1000 denials (998 of them as numbers)"
+    assert made.tables["by_reason"].rows[0][:2] == ("banned", 1000)
+    assert made.continuity == Continuity(starts=1)
 
 
 def test_denials_are_reported_by_reason_user_host_vhost_and_hour(report: Report) -> None:

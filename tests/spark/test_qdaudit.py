@@ -165,14 +165,15 @@ class Terminal(io.StringIO):
 def sample(rows: int = 1, **changes: Any) -> Any:
     """A report without Spark."""
     pytest.importorskip("pyspark")
-    from spark.jobs.reports import Report, Table
+    from spark.jobs.reports import Continuity, Report, Table
 
     shown = tuple((f"[red]u\x1b[2J{n}", 3) for n in range(rows))
     users = Table(title="Denials by user", columns=("user", "denials"), rows=shown, is_complete=False)
     names = ["by_reason", "by_host", "by_vhost", "by_hour", "quarantine"]
     empty = {name: Table(title=name, columns=(name, "denials"), rows=(), is_complete=True) for name in names}
     counts = {"files": 1, "lines": 2, "quarantined": 0, "duplicates": 0, "lost": 0, "totals": {"denials": 3}}
-    return Report(**{**counts, **changes}, heading="3 denials", warning="", tables={"by_user": users, **empty})
+    whole = {"continuity": Continuity(starts=1), "heading": "3 denials", "warning": ""}
+    return Report(**{**counts, **whole, **changes}, tables={"by_user": users, **empty})
 
 
 def test_elsewhere_than_on_a_terminal_the_report_is_plain() -> None:
@@ -205,6 +206,19 @@ def test_lost_events_are_warned_of() -> None:
     assert "WARNING: 1 event could not be written by the routers" in stream.getvalue()
 
 
+def test_what_is_missing_is_told_before_anything_else() -> None:
+    pytest.importorskip("pyspark")
+    from spark.jobs.reports import Continuity
+
+    stream = io.StringIO()
+    tables.render(sample(continuity=Continuity(starts=3, missing=2, headless=1, endless=2)), stream)
+    assert stream.getvalue().splitlines()[1:4] == [
+        "WARNING: 2 events missing between others of one start of a router",
+        "1 of 3 starts of routers: the first events are not here",
+        "2 of 3 starts of routers: no end on record, still running, or killed with what was not written yet",
+    ]
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_command_prints_its_report_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -226,7 +240,9 @@ def test_the_command_prints_its_report_and_leaves_nothing_behind(tmp_path: Path)
     assert done.stderr == ""
     assert done.returncode == 1
     assert done.stdout.startswith(
-        "1 denial in 2 lines of 1 file; 0 duplicates; 1 quarantined\n\nDenials by reason\n"
+        "1 denial in 2 lines of 1 file; 0 duplicates; 1 quarantined\n"
+        "1 of 1 start of routers: no end on record, still running, or killed with what was not written yet\n"
+        "\nDenials by reason\n"
         "  reason              denials  first                        last\n"
         "  target_not_allowed        1  2026-11-20T14:05:06.000007Z  2026-11-20T14:05:06.000007Z\n"
     )

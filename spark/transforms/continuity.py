@@ -1,0 +1,37 @@
+"""Audit events -> what the numbers they carry say is missing. DataFrame -> DataFrame."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark.transforms.events import LOG_CLOSED
+
+
+def continuity(events: DataFrame) -> DataFrame:
+    """Whether the events of each start of a router follow one another.
+
+    events   without duplicates, of any time: all that there are. Those of version 1 have no numbers and do not count.
+    Returns  one row of bigints: starts; missing (events between others of their start that neither are there nor were
+             reported lost); headless (starts whose first events are not there: files moved away); endless (starts
+             without their last event: still running, or killed with what was queued then).
+    """
+    has_number = F.col("start").isNotNull() & F.col("sequence").isNotNull()
+    starts = (
+        events.where(has_number)
+        .groupBy("router", "start")
+        .agg(
+            (F.max("sequence") - F.min("sequence") + 1 - F.count_distinct("sequence")).alias("absent"),
+            F.coalesce(F.sum("lost"), F.lit(0)).alias("lost"),
+            F.min("sequence").alias("first"),
+            F.count_if(F.col("reason") == LOG_CLOSED).alias("ends"),
+        )
+    )
+    # Events may have been lost, and reported so, before the first that could be written.
+    is_headless = F.col("first") > F.col("lost")
+    before = F.when(is_headless, F.lit(0)).otherwise(F.col("first"))
+    missing = F.greatest(F.col("absent") + before - F.col("lost"), F.lit(0))
+    return starts.agg(
+        F.count(F.lit(1)).alias("starts"),
+        F.coalesce(F.sum(missing), F.lit(0)).cast("bigint").alias("missing"),
+        F.count_if(is_headless).alias("headless"),
+        F.count_if(F.col("ends") == 0).alias("endless"),
+    )
