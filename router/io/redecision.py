@@ -15,8 +15,11 @@ from router.faults import fault_text
 from router.gate import ConnectionGate, Gate, Occasion
 from router.stack import Stack
 
-# How long connections are decided before the loop may route messages again.
+# How long connections are decided before the loop may route messages again. Where a turn of the loop takes long, it is
+# a share of it: else a flood of messages would put off for as long as it lasts that a connection is ended.
 SLICE_S: Final = 0.001
+SLICE_SHARE: Final = 0.2
+LONGEST_SLICE_S: Final = 0.01
 
 
 def everybody(_connection: ConnectionGate) -> bool:
@@ -33,12 +36,15 @@ class Redecision:
         finish: Callable[[], None],
         emit: Emit,
         wall_clock: Callable[[], float],
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """connections  the oldest first
         finish       lets leave what was sent outside of a pass of the loop
         wall_clock   seconds since 1970 UTC
+        clock        seconds of any beginning
         """
         self._gate = gate
+        self._clock = clock
         self._connections = connections
         self._finish = finish
         self._emit = emit
@@ -60,8 +66,12 @@ class Redecision:
             epoch = -1
             while epoch != gate.epoch:
                 epoch, steps = gate.epoch, self._steps()
-                while epoch == gate.epoch and self._go_on(steps):
+                slice_s = SLICE_S
+                while epoch == gate.epoch and self._go_on(steps, slice_s):
+                    left_at = self._clock()
                     await asyncio.sleep(0)
+                    turn_s = self._clock() - left_at
+                    slice_s = min(max(SLICE_S, turn_s * SLICE_SHARE), LONGEST_SLICE_S)
             ended = gate.ended
             text = (
                 f"Open connections decided again after {gate.occasion}: {ended['connections']} connections closed, "
@@ -74,11 +84,11 @@ class Redecision:
         finally:
             self._task = None
 
-    def _go_on(self, steps: Iterator[None]) -> bool:
+    def _go_on(self, steps: Iterator[None], slice_s: float) -> bool:
         """One slice of time. False when there is nothing left to do."""
-        deadline = time.perf_counter() + SLICE_S
+        deadline = self._clock() + slice_s
         try:
-            return any(time.perf_counter() > deadline for _ in steps)
+            return any(self._clock() > deadline for _ in steps)
         finally:
             self._finish()
 

@@ -1,6 +1,7 @@
 """The pass over open connections takes its turns with the loop, and begins anew when the rules change. Issue 5."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,9 +12,9 @@ from policy.usage import UsageLedger
 from policy.windows import shown_instant
 from router.effects import Effect, Log
 from router.gate import Gate
-from router.io.redecision import SLICE_S, Expiry, Redecision
+from router.io.redecision import LONGEST_SLICE_S, SLICE_S, SLICE_SHARE, Expiry, Redecision
 
-COUNT = 200
+COUNT = 100
 
 
 class Connection:
@@ -35,14 +36,14 @@ class Connection:
 
 
 class House:
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> None:
         self.effects: list[Effect] = []
         self.done: list[str] = []
         self.flushed = 0
         ruleset = compile_ruleset({}, (), resolve=lambda _name: ())
         self.gate = Gate(ruleset, UsageLedger(), self.effects.append)
         self.connections: dict[int, Any] = {number: Connection(number, self.done, work) for number in range(COUNT)}
-        self.redecision = Redecision(self.gate, self.connections, self.flush, self.effects.append, lambda: 1e9)
+        self.redecision = Redecision(self.gate, self.connections, self.flush, self.effects.append, lambda: 1e9, clock)
 
     def flush(self) -> None:
         self.flushed += 1
@@ -78,6 +79,28 @@ def test_the_loop_has_its_turn_between_slices() -> None:
     assert turns > COUNT / 2
     assert house.flushed > COUNT / 2
     assert house.done[:COUNT] == [f"decided {number}" for number in range(COUNT)]
+
+
+def test_a_busy_loop_puts_nothing_off() -> None:
+    """Attack: a flood of messages makes every turn of the loop long; a millisecond in each would take for ever."""
+
+    async def run() -> int:
+        now = 0.0
+
+        def step() -> None:
+            nonlocal now
+            now += SLICE_S
+
+        house = House(step, lambda: now)
+        house.redecision.begin("policy_change")
+        turns = 0
+        while not any("decided again" in text for text in house.texts):
+            now += LONGEST_SLICE_S / SLICE_SHARE
+            await asyncio.sleep(0)
+            turns += 1
+        return turns
+
+    assert asyncio.run(run()) < COUNT * 3 * SLICE_S / LONGEST_SLICE_S * 2
 
 
 def test_limits_are_asked_about_from_the_newest_to_the_oldest_when_all_are_decided() -> None:
