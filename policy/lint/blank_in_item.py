@@ -6,7 +6,7 @@ the C router say otherwise.
 
 from collections.abc import Iterator
 
-from policy.groups import ADDRESS_KEYS
+from policy.groups import ADDRESS_KEYS, DENY_KEYS
 from policy.lint.findings import About, Confidence, Family, Finding, Level, PolicyText
 
 ID = "PAL043"
@@ -16,7 +16,7 @@ FAMILY = Family.CORRECTNESS
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
-        for key in ("users", *ADDRESS_KEYS):
+        for key in ("users", *ADDRESS_KEYS, *DENY_KEYS):
             for item in group.items(key):
                 if len(item.split()) > 1 and not _is_name(item):
                     better = ", ".join(item.split())

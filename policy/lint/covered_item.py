@@ -1,6 +1,6 @@
-"""An item of an address list allows only what the others allow anyway.
+"""An item of an address list allows only what the others allow anyway, or denies what they deny.
 
-That is decided exactly, for every user: the set of addresses the item allows is part of what the others allow together.
+That is decided exactly, for every user: the set of addresses of the item is part of what the others have together.
 Remove it, or, if it was meant to be the narrower rule, remove the wide one that makes it pointless.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from policy.automata import TooComplexError
-from policy.groups import ADDRESS_KEYS
+from policy.groups import ADDRESS_KEYS, DENY_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 from policy.superfluous import superfluous_items
 
@@ -19,13 +19,14 @@ FAMILY = Family.REACHABILITY
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
-        for key in ADDRESS_KEYS:
+        for key in (*ADDRESS_KEYS, *DENY_KEYS):
             items = group.items(key)
             if len(items) < 2:
                 continue
             for item, covering in _superfluous(key, items):
                 listed = ", ".join(f"'{other}'" for other in covering)
-                text = f"'{item}' allows nothing that {listed} does not: remove it"
+                verb = "denies" if key in DENY_KEYS else "allows"
+                text = f"'{item}' {verb} nothing that {listed} does not: remove it"
                 yield group.finding(ID, Level.NOTE, text, key, About(item=item))
 
 

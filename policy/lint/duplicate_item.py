@@ -6,7 +6,7 @@ The second one has no effect. Often one of the two was meant to be something els
 from collections.abc import Iterator
 
 from policy.attributes import InvalidValue, split_items
-from policy.groups import ADDRESS_KEYS
+from policy.groups import ADDRESS_KEYS, AUTHENTICATOR_KEY, DENY_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL018"
@@ -16,7 +16,7 @@ FAMILY = Family.HYGIENE
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
-        for key in ("users", "remoteHosts", *ADDRESS_KEYS):
+        for key in ("users", "remoteHosts", AUTHENTICATOR_KEY, *ADDRESS_KEYS, *DENY_KEYS):
             if key not in group.settings:
                 continue
             written = _written(group.settings[key])

@@ -1,12 +1,14 @@
 """A wildcard or `${user}` stands where it means nothing.
 
-In `sources` and `targets` a `*` counts only as the last character, and `#` never does. In patterns `*` and `#` count
-only as whole words, `orders.*` but not `ord*`, and so does `${user}`: `x${user}` can never match anything.
+In `sources`, `targets`, `denySources` and `denyTargets` a `*` counts only as the last character, and `#` never does: a
+denial of `orders.*.secret` denies only an address that is written so. In patterns `*` and `#` count only as whole
+words, `orders.*` but not `ord*`, and so does `${user}`: `x${user}` can never match anything.
 """
 
 from collections.abc import Iterator
 
 from policy.addresses import USER_TOKEN
+from policy.groups import DENY_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 from policy.patterns import ANY_NUMBER, ONE, split_tokens
 
@@ -17,10 +19,11 @@ FAMILY = Family.CORRECTNESS
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
-        for key in ("sources", "targets"):
+        for key in ("sources", "targets", *DENY_KEYS):
             for item in group.items(key):
                 if item.find(ONE, 0, -1) >= 0 or (ANY_NUMBER in item and ANY_NUMBER in split_tokens(item)):
-                    text = f"'{item}': only a '*' at the very end is a wildcard here; '{key[:-1]}Pattern' knows more"
+                    more = "" if key in DENY_KEYS else f"; '{key[:-1]}Pattern' knows more"
+                    text = f"'{item}': only a '*' at the very end is a wildcard here{more}"
                     yield group.finding(ID, Level.WARNING, text, key, About(item=item))
         for key in ("sourcePattern", "targetPattern"):
             for item in group.items(key):

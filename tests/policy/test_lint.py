@@ -100,6 +100,25 @@ def test_bans_and_the_rule_that_makes_them_are_extensions_and_its_terms_want_a_l
     assert "PAL057" not in dict(findings_of(file))
 
 
+@pytest.mark.parametrize(
+    ("denied", "ids"),
+    [
+        ("orders.*.secret", {"PAL015"}),
+        ("orders.a, orders.*", {"PAL017", "PAL064"}),
+        ("orders.a, orders.a", {"PAL018"}),
+        ("orders.a orders.b", {"PAL043"}),
+        ("stock", {"PAL065"}),
+        ("amqp:/orders.a", set()),
+        ("orders.a", set()),
+    ],
+)
+def test_denials_are_lists_like_others(tmp_path: Path, denied: str, ids: set[str]) -> None:
+    file = tmp_path / "policy.json"
+    group = {"users": "a", "remoteHosts": "::1", "targets": "orders.*", "denyTargets": denied}
+    file.write_text(json.dumps([["vhost", {"hostname": "h", "groups": {"g": group}}]]))
+    assert {id_ for id_, _ in findings_of(file)} == ids | {"PAL055"}
+
+
 def test_old_names_in_a_configuration_are_found_and_understood(tmp_path: Path) -> None:
     """`verifyHostName: no` is as bad as `verifyHostname: no`, and `certDb` is as good as `caCertFile`."""
     file = tmp_path / "r.conf"
