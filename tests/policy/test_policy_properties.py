@@ -161,7 +161,7 @@ denials = st.lists(st.sampled_from(DENIED), max_size=2)
 
 
 @given(st.data(), vhosts(), st.sampled_from(["denySources", "denyTargets"]), denials)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_adding_a_denial_never_widens(
     data: st.DataObject, written: list[dict[str, Any]], key: str, denied: list[str]
 ) -> None:
