@@ -145,6 +145,9 @@ class UsageLedger:
     def vhost_names(self) -> tuple[str, ...]:
         return tuple(self._vhosts)
 
+    def has_vhost(self, name: str) -> bool:
+        return name in self._vhosts
+
     def policy_counters(self) -> dict[str, int]:
         """The statistics of the `policy` entity."""
         return {

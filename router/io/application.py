@@ -246,7 +246,7 @@ class Application:
                 "ban": _PagedRows(bans.page, bans.find, bans.find_by_name),
                 "connector": _Rows(self.connector_rows),
                 "policy": _Rows(self.policy_rows),
-                "vhostStats": _Rows(self.vhost_stats_rows),
+                "vhostStats": _PagedRows(self.vhost_stats_rows, self.find_vhost_stats_row, self.find_vhost_stats_row),
                 **({name: _Rows(make) for name, make in candidate.views.items()} if candidate is not None else {}),
                 "logStats": _Rows(self.logs.ring.rows),
                 "allocator": _Rows(self.allocator_rows),
@@ -488,10 +488,17 @@ class Application:
         counters = {**self.router.gate.ledger.policy_counters(), **self.vhosts.counters()}
         yield {**self.configuration.policy, **counters}
 
-    def vhost_stats_rows(self) -> Iterator[Mapping[str, Any]]:
-        ledger = self.router.gate.ledger
-        for name in ledger.vhost_names():
-            yield {"name": f"vhostStats/{name}", "identity": f"vhostStats/{name}", **ledger.vhost_stats(name)}
+    def vhost_stats_rows(self, offset: int = 0) -> Iterator[Mapping[str, Any]]:
+        return map(self._vhost_stats_row, self.router.gate.ledger.vhost_names()[offset:])
+
+    def find_vhost_stats_row(self, identity: str) -> Mapping[str, Any] | None:
+        name = identity.removeprefix("vhostStats/")
+        is_known = name != identity and self.router.gate.ledger.has_vhost(name)
+        return self._vhost_stats_row(name) if is_known else None
+
+    def _vhost_stats_row(self, name: str) -> Mapping[str, Any]:
+        identity = f"vhostStats/{name}"
+        return {"name": identity, "identity": identity, **self.router.gate.ledger.vhost_stats(name)}
 
     # The end
 

@@ -49,7 +49,7 @@ class _Rows:
         return True
 
     def body(self) -> object:
-        return {"attributeNames": self.source.names, "results": Encoded(encoded_list(self.content, self.count))}
+        return self.source.body(Encoded(encoded_list(self.content, self.count)))
 
 
 class ManagementService:

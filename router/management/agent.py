@@ -4,7 +4,7 @@ No operation, type or attribute of a request is ever looked up but in the schema
 raises: what is not foreseen is answered 500 and logged. Sources: docs/spec/management.md §5, §7, §8.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from router.effects import Emit, LogLevel, log
@@ -51,8 +51,8 @@ class Response:
     body: object = field(repr=False)
 
 
-def no_log_entries(_: int) -> Sequence[object]:
-    return []
+def no_log_entries(_: int) -> Iterator[list[object]]:
+    return iter(())
 
 
 def no_nodes() -> Sequence[str]:
@@ -81,7 +81,7 @@ class Agent:
         emit: Emit,
         *,
         management_nodes: Callable[[], Sequence[str]] = no_nodes,
-        log_entries: Callable[[int], Sequence[object]] = no_log_entries,
+        log_entries: Callable[[int], Iterator[list[object]]] = no_log_entries,
         update_connection: ConnectionUpdate | None = None,
         is_debug_enabled: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -109,7 +109,7 @@ class Agent:
         return Response(status=500, description="InternalError: the request could not be carried out", body={})
 
     def begin(self, request: Request) -> Response:
-        """Answer one request; the body of a QUERY's reply is QueryRows, which may raise anything. Never raises itself.
+        """Answer one request; the body may be QueryRows, which may raise anything. Never raises itself.
         """
         properties = _text_keys(request.properties)
         operation = properties.get("operation")

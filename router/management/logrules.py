@@ -191,10 +191,13 @@ class LogRing:
         if counts is not None:
             counts[entry.level] += 1
 
-    def entries(self, limit: int = 0) -> list[list[object]]:
-        """GET-LOG: the last `limit` entries, all when it is 0, oldest first: module, level, text, file, line, time."""
+    def entries(self, limit: int = 0) -> Iterator[list[object]]:
+        """GET-LOG: the last `limit` entries, all when it is 0, oldest first: module, level, text, file, line, time.
+
+        Those of the time of the call; rows are made as they are asked for.
+        """
         kept = list(self._entries)
-        return [_row(entry) for entry in (kept[-limit:] if limit > 0 else kept)]
+        return map(_row, kept[-limit:] if limit > 0 else kept)
 
     def rows(self) -> Iterator[Mapping[str, object]]:
         """The entities of logStats."""

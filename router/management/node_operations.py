@@ -4,9 +4,9 @@ Source: docs/spec/management.md §7.7, §7.8.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from router.management.query import Row, number
+from router.management.query import QueryRows, Row, number
 from router.management.schema import EntityType, Schema
 
 # JSON indented by a million blanks a level would fill the memory.
@@ -20,7 +20,7 @@ class NodeOperations:
         self,
         schema: Schema,
         management_nodes: Callable[[], Sequence[str]],
-        log_entries: Callable[[int], Sequence[object]],
+        log_entries: Callable[[int], Iterator[list[object]]],
     ) -> None:
         self._schema = schema
         self._management_nodes = management_nodes
@@ -34,7 +34,7 @@ class NodeOperations:
             "GET-MGMT-NODES": lambda properties, only: [str(each) for each in management_nodes()],
             "GET-SCHEMA": lambda properties, only: schema.dump(),
             "GET-JSON-SCHEMA": self._json_schema,
-            "GET-LOG": lambda properties, only: list(log_entries(max(number(properties, "limit"), 0))),
+            "GET-LOG": lambda properties, only: QueryRows(None, log_entries(max(number(properties, "limit"), 0))),
         }
 
     def find(self, operation: str) -> Perform | None:

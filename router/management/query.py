@@ -22,17 +22,22 @@ Row = Mapping[str, object]
 
 @dataclass(slots=True)
 class QueryRows:
-    """The body of a QUERY's reply whose rows are yet to be made.
+    """The body of a reply whose rows are yet to be made.
 
-    rows  the values in the order of `names`; None for a row that was looked at and is not for the reply, so that
-          whoever makes them can pause there as well
+    names  of the columns; None where the rows are all there is to the body (GET-LOG)
+    rows   the values in the order of `names`; None for a row that was looked at and is not for the reply, so that
+           whoever makes them can pause there as well
     """
 
-    names: list[str]
+    names: list[str] | None
     rows: Iterator[list[object] | None]
 
-    def collected(self) -> dict[str, object]:
-        return {"attributeNames": self.names, "results": [row for row in self.rows if row is not None]}
+    def collected(self) -> object:
+        return self.body([row for row in self.rows if row is not None])
+
+    def body(self, results: object) -> object:
+        """The body, once the rows are made."""
+        return results if self.names is None else {"attributeNames": self.names, "results": results}
 
 
 class Provider(Protocol):

@@ -54,7 +54,16 @@ class Views:
             # Rows are made only where the one that is looked for may be.
             may_be = value.startswith(f"{short_name}/") or (by_name and short_name in _NAMED_FREELY)
             if may_be and self._is_live_only(entity_type):
-                yield from ((entity_type, row) for row in self._of_type(entity_type) if row.get(attribute) == value)
+                found = self._found(entity_type, attribute, value)
+                yield from ((entity_type, row) for row in found if row.get(attribute) == value)
+
+    def _found(self, entity_type: EntityType, attribute: str, value: str) -> Iterator[Row]:
+        """The live entities among which is the one whose `attribute` is the value."""
+        provider = self.providers[entity_type.short_name]
+        if not isinstance(provider, PagedProvider):
+            return self._of_type(entity_type)
+        row = provider.find(attribute, value)
+        return iter([_shown(entity_type, row)] if row is not None else [])
 
     def _of_type(self, entity_type: EntityType) -> Iterator[Row]:
         if entity_type.short_name == "management":
@@ -62,8 +71,7 @@ class Views:
         elif entity_type.short_name == "console":
             return
         elif self._is_live_only(entity_type):
-            for row in made(self.providers[entity_type.short_name].rows()):
-                yield {**entity_type.redacted(row), "type": entity_type.long_name}
+            yield from (_shown(entity_type, row) for row in made(self.providers[entity_type.short_name].rows()))
         else:
             is_paged = isinstance(self.providers.get(entity_type.short_name), PagedProvider)
             live = None
@@ -153,3 +161,7 @@ class Views:
             else:
                 row = {**configured, **live}
                 yield {**row, "name": row.get("id"), "identity": "1", "type": type_name}
+
+
+def _shown(entity_type: EntityType, row: Row) -> Row:
+    return {**entity_type.redacted(row), "type": entity_type.long_name}
