@@ -129,14 +129,15 @@ def test_random_requests_are_answered_or_ignored(router: Daemon) -> None:
             if rng.random() < 0.8:
                 properties["operation"] = rng.choice(words[1:7])
             if properties.get("operation") == "DELETE" and "listener" in str(properties):
-                continue  # the branch we sit on
+                properties["operation"] = "READ"  # the branch we sit on
             body = rng.choice([*words, {str(rng.choice(words)): rng.choice(words) for _ in range(3)}])
             reply = raw.ask(correlation_id=ulong(number), application_properties=properties, body=body)
             assert reply.correlation_id == number
             status = int(reply.application_properties["statusCode"])
             statuses[status] = statuses.get(status, 0) + 1
             assert status in (200, 201, 204, 400, 403, 404, 500, 501)
-        assert bystander.query("router").rows
+            if number % 100 == 99:  # often enough for the idle timeout, also on a busy machine
+                assert bystander.query("router").rows
     assert 400 in statuses
     assert time.monotonic() - began < 60
 
