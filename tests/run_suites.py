@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Suite -> what selects it, for pytest. The fastest first: it fails soonest. `python` is what depends on the engine's
 # compiled steps, once more without them.
 SUITES = {
-    "unit": ["-m", "not interop and not spark and not packaging"],
+    "unit": ["-n", "auto", "--dist", "worksteal", "-m", "not interop and not spark and not packaging"],
     "python": ["tests/amqp", "tests/core"],
     "interop": ["-m", "interop"],
     "spark": ["-m", "spark and not interop"],

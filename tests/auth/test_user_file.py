@@ -186,18 +186,18 @@ def test_comments_and_blank_lines_are_skipped() -> None:
     [
         ("alice", "expected user:hash"),
         ("alice hunter2", "expected user:hash"),
-        (f":{GOOD}", "a user name must be printable"),
-        (f"a\u202eb:{GOOD}", "a user name must be printable"),
-        (f"alice :{GOOD}", "a user name must be printable"),
-        (f"{'u' * 1025}:{GOOD}", "more than 1024 bytes"),
+        (":HASH", "a user name must be printable"),
+        ("a\u202eb:HASH", "a user name must be printable"),
+        ("alice :HASH", "a user name must be printable"),
+        ("u" * 1025 + ":HASH", "more than 1024 bytes"),
         ("alice:hunter2", "not a hash"),
         ("alice:", "not a hash"),
-        (f"bob:{GOOD}", "'bob' appears twice"),
+        ("bob:HASH", "'bob' appears twice"),
     ],
 )
 def test_a_wrong_line_is_named_but_not_quoted(line: str, says: str) -> None:
     with pytest.raises(UserFileError) as caught:
-        parse_users(f"# users\nbob:{GOOD}\n{line}\n", "/etc/users")
+        parse_users(f"# users\nbob:HASH\n{line}\n".replace("HASH", GOOD), "/etc/users")
     assert str(caught.value).startswith("/etc/users:3: ")
     assert says in str(caught.value)
     assert "hunter2" not in str(caught.value)
