@@ -65,19 +65,21 @@ class BanGate:
             self._report(ban, attempts)
 
     def refuses(self, facts: Mapping[str, Any]) -> bool:
-        """Is the peer of an Open banned, now that it is known who it is? With or without vhost policy.
+        """Is the peer of an accepted connection banned by now, or now that it is known who it is?
 
-        facts  of the connection, as its audit events have them
+        facts  of the connection, as its audit events have them. Before stage `open` the user is only a claim
         """
         if not len(self.bans):
             return False
         user, remote_host = facts["user"], facts["remote_host"]
-        ban = self.bans.of_user(remote_host, user)
+        is_known = facts["stage"] == "open"
+        ban = self.bans.of_user(remote_host, user) if is_known else self.bans.of_host(remote_host)
         if ban is None:
             return False
         self.bans.count_hit(ban)
-        self._log(f"DENY AMQP Open for user '{user or ''}', rhost '{remote_host}'", ban)
-        self._audit(ban, {**facts, "stage": "open"})
+        what = "AMQP Open" if is_known else "login"
+        self._log(f"DENY {what} for user '{user or ''}', rhost '{remote_host}'", ban)
+        self._audit(ban, facts)
         return True
 
     def record_closing(self, ban: Ban, facts: Mapping[str, Any], *, stage: str) -> None:

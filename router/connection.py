@@ -16,7 +16,8 @@ from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
 from router.core.router import Core
 from router.effects import Audit, Emit, log
-from router.gate import ConnectionGate
+from router.gate import CONNECTION_REFUSED, ConnectionGate
+from router.inspection import condition_of
 from router.listener import Listener
 from router.stack import FRAMING, Stack, Stage
 
@@ -146,7 +147,8 @@ class Connection(Stack):
                     self._write(data)
                 case Verify(request=request):
                     self._claimed_user = request.user
-                    self._verify(request, self._on_verified)
+                    if not self._is_banned_by_now():
+                        self._verify(request, self._on_verified)
                 case Authenticated(identity=identity):
                     self._identity = identity
                     self.stage = Stage.HEADER
@@ -163,10 +165,19 @@ class Connection(Stack):
         """The verifier answered, perhaps after the connection went away."""
         if self.stage is Stage.SASL and isinstance(self._negotiation, ServerNegotiation):
             try:
-                self._carry_out(self._negotiation.resume(result))
+                if not self._is_banned_by_now():
+                    self._carry_out(self._negotiation.resume(result))
             except Exception as error:
                 self.crash(error)
             self.core.work.finish()
+
+    def _is_banned_by_now(self) -> bool:
+        """Attack: many logins at once, so that all have been accepted when the first have failed. None is verified any
+        more after the ban, and what was being verified is not told."""
+        if not self.gate.gate.bans.refuses({**self._facts(), "user": self._claimed_user}):
+            return False
+        self.expel(condition_of(CONNECTION_REFUSED))
+        return True
 
     # AMQP
 

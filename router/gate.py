@@ -232,7 +232,7 @@ class ConnectionGate:
         self.hostname = hostname
         self.requested_vhost = policy_vhost or hostname or ""
         self._epoch = gate.epoch
-        if gate.bans.refuses({**self.facts(), "condition": CONNECTION_REFUSED.condition}):
+        if gate.bans.refuses({**self.facts(), "stage": "open", "condition": CONNECTION_REFUSED.condition}):
             self.count_failure()
             return CONNECTION_REFUSED
         if not self.is_governed or not (gate.ruleset.is_enabled or gate.shadow is not None):

@@ -71,7 +71,8 @@ class Bans:
             raise ManagementError(400, f"{attributes['type']}: {error}") from None
         lasting = f"for {seconds} seconds" if seconds is not None else "for good"
         self._log("notice", f"Ban '{ban.name}' of {_whom(ban)} {lasting}: {ban.reason or 'no reason given'}")
-        asyncio.get_running_loop().call_soon(self._close_next, ban, iter(list(self._router.connections)))
+        if not ban.is_automatic:
+            asyncio.get_running_loop().call_soon(self._close_next, ban, iter(list(self._router.connections)))
         shown: dict[str, object] = {"origin": "automatic" if ban.is_automatic else "manual", "created": _text(made_at)}
         return shown | ({"expires": _text(made_at + timedelta(seconds=seconds))} if seconds is not None else {})
 
@@ -96,7 +97,8 @@ class Bans:
     def find_by_name(self, name: str) -> Mapping[str, Any] | None:
         return {"name": name, "hits": self._set.hits(name)} if self._set.get(name) is not None else None
 
-    # Connections that are open already
+    # Connections that are open already. A ban by rule leaves them alone: others behind the same address would else lose
+    # their connections for one who does not know the password. Those on their way in meet it there.
 
     def _close_next(self, ban: Ban, numbers: Iterator[int]) -> None:
         """Look at some of the connections that were there when the ban came, then let the loop turn."""
@@ -105,7 +107,7 @@ class Bans:
         some = list(islice(numbers, SLICE))
         for number in some:
             connection = self._router.connections.get(number)
-            if isinstance(connection, Connection) and self._holds_for(ban, connection):
+            if isinstance(connection, Connection) and not connection.is_closed and _holds_for(ban, connection):
                 condition = condition_of(CONNECTION_REFUSED)
                 facts = {**connection.gate.facts(), "condition": condition.name}
                 self._gate.record_closing(ban, facts, stage=connection.audit_stage)
@@ -113,16 +115,6 @@ class Bans:
         self._router.work.finish()
         if some:
             asyncio.get_running_loop().call_soon(self._close_next, ban, numbers)
-
-    def _holds_for(self, ban: Ban, connection: Connection) -> bool:
-        """An automatic ban leaves alone who has got in: others behind the same address would else lose their
-        connections for one who does not know the password."""
-        if connection.is_closed or (ban.is_automatic and connection.is_open):
-            return False
-        host = connection.gate.remote_host
-        if ban.is_automatic and self._set.spared.contains(host):
-            return False
-        return ban.matches(parse_address(host), connection.gate.identity.user)
 
     # Failures
 
@@ -168,6 +160,10 @@ class Bans:
 
     def _log(self, level: LogLevel, text: str) -> None:
         log(self._emit, "POLICY", level, text)
+
+
+def _holds_for(ban: Ban, connection: Connection) -> bool:
+    return ban.matches(parse_address(connection.gate.remote_host), connection.gate.identity.user)
 
 
 def _shown(network: Network) -> str:

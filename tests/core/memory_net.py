@@ -26,7 +26,7 @@ from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
 from router.amqp.codec import decode
 from router.amqp.engine import READ_BUFFER, message_bytes
-from router.connection import Connection, Stage
+from router.connection import Connection, Stage, Verifier
 from router.core.addresses import Treatment
 from router.core.router import Core
 from router.core.work import Timed, Work
@@ -565,6 +565,7 @@ class Net:
         self.now = 1000.0
         self.wall_s = 1_700_000_000.0  # seconds since 1970 UTC
         self.remote_host = "10.0.0.1"  # of clients that come from now on
+        self.verify: Verifier = _verify_nothing
         self.read_bytes = read_bytes
         self.effects: list[Effect] = []
         self.clients: list[Client] = []
@@ -642,7 +643,7 @@ class Net:
             gate=gate,
             core=self.core,
             version="1.20.0",
-            verify=_verify_nothing,
+            verify=self.verify,
             emit=self.effects.append,
             write=client.write,
             close=client.close_socket,

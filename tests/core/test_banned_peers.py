@@ -1,16 +1,20 @@
 """Bans as a connection meets them, and what counts as a failure. Spec: docs/spec/policy-and-auth.md §3.15."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from memory_net import Net, Vhosts
 
+from auth.credentials import VerifyResult
+from auth.sasl_frames import Init, Mechanisms, encode
 from policy.bans import Ban, parse_ban
 from router.effects import AdmissionFailed
 from router.gate import CONNECTION_REFUSED, ConnectionGate
 from router.inspection import condition_of
 from router.management.schema import load_schema
 
+SASL = b"AMQP\x03\x01\x00\x00"
 DISALLOWED = ("amqp:resource-limit-exceeded", "connection disallowed by local policy")
 
 
@@ -141,6 +145,32 @@ def test_expelling_before_the_open_closes_too(opens: bool) -> None:
     net.work.finish()
     net.pump()
     assert client.is_closed_by_router
+    net.nothing_left()
+
+
+@pytest.mark.parametrize("is_valid", [False, True])
+@pytest.mark.parametrize("when", ["before the verifier is asked", "while it works"])
+def test_many_logins_at_once_do_not_outrun_the_ban(when: str, is_valid: bool) -> None:
+    """Attack: all connections are accepted before the first password has failed. Nobody is told what became of his."""
+    net = Net(mechanisms=lambda _verified: ("PLAIN",))
+    asked: list[Callable[[VerifyResult], None]] = []
+    net.verify = lambda _request, done: asked.append(done)
+    client = net.client(opens=False)
+    login = Init(mechanism="PLAIN", initial_response=b"\0eve\0perhaps")
+    if when == "before the verifier is asked":
+        ban_in(net, "10.0.0.1")
+    client.say(SASL + encode(login))
+    if when == "while it works":
+        ban_in(net, "10.0.0.1")
+        asked.pop()(VerifyResult(is_valid=is_valid))
+    assert not asked
+    net.work.finish()
+    assert client.is_closed_by_router
+    assert encode(Mechanisms(names=("PLAIN",))) in bytes(client.recorded)
+    assert b"\x00\x53\x44" not in bytes(client.recorded)  # an outcome
+    (event,) = net.audits
+    assert (event["reason"], event["stage"], event["user"]) == ("banned", "sasl", "eve")
+    assert failures(net) == []
     net.nothing_left()
 
 

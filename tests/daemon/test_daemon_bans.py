@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from daemon_process import LISTENER, PATIENCE_S, Daemon, audit_events, eventually, free_port, run_configuration
 
+from auth.sasl_frames import Init, encode
 from auth.secrets import Secret
 from auth.verifiers.files import set_user
 from auth.verifiers.hashes import Argon2idCost
@@ -114,10 +115,12 @@ def test_who_guesses_passwords_is_banned_and_after_a_while_let_in_again(
     assert [event["reason"] for event in events(tmp_path)].count("sasl_failed") == 6
 
 
-def test_failures_close_who_is_on_his_way_in_and_nobody_who_has_got_in(
+def test_failures_stop_who_is_on_his_way_in_and_nobody_who_has_got_in(
     daemon: Callable[..., Daemon], tmp_path: Path
 ) -> None:
-    """Others behind the same address keep their connections; a second login that was begun before the ban does not."""
+    """Others behind the same address keep their connections. A login that was begun before the ban is not answered, not
+    even where the password is right.
+    """
     router = daemon(with_users(tmp_path, f" banAfterFailures: 1\n banAllowList: {OPERATOR}"))
     port = router.port("login")
     with client_of(router, "login", username="alice", password=Secret("right")) as inside:
@@ -126,8 +129,14 @@ def test_failures_close_who_is_on_his_way_in_and_nobody_who_has_got_in(
             assert waiting.recv(8) == b"AMQP\3\1\0\0"
             with pytest.raises(ConnectionException, match="unauthorized-access"):
                 client_of(router, "login", username="alice", password=Secret("wrong"))
-            while waiting.recv(1000):
-                pass
+            waiting.sendall(encode(Init(mechanism="PLAIN", initial_response=b"\0alice\0right")))
+            heard = b""
+            while data := waiting.recv(1000):
+                heard += data
+            assert b"\0\x53\x40" in heard  # the mechanisms
+            assert b"\0\x53\x44" not in heard  # no outcome
+        assert eventually(lambda: [event["stage"] for event in events(tmp_path)] == ["sasl", "sasl"])
+        assert [event["reason"] for event in events(tmp_path)] == ["sasl_failed", "banned"]
         assert is_closed_without_a_byte(router)
         assert inside.query("router").rows
 
