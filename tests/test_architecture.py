@@ -25,7 +25,8 @@ COMPAT_TOP_LEVEL = ("qpid_dispatch", "qpid_dispatch_internal", "qpid_dispatch_si
 # Unit -> units of ours it may import. A module belongs to the unit with the longest matching name, and an entry also
 # admits the modules below it. Everybody may import itself; ROUTER_VOCABULARY is open to all of router.
 ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults", "policy.address_text")
-GATE_PARTS = ("router.bans", "router.breakoffs", "router.shadow", "router.spellings")
+ADMISSION_PARTS = ("router.bans", "router.breakoffs", "router.refusals", "router.shadow")
+GATE_PARTS = ("router.admission", "router.spellings", *ADMISSION_PARTS)
 CONNECTION_PARTS = ("router.amqp", "router.core", "router.gate", "router.inspection", "router.listener")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "schemas": (),
@@ -45,7 +46,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.repeats": (),
     "router.bans": ("policy", "router.repeats", *ROUTER_VOCABULARY),
     "router.breakoffs": ("router.repeats", *ROUTER_VOCABULARY),
-    "router.gate": ("policy", "auth.identity", *GATE_PARTS, *ROUTER_VOCABULARY),
+    "router.refusals": ("policy",),
+    "router.admission": ("policy", "auth.identity", *ADMISSION_PARTS, *ROUTER_VOCABULARY),
+    "router.gate": ("policy", *GATE_PARTS, *ROUTER_VOCABULARY),
     "router.listener": ("auth", "router.amqp.message_text", *ROUTER_VOCABULARY),
     "router.inspection": ("router.amqp", "router.core", "router.gate", *ROUTER_VOCABULARY),
     "router.peer": ("auth.identity", *CONNECTION_PARTS, *ROUTER_VOCABULARY),

@@ -504,8 +504,9 @@ class Application:
 
     async def stop(self) -> None:
         """Close everything; audit events that are still queued are written first."""
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in (self._watching, self._reloading):
+            if task is not None:
+                task.cancel()
         await self.router.stop()
         self.reporting.stop()
         if self.candidate is not None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from policy.ruleset import Ruleset
+from router.admission import Admission, Gate, Occasion
 from router.effects import Emit, log
 from router.faults import fault_text
-from router.gate import ConnectionGate, Gate, Occasion
 from router.stack import Stack
 
 # How long connections are decided before the loop may route messages again. Where a turn of the loop takes long, it is
@@ -22,7 +22,7 @@ SLICE_SHARE: Final = 0.2
 LONGEST_SLICE_S: Final = 0.01
 
 
-def everybody(_connection: ConnectionGate) -> bool:
+def everybody(_connection: Admission) -> bool:
     return True
 
 
@@ -51,7 +51,7 @@ class Redecision:
         self._wall_clock = wall_clock
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, occasion: Occasion, concerns: Callable[[ConnectionGate], bool] = everybody) -> None:
+    def begin(self, occasion: Occasion, concerns: Callable[[Admission], bool] = everybody) -> None:
         """Decide every open connection again by the rules in force, and end what they deny.
 
         From now on a connection that is concerned gets nothing new by what it was granted before, even before its turn.

@@ -1,0 +1,67 @@
+"""What a peer, and the log, are told of a denial. Sources: docs/spec/policy-and-auth.md §3.4, §3.7, §3.8, §5."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from policy.decision import Decision, Reason
+from policy.facts import LinkFacts
+
+Direction = Literal["send", "receive"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What the peer is told of a denial."""
+
+    condition: str
+    description: str
+
+
+CONNECTION_REFUSED: Final = Refusal(
+    condition="amqp:resource-limit-exceeded", description="connection disallowed by local policy"
+)
+SESSION_REFUSED: Final = Refusal(
+    condition="amqp:resource-limit-exceeded", description="session disallowed by local policy"
+)
+LINK_LIMIT: Final = Refusal(condition="amqp:resource-limit-exceeded", description="link disallowed by local policy")
+LINK_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="link disallowed by local policy")
+USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="user_id proxy violation")
+TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")
+# On a multi-tenant listener the vhost is the address space: links of the old one cannot stay in the new one.
+MOVED: Final = Refusal(condition="amqp:connection:forced", description="connection is in another vhost by policy")
+TOO_LARGE: Final = Refusal(condition="amqp:link:message-size-exceeded", description="Message size exceeded")
+
+OPEN_TEXTS: Final = {
+    Reason.NO_VHOST: "No policy defined for vhost",
+    Reason.UNKNOWN_USER: "User is not in a user group and unknown users are denied",
+    Reason.GROUP_NOT_VALID: "User group is not valid at this time",
+    Reason.HOST_NOT_ALLOWED: "User is not allowed to connect from this network host",
+    Reason.VHOST_CONNECTION_LIMIT: "Connection denied by application connection limit",
+    Reason.USER_CONNECTION_LIMIT: "Connection denied by application per user limit",
+    Reason.HOST_CONNECTION_LIMIT: "Connection denied by application per host limit",
+}
+
+
+def attach_text(decision: Decision, facts: LinkFacts, who: str) -> str:
+    """The part of the log line after ALLOW or DENY (§3.7, §3.8; the oddities are the C router's).
+
+    who  "for user '...', rhost '...', vhost '...'"
+    """
+    role = "sender" if facts.direction == "send" else "receiver"
+    reason, address = decision.reason, facts.address or ""
+    if reason is Reason.SENDER_LIMIT:
+        return f"AMQP Attach sender {who} based on maxSenders limit"
+    if reason is Reason.RECEIVER_LIMIT:
+        return f"AMQP Attach receiver {who} based on maxReceivers limit"
+    if reason is Reason.WAYPOINT_CAPABILITY:
+        return f"AMQP Attach {role} link '{address}' {who}.  Waypoint capability not permitted"
+    if reason is Reason.FALLBACK_CAPABILITY:
+        return f"AMQP Attach {role} link '{address}' {who}.  Fallback capability not permitted"
+    if facts.direction == "receive" and facts.is_dynamic:
+        return f"AMQP Attach receiver dynamic source {who},"
+    if facts.direction == "send" and (facts.is_coordinator or not address):
+        return f"AMQP Attach anonymous sender {who}"
+    if not address:
+        return f"AMQP Attach receiver link '' {who}"
+    terminus = "target" if facts.direction == "send" else "source"
+    return f"AMQP Attach {role} link '{address}' {who} based on link {terminus} name"
