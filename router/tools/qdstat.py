@@ -38,6 +38,7 @@ _DISPLAY_OPTIONS = (
     ("vhosts", ("--vhosts",), "vhost policies"),
     ("vhostgroups", ("--vhostgroups",), "user groups of the vhost policies, in full"),
     ("vhoststats", ("--vhoststats",), "what the vhost policies admitted and denied"),
+    ("bans", ("--bans",), "who is banned, until when, and how often that was met"),
     ("log", ("--log",), "latest log entries"),
     ("all", ("--all-entities",), "most of the above, one after the other"),
 )

@@ -489,6 +489,20 @@ def test_vhosts(show):
     assert show("--vhosts") == ["No Vhosts"]
 
 
+def test_bans(show):
+    """Ours."""
+    ban = {"name": "b", "remoteHost": "192.0.2.0/24", "origin": "manual", "created": "2026-11-21T18:00:00Z", "hits": 3}
+    given = {**ban, "name": "c", "user": "eve", "expires": "2026-11-21T19:00:00Z", "reason": "left", "remoteHost": None}
+    lines = show("--bans", "--csv", tables={"ban": [ban, given]})
+    assert lines == [
+        "Bans",
+        '"name","host","user","origin","created","expires","hits","reason"',
+        '"b","192.0.2.0/24","-","manual","2026-11-21T18:00:00Z","never","3","-"',
+        '"c","-","eve","manual","2026-11-21T18:00:00Z","2026-11-21T19:00:00Z","3","left"',
+    ]
+    assert show("--bans") == ["No Bans"]
+
+
 def test_vhost_groups(show):
     """management 82"""
     attributes = {"maxSenders": {"default": 2147483647}, "allowFallbackLinks": {"default": True}, "users": {}}

@@ -5,6 +5,7 @@ Source of the layouts: docs/spec/management.md section 9.3.
 
 from collections.abc import Callable, Mapping
 
+from router.tools.displays.bans import bans
 from router.tools.displays.connections import connections, edge_connections
 from router.tools.displays.general import general, log, memory
 from router.tools.displays.links import addresses, auto_links, link_routes, links
@@ -29,10 +30,11 @@ DISPLAYS: Mapping[str, Display] = {
     "vhosts": vhosts,
     "vhostgroups": vhost_groups,
     "vhoststats": vhost_stats,
+    "bans": bans,
     "log": log,
 }
 # Printed without date and router id above it.
-WITHOUT_HEADER = frozenset({"vhosts", "vhostgroups", "vhoststats", "log"})
+WITHOUT_HEADER = frozenset({"vhosts", "vhostgroups", "vhoststats", "bans", "log"})
 ALL_ENTITIES = (
     "links",
     "address",
