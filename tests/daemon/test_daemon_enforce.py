@@ -145,3 +145,22 @@ def test_connections_end_with_their_group(daemon: Callable[..., Daemon], tmp_pat
         assert CLOSE not in [code for code, _ in stays.performatives()]
     house.router.end()
     assert [(each["reason"], each["redecision"]) for each in house.events()] == [("group_not_valid", "expiry")]
+
+
+def test_open_connections_follow_a_rate_that_is_set_and_lifted(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    house = House(daemon, tmp_path, "onPolicyChange: enforce")
+    with house.peer("a", "other") as peer, house.router.client() as client:
+
+        def counts() -> list[int]:
+            """How often each of the two connections was held back: the management client's own never is."""
+            return sorted(row[0] for row in client.query("connection", ["heldBackCount"]).rows)
+
+        assert counts() == [0, 0]
+        for rate, held_back in ((0, [0, 1]), (None, [0, 1]), (0, [0, 2])):
+            since = house.router.mark()
+            house.reload(rules("$default"), rules("other", **({} if rate is None else {"maxMessageRate": rate})))
+            assert house.router.wait_for_log(DONE, since).groups() == ("0", "0")
+            assert counts() == held_back
+        assert not {DETACH, CLOSE} & {code for code, _ in peer.performatives()}
+    house.router.end()
+    assert house.events() == []
