@@ -183,14 +183,13 @@ def _assembled(
     for vhost_digest in sorted(vhost.digest for vhost in vhosts.values()):
         digest.update(vhost_digest)
     tree = PatternTree((split_tokens(name), name) for name in names.owners) if base.uses_name_patterns else None
-    windows = (group.window for vhost in vhosts.values() for group in vhost.groups.values())
     return replace(
         base,
         vhosts=vhosts,
         owners=names.owners,
         tree=tree,
         vhost_warnings=warnings,
-        boundaries=tuple(sorted({edge for window in windows for edge in window.boundaries})),
+        boundaries=tuple(sorted({edge for vhost in vhosts.values() for edge in vhost.boundaries})),
         digest=digest.hexdigest(),
     )
 

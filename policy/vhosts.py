@@ -49,6 +49,7 @@ class Vhost:
     user_groups    user name -> the group that lists it
     any_user_group the group that lists `*`
     joined_groups  name of a group the authenticator vouches for -> the group that lists it
+    boundaries     when its groups become valid and cease to be, seconds since 1970 UTC
     digest         sha256 over the rules; order and place do not count
     """
 
@@ -66,6 +67,7 @@ class Vhost:
     user_groups: Mapping[str, Group]
     any_user_group: Group | None
     joined_groups: Mapping[str, Group]
+    boundaries: tuple[float, ...]
     digest: bytes
 
     def group_of(self, user: str, authenticator_groups: Collection[str] = ()) -> Group | None:
@@ -164,6 +166,7 @@ def compile_vhost(
         any_user_group=user_groups.pop(ANY_USER, None),
         user_groups=user_groups,
         joined_groups={joined: groups[group.name] for joined, group in checked.joined_groups.items()},
+        boundaries=tuple(edge for group in groups.values() for edge in group.window.boundaries),
         digest=hashlib.sha256(json.dumps(canonical).encode()).digest(),
     )
     return vhost, tuple(reading.warnings)
