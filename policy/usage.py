@@ -1,4 +1,5 @@
-"""Who is connected, how often, and what was denied: the only state policy has. One owner, the daemon.
+"""Who is connected, how often, and what was denied: with bans.py and failures.py the state policy has. One owner, the
+daemon.
 
 There is no await between a decision and `admit`, so a burst of connections cannot race past a limit.
 Source: docs/spec/policy-and-auth.md §1.1, §1.4, §4.
