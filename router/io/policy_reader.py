@@ -87,7 +87,8 @@ async def read_folder(folder: str, attribute: str, known: Mapping[bytes, ReadVho
     Errors     ReloadError
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = (sys.executable, "-m", __name__, folder, attribute)
+    # Without -P the folder the router was started in would come first: whoever may write there would run code in here.
+    command = (sys.executable, "-P", "-s", "-m", __name__, folder, attribute)
     try:
         async with asyncio.timeout(READING_S):
             return await _taken(await _started(command, environment), known)

@@ -128,3 +128,15 @@ def test_routing_has_its_turn_while_vhosts_are_taken_over(tmp_path: Path) -> Non
         return turns
 
     assert asyncio.run(run()) > 20
+
+
+def test_nothing_where_the_router_was_started_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: a file named like a module, where the router's operator happened to be when he started it."""
+    rules, started_in = tmp_path / "rules", tmp_path / "started_in"
+    rules.mkdir()
+    started_in.mkdir()
+    write(rules, vhost("v"))
+    (started_in / "hashlib.py").write_text("open('was_run', 'w')\nraise SystemExit")
+    monkeypatch.chdir(started_in)
+    assert [each.vhost.name for each in read(rules).vhosts] == ["v"]
+    assert not (started_in / "was_run").exists()
