@@ -428,8 +428,9 @@ class Application:
         return self.router.core
 
     def may_update_admin_status(self, connection_id: int) -> bool:
+        """Attack: to ask for what takes long, then for this, and to be gone before its turn. Who is gone may not."""
         connection = self.router.connections.get(connection_id)
-        return connection is None or connection.gate.may_update_admin_status()
+        return connection is not None and connection.gate.may_update_admin_status()
 
     def may_reply(self, link: InLink, reply_to: str) -> bool:
         """A requester may have replies sent to where it receives itself, or may send anyway.
@@ -437,7 +438,9 @@ class Application:
         Otherwise whoever may use $management could make the router write to any address in its own name.
         """
         connection = self.router.connections.get(link.attachment.connection_id)
-        if connection is None or connection.gate.may_send_to(reply_to):
+        if connection is None:
+            return False
+        if connection.gate.may_send_to(reply_to):
             return True
         address = self.core.table.find(reply_to)
         if address is not None and any(out.address is address for out in link.attachment.out_links):

@@ -2,6 +2,7 @@
 
 
 import random
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from daemon_process import LISTENER, Daemon
 from management_peer import (
+    CONNECTION,
     LINK,
     LISTENER_TYPE,
     VHOST,
@@ -24,6 +26,29 @@ from router.management.client import (
 from router.values import int_, symbol, uint, ulong
 
 pytestmark = pytest.mark.interop
+
+RESTRICTED = (
+    LISTENER
+    + """
+policy {
+    enableVhostPolicy: true
+    defaultVhost: v
+}
+vhost {
+    hostname: v
+    allowUnknownUser: true
+    groups: {
+        $default: {
+            remoteHosts: *
+            sources: *
+            targets: $management
+            allowDynamicSource: true
+            allowAdminStatusUpdate: false
+        }
+    }
+}
+"""
+)
 
 
 def nested(depth: int) -> Any:
@@ -184,3 +209,28 @@ def test_a_flood_of_questions_is_answered_within_bounds(daemon: Callable[..., Da
         statuses = {int(flood.receive().application_properties["statusCode"]) for _ in range(64)}
         assert statuses <= {200, 500}
         flood.transport._abandon()
+
+
+def test_who_has_left_may_no_more_than_before(daemon: Callable[..., Daemon]) -> None:
+    """Attack: questions that take long, then the closing of another connection, then gone before it is its turn."""
+    restricted = daemon(RESTRICTED)
+    with restricted.client() as bystander:
+        attacker = Raw(restricted)
+        names = {"attributeNames": ["identity", "container"]}
+        rows = attacker.ask(application_properties={"operation": "QUERY", "entityType": CONNECTION}, body=names).body
+        identities = [row[0] for row in rows["results"]]
+        for _ in range(50):
+            attacker.send(
+                encode_message(reply_to=attacker.reply_to, application_properties={"operation": "QUERY"}, body={})
+            )
+        for identity in identities:
+            properties = {"operation": "UPDATE", "type": CONNECTION, "identity": identity}
+            attacker.send(
+                encode_message(
+                    reply_to=attacker.reply_to, application_properties=properties, body={"adminStatus": "deleted"}
+                )
+            )
+        attacker.transport._socket.shutdown(socket.SHUT_WR)  # what was sent arrives
+        restricted.wait_for_log(r"AGENT \(error\) Error performing UPDATE of .*connection")
+        assert bystander.query("router").rows
+    assert not restricted.log("force-closed by request")
