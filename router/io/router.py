@@ -16,6 +16,7 @@ from router.core.router import Core
 from router.core.watch import NORMAL, Thresholds, Watch
 from router.core.work import Work
 from router.effects import Emit, log
+from router.faults import fault_text
 from router.gate import ConnectionGate, Gate
 from router.io.connecting import Connecting
 from router.io.connection_view import connection_row
@@ -257,16 +258,24 @@ class Router:
     # Time
 
     def _tick(self) -> None:
-        """Once a second: the clock that deliveries are timed by, and what is derived from it."""
+        """Once a second: the clock that deliveries are timed by, and what is derived from it.
+
+        What one part raises stops neither the others nor the clock: groups and bans would never end.
+        """
+        self._ticker = asyncio.get_running_loop().call_later(1.0, self._tick)
         now = self.clock()
         self.work.now_s = int(now)
-        self.expiry.on_second()
-        for each in self.on_second:
-            each(now)
+        for each in (lambda _now: self.expiry.on_second(), *self.on_second):
+            try:
+                each(now)
+            except Exception as error:
+                self._log_fault(error)
         if self._watching is None:
             self._watching = self._every_second()
             self._watch_on()
-        self._ticker = asyncio.get_running_loop().call_later(1.0, self._tick)
+
+    def _log_fault(self, error: Exception) -> None:
+        log(self.emit, "ERROR", "error", f"Once a second: {fault_text(error)}")
 
     def _every_second(self) -> Iterator[None]:
         """Yields wherever messages may be routed before it goes on: thousands of connections may have been busy."""
@@ -281,9 +290,12 @@ class Router:
     def _watch_on(self) -> None:
         """One slice of what is to be seen to every second; messages are routed before the next."""
         assert self._watching is not None
-        for _ in self._watching:
-            self._watcher = asyncio.get_running_loop().call_soon(self._watch_on)
-            return
+        try:
+            for _ in self._watching:
+                self._watcher = asyncio.get_running_loop().call_soon(self._watch_on)
+                return
+        except Exception as error:
+            self._log_fault(error)
         self._watching = None
 
     # Views

@@ -9,6 +9,7 @@ import pytest
 from policy.ruleset import compile_ruleset
 from policy.usage import UsageLedger
 from router.core.addresses import Treatment
+from router.effects import Emit
 from router.gate import Gate
 from router.io.frame_trace import FrameTrace
 from router.io.router import Router
@@ -16,17 +17,21 @@ from router.io.workers import Workers
 from router.listener import Listener
 
 
+def made_router(emit: Emit) -> Router:
+    return Router(
+        router_id="R",
+        version="1.20.0",
+        gate=Gate(compile_ruleset({}, (), resolve=lambda name: []), UsageLedger(), emit),
+        workers=Workers(lambda request: pytest.fail("nobody is verified here"), lambda text: None),
+        emit=emit,
+        treatment_of=lambda address: Treatment(distribution="balanced"),
+        trace=FrameTrace(lambda text, is_forced: None),
+    )
+
+
 def run(play: Callable[[Router], Awaitable[None]]) -> None:
     async def whole() -> None:
-        router = Router(
-            router_id="R",
-            version="1.20.0",
-            gate=Gate(compile_ruleset({}, (), resolve=lambda name: []), UsageLedger(), lambda effect: None),
-            workers=Workers(lambda request: pytest.fail("nobody is verified here"), lambda text: None),
-            emit=lambda effect: None,
-            treatment_of=lambda address: Treatment(distribution="balanced"),
-            trace=FrameTrace(lambda text, is_forced: None),
-        )
+        router = made_router(lambda effect: None)
         try:
             await play(router)
         finally:
