@@ -5,7 +5,7 @@ from router.management.schema import EntityType, Schema
 
 
 class QdSchema(Schema):
-    """`dump()` is what GET-SCHEMA answers."""
+    """`dump()` is what GET-SCHEMA answers, and the types besides that a router must be configured for to speak of."""
 
     def __init__(self) -> None:
         super().__init__(schemas.load("management"))
