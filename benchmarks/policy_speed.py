@@ -17,16 +17,19 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from policy.bans import BanSet, parse_ban
 from policy.cli.main import main as qdpolicy
+from policy.conf_layout import vhost_section
 from policy.decide import decide_connection, decide_link
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.failures import MAX_HOSTS, FailureCounter, FailureRule
 from policy.hosts import parse_hosts
+from policy.layout import Comments
 from policy.ruleset import Ruleset, compile_ruleset
 
 VHOSTS, USERS_PER_VHOST, ROUNDS = 1000, 10, 7
@@ -141,12 +144,21 @@ def main() -> int:
             verdict = "allowed" if is_allowed else "denied"
             results.append(show(f"decide_link, 1,000 {key}, {verdict}", cost * 1e6, "µs", 5))
     with TemporaryDirectory() as folder:
-        for what, finding in (("nothing found", {}), ("2,000 findings", {"allowUserIdProxy": True, "users": "a b"})):
+        kinds: tuple[tuple[str, str, dict[str, Any]], ...] = (
+            ("nothing found", "json", {}),
+            ("2,000 findings", "json", {"allowUserIdProxy": True, "users": "a b"}),
+            ("a .conf", "conf", {}),
+        )
+        for what, suffix, finding in kinds:
             checked = vhosts(20, 20, 20)
             for entity in checked:
                 entity["groups"]["g7"] |= finding
-            file = Path(folder) / "policy.json"
-            file.write_text(json.dumps([["vhost", entity] for entity in checked], indent=1), "utf-8")
+            file = Path(folder) / f"policy.{suffix}"
+            text = json.dumps([["vhost", entity] for entity in checked], indent=1)
+            if suffix == "conf":
+                sections = (vhost_section(entity, Comments(), is_compact=False) for entity in checked)
+                text = "policy {\n enableVhostPolicy: yes\n\n}\n" + "\n".join(chain(*sections))
+            file.write_text(text, "utf-8")
             report = str(Path(folder) / "report")
             began = time.process_time()
             status = qdpolicy(["lint", str(file), "--output", report])

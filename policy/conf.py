@@ -17,6 +17,7 @@ _BOOLEANS = {"vhost": ("allowUnknownUser",)}
 
 _SECTION = re.compile(r"([A-Za-z0-9_-]+)[ \t]*\{[ \t]*(\}?)")
 _ATTRIBUTE = re.compile(r"([A-Za-z0-9_-]+)[ \t]*:[ \t]*(.*)")
+_END_OF_MAP = re.compile(r"[ \t]*,?[ \t]*(?:#.*)?")
 _MAP = re.compile(r"(\$*[A-Za-z0-9_-]+)[ \t]*:[ \t]*\{")
 
 
@@ -122,7 +123,7 @@ class _Sections(ConfText):
         else:
             self.at = inside
             value = self.map_members((name,), 1, is_json=False)
-        self.skip(r"[ \t]*,?[ \t]*(?:#.*)?")
+        self.skip(_END_OF_MAP)
         if self.at < len(self.json) and self.json[self.at] != "\n":
             self.fail(f"nothing may follow the '}}' that closes '{name}'")
         return value

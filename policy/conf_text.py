@@ -7,7 +7,7 @@ Pure. Source: docs/spec/management.md §1.1, §1.2.
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -25,12 +25,17 @@ HASH_NAMES = frozenset({"pattern", "bindingKey", "hostname"})
 _NESTED_HASH_NAMES = frozenset({"sourcePattern", "targetPattern", *HASH_NAMES})
 
 _WORD = re.compile(r"\$*[A-Za-z0-9_-]+")
-_COLON = re.compile(r"\s*:")
-_COLON_ON_LINE = re.compile(r"[ \t]*:")
+_COLON = re.compile(r"\s*:\s*")
+_COLON_ON_LINE = re.compile(r"[ \t]*:[ \t]*")
+_COMMA_OR_BLANK = re.compile(r"\s*,?\s*")
+_COMMAS_OR_BLANKS = re.compile(r"[\s,]*")
+_COMMENT = re.compile(r"#.*")
+_REST_OF_LINE = re.compile(r".*")
 _COMMENT_AFTER_BLANK = re.compile(r"(?:^|[ \t])#.*")
 _UNESCAPED_QUOTE = re.compile(r'\\.|"')
 _SEPARATORS = re.compile(r"[ _.-]")
-_STRING_OR_SPARE_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_SPARE_COMMA = re.compile(r",(?=\s*[}\]])")
 _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
@@ -79,7 +84,9 @@ class ConfText:
     def __init__(self, text: str) -> None:
         self.text = text.replace("\r\n", "\n").replace("\r", "\n")
         uncommented = _COMMENT_LINE.sub(lambda match: " " * len(match[0]), self.text)
-        self.json = _STRING_OR_SPARE_COMMA.sub(lambda match: " " if match[0] == "," else match[0], uncommented)
+        self.json = _without_spare_commas(uncommented)
+        # Only an escape can be half of a surrogate pair.
+        self.has_escapes = "\\u" in self.text
         self.at = 0
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
         self.decoder = json.JSONDecoder(parse_constant=_no_constant)
@@ -109,7 +116,7 @@ class ConfText:
         """The JSON value at the current position."""
         try:
             value, end = self.decoder.raw_decode(self.json, self.at)
-            is_encodable = _is_encodable(value)
+            is_encodable = not self.has_escapes or _is_encodable(value)
         except json.JSONDecodeError as error:
             self.fail(str(error), error.pos)
         except ValueError as error:
@@ -121,8 +128,9 @@ class ConfText:
             self.fail("text holds half of a surrogate pair")
         return value
 
-    def skip(self, pattern: str) -> None:
-        found = re.compile(pattern).match(self.json, self.at)
+    def skip(self, pattern: re.Pattern[str]) -> None:
+        """Move past what matches, which may be nothing."""
+        found = pattern.match(self.json, self.at)
         assert found is not None
         self.at = found.end()
 
@@ -137,20 +145,20 @@ class ConfText:
             self.fail(f"maps are nested deeper than {MAX_DEPTH} levels", opened)
         members: dict[str, object] = {}
         while True:
-            self.skip(r"\s*,?\s*" if is_json else r"[\s,]*")
+            self.skip(_COMMA_OR_BLANK if is_json else _COMMAS_OR_BLANKS)
             if self.at >= len(self.json):
                 self.fail("this map is never closed: a '}' is missing", opened)
             if self.json[self.at] == "}":
                 self.at += 1
                 return members
             if self.json[self.at] == "#" and not is_json:
-                self.skip(r"#.*")
+                self.skip(_COMMENT)
                 continue
             start = self.at
             name, is_bare = self._member_name()
             path = (*above, name)
             self.note(path, start)
-            self.skip(r"[ \t]*:[ \t]*" if is_bare else r"\s*:\s*")
+            self.skip(_COLON_ON_LINE if is_bare else _COLON)
             if self.json.startswith("{", self.at) and not (is_bare and self.json.startswith("{user}", self.at)):
                 self.at += 1
                 members[name] = self.map_members(path, depth + 1, is_json=is_json)
@@ -174,7 +182,7 @@ class ConfText:
 
     def _bare_value(self, name: str) -> object:
         start = self.at
-        self.skip(r".*")
+        self.skip(_REST_OF_LINE)
         value = self.text[start : self.at].strip()
         if name not in _NESTED_HASH_NAMES:
             value = _COMMENT_AFTER_BLANK.sub("", value).strip()
@@ -202,6 +210,30 @@ def camel_case(name: str) -> str:
     """ssl-profile -> sslProfile. Names without separators stay as they are."""
     first, *others = _SEPARATORS.split(name)
     return first + "".join(word.capitalize() for word in others)
+
+
+def _without_spare_commas(text: str) -> str:
+    """The text with a blank for every comma before a closing bracket, unless it is in a string, which ends on its line.
+
+    Most lines have none, and their strings need not be looked for.
+    """
+    kept: list[str] = []
+    done = line_end = 0
+    strings: Iterator[re.Match[str]] = iter(())
+    string: re.Match[str] | None = None
+    for comma in _SPARE_COMMA.finditer(text):
+        at = comma.start()
+        if at >= line_end:
+            line_start = text.rfind("\n", 0, at) + 1
+            line_end = (text.find("\n", at) + 1) or len(text)
+            strings = _STRING.finditer(text, line_start, line_end)
+            string = next(strings, None)
+        while string is not None and string.end() <= at:
+            string = next(strings, None)
+        if string is None or at < string.start():
+            kept += (text[done:at], " ")
+            done = at + 1
+    return "".join((*kept, text[done:]))
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -36,7 +36,11 @@ def load_entities(text: str, file: str) -> tuple[Entity, ...]:
     """The entities of one policy file. Raises PolicyFileError, with every problem of the outer form."""
     if (plain := plain_entities(text, file)) is not None:
         return plain
-    document = parse_policy(text, file)
+    return entities_of(parse_policy(text, file), file)
+
+
+def entities_of(document: Document, file: str) -> tuple[Entity, ...]:
+    """The entities of a file that has been read. Raises PolicyFileError, with every problem of the outer form."""
     entities: list[Entity] = []
     problems = list(document.problems)
     places = _places_by_element(document)

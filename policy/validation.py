@@ -3,18 +3,18 @@
 Pure. The router reads policy files without this, by the rules of vhosts.py; this is for people.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import Any, TypeGuard
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 import schemas
 from policy.attributes import InvalidValue
-from policy.loader import Entity, PolicyFileError, load_entities, parse_policy, plain_entities
+from policy.loader import Entity, PolicyFileError, entities_of, parse_policy, plain_entities
 from policy.positioned_json import Document, Problem
 from policy.windows import read_instant
 
@@ -32,13 +32,28 @@ def load_valid_entities(text: str, file: str) -> tuple[Entity, ...]:
     )
     if problems:
         raise PolicyFileError(file, tuple(problems))
-    return load_entities(text, file)
+    return entities_of(document, file)
 
 
 def validate(document: Document) -> tuple[Problem, ...]:
     """Where the document departs from the schema, in no particular order."""
-    errors = chain.from_iterable(_leaves(error) for error in _validator().iter_errors(document.value))
-    return tuple(chain.from_iterable(_explain(error, document) for error in errors))
+    value = document.value
+    # Only what may be wrong is shown to the schema.
+    doubtful = [index for index, each in enumerate(value) if not _is_plain_element(each)] if _is_list(value) else []
+    examined = [value[index] for index in doubtful] if _is_list(value) else value
+    errors = chain.from_iterable(_leaves(error) for error in _validator().iter_errors(examined))
+    return tuple(chain.from_iterable(_explain(error, document, doubtful) for error in errors))
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
+def _is_plain_element(element: object) -> bool:
+    match element:
+        case ["vhost", dict() as attributes]:
+            return is_plainly_valid(attributes)
+    return False
 
 
 def is_plainly_valid(vhost: Mapping[str, object]) -> bool:
@@ -69,12 +84,14 @@ def _is_plain(value: object, schema: Mapping[str, Any]) -> bool:
             is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
             return is_list or isinstance(value, str)
         case "#/$defs/connectionLimit":
-            return type(value) is int and 0 <= value <= 65535
+            return _number(value, 65535) is not None
         case "#/$defs/count":
-            return type(value) is int and 0 <= value < 2**64
+            return _number(value, 2**64 - 1) is not None
         case "#/$defs/instant":
             return _is_instant(value)
-        case "#/$defs/boolean" | "boolean":
+        case "#/$defs/boolean":
+            return isinstance(value, bool) or value in ("true", "false")
+        case "boolean":
             return isinstance(value, bool)
         case "string":
             return isinstance(value, str)
@@ -88,6 +105,13 @@ def _is_instant(value: object) -> bool:
     except InvalidValue:
         return False
     return True
+
+
+def _number(value: object, maximum: int) -> int | None:
+    """A number, or one in digits as configurations have it, up to `maximum`."""
+    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum else None
 
 
 @cache
@@ -104,8 +128,11 @@ def _leaves(error: ValidationError) -> Iterator[ValidationError]:
         yield error
 
 
-def _explain(error: ValidationError, document: Document) -> Iterator[Problem]:
+def _explain(error: ValidationError, document: Document, indexes: Sequence[int]) -> Iterator[Problem]:
+    """indexes  of the elements of the document that were examined, where it is a list"""
     path = tuple(error.absolute_path)
+    if path and isinstance(path[0], int) and indexes:
+        path = (indexes[path[0]], *path[1:])
     schema: dict[str, Any] = error.schema if isinstance(error.schema, dict) else {}
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         known = sorted(schema["properties"])

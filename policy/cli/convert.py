@@ -1,6 +1,7 @@
 """`qdpolicy convert`: policies in another form, and proof that they mean the same."""
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,9 @@ exit status:
   2  the command line is wrong
   3  a file could not be read or written, or a router would refuse it
 """
+
+
+_COMMENT_OR_BLANK = re.compile(r"^[ \t\r]*[#\n]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
     if loaded.problems:
         _complain(f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
         return UNREADABLE
-    files = [_read(name, text, options) for name, text in loaded.texts.items()]
+    files = [_read(name, loaded, options) for name in loaded.texts]
     to = options.to or ("conf" if any(file.is_configuration for file in files) else "json")
     vhosts = [vhost for file in files for vhost in file.vhosts]
     try:
@@ -142,10 +146,12 @@ class _RefusedError(Exception):
     """str() has the place and what cannot be written."""
 
 
-def _read(name: str, text: str, options: argparse.Namespace) -> _File:
-    comments = comments_of(parse_policy(text, name), text)
+def _read(name: str, loaded: Loaded, options: argparse.Namespace) -> _File:
+    text = loaded.texts[name]
+    # Where everything stands is only asked where something may stand before it.
+    comments = comments_of(parse_policy(text, name), text) if _COMMENT_OR_BLANK.search(text) else Comments()
     vhosts = []
-    for index, entity in enumerate(load_valid_entities(text, name)):
+    for index, entity in enumerate(entity for entity in loaded.entities if entity.source.file == name):
         if entity.type != "vhost":
             continue
         if options.form == "compatible":

@@ -16,6 +16,8 @@ from router.management.redaction import HIDDEN, is_secret_name
 # Enough to mend a file by; a binary file given by mistake would fill the log.
 MAX_REPORTED_LINES = 20
 
+_BLANKS = re.compile(r"\s*")
+_COMMAS_OR_BLANKS = re.compile(r"[\s,]*")
 _JSON_SHAPE = 'the file is an array of [ "section", { attributes } ]'
 
 
@@ -115,10 +117,10 @@ def _config_error(error: ConfError, path: str) -> ConfigError:
 
 class _JsonFile(ConfText):
     def sections(self) -> list[ConfSection]:
-        self.skip(r"\s*")
+        self.skip(_BLANKS)
         start = self.at
         document = self.json_value()
-        self.skip(r"\s*")
+        self.skip(_BLANKS)
         if self.at != len(self.json):
             self.fail("something follows the end of the JSON array")
         if not isinstance(document, list):
@@ -128,7 +130,7 @@ class _JsonFile(ConfText):
         return [self._section() for _ in document]
 
     def _section(self) -> ConfSection:
-        self.skip(r"[\s,]*")
+        self.skip(_COMMAS_OR_BLANKS)
         start = self.at
         self._expect(r"\[\s*", start)
         if not self.json.startswith('"', self.at):
