@@ -107,6 +107,10 @@ class AuditLog:
     def pending(self) -> int:
         return len(self._queue)
 
+    def has_much_to_write(self) -> bool:
+        """Is the queue more than half full? Who can wait with more should."""
+        return self.pending > self._max_pending // 2
+
     @property
     def written(self) -> int:
         return self._written

@@ -183,6 +183,8 @@ class Application:
             trace=self.trace,
             thresholds=self._thresholds,
         )
+        if self.audit is not None:
+            self.router.redecision.has_much_to_write = self.audit.has_much_to_write
         if shadow is not None:
             self.candidate = ShadowFolder(configuration.policy, shadow, gate, self.router.connections, self.emit)
         self._trace_as_logged()

@@ -19,6 +19,10 @@ from router.stack import Stack
 # a share of it: else a flood of messages would put off for as long as it lasts that a connection is ended.
 SLICE_S: Final = 0.001
 SLICE_SHARE: Final = 0.2
+# How long a pass waits, in all, for the audit log to write what it has: thousands of closures in a moment would overrun
+# its queue. A disk that does not write must not keep connections open that are denied.
+AUDIT_PATIENCE_S: Final = 5.0
+_AUDIT_PAUSE_S: Final = 0.01
 LONGEST_SLICE_S: Final = 0.01
 
 
@@ -50,6 +54,7 @@ class Redecision:
         self._emit = emit
         self._wall_clock = wall_clock
         self._task: asyncio.Task[None] | None = None
+        self.has_much_to_write: Callable[[], bool] = lambda: False  # the audit log
 
     def begin(self, occasion: Occasion, concerns: Callable[[Admission], bool] = everybody) -> None:
         """Decide every open connection again by the rules in force, and end what they deny.
@@ -66,12 +71,15 @@ class Redecision:
             epoch = -1
             while epoch != gate.epoch:
                 epoch, steps = gate.epoch, self._steps()
-                slice_s = SLICE_S
+                slice_s, patience_s = SLICE_S, AUDIT_PATIENCE_S
                 while epoch == gate.epoch and self._go_on(steps, slice_s):
                     left_at = self._clock()
                     await asyncio.sleep(0)
                     turn_s = self._clock() - left_at
                     slice_s = min(max(SLICE_S, turn_s * SLICE_SHARE), LONGEST_SLICE_S)
+                    while patience_s > 0 and self.has_much_to_write():
+                        patience_s -= _AUDIT_PAUSE_S
+                        await asyncio.sleep(_AUDIT_PAUSE_S)
             ended = gate.ended
             text = (
                 f"Open connections decided again after {gate.occasion}: {ended['connections']} connections closed, "

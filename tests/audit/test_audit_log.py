@@ -295,6 +295,19 @@ def test_events_past_the_bound_are_counted_and_the_count_is_written(
     assert [event["sequence"] for event in events] == [0, 1, 2, 8, 9]
 
 
+def test_who_can_wait_is_told_of_much_to_write(start: Callable[..., AuditLog], told: Told, disk: Disk) -> None:
+    disk.write_fault = disk.full
+    log = start(max_pending=4)
+    seen = []
+    for _ in range(4):
+        log.record(DENIAL)
+        seen.append(log.has_much_to_write())
+    assert seen == [False, False, True, True]
+    disk.write_fault = None
+    assert log.flush(WAIT_S)
+    assert not log.has_much_to_write()
+
+
 def test_attack_long_names_while_the_disk_is_full_cannot_take_the_memory(
     start: Callable[..., AuditLog], told: Told, disk: Disk
 ) -> None:

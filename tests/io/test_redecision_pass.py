@@ -12,6 +12,7 @@ from policy.usage import UsageLedger
 from policy.windows import shown_instant
 from router.effects import Effect, Log
 from router.gate import Gate
+from router.io import redecision
 from router.io.redecision import LONGEST_SLICE_S, SLICE_S, SLICE_SHARE, Expiry, Redecision
 
 COUNT = 100
@@ -101,6 +102,39 @@ def test_a_busy_loop_puts_nothing_off() -> None:
         return turns
 
     assert asyncio.run(run()) < COUNT * 3 * SLICE_S / LONGEST_SLICE_S * 2
+
+
+def passed(house: House) -> None:
+    async def run() -> None:
+        house.redecision.begin("policy_change")
+        await house.until_over()
+
+    asyncio.run(run())
+
+
+def test_the_audit_log_is_given_time_to_write() -> None:
+    """Thousands of closures in a moment are not to be more than its queue takes."""
+    house = House(waste)
+    waiting = [0]
+
+    def has_much_to_write() -> bool:
+        if len(house.done) > COUNT // 2 and waiting[0] < 3:
+            waiting[0] += 1
+            return True
+        return False
+
+    house.redecision.has_much_to_write = has_much_to_write
+    passed(house)
+    assert waiting[0] == 3
+    assert len(house.done) == 2 * COUNT
+
+
+def test_an_audit_log_that_cannot_write_keeps_nobody_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redecision, "AUDIT_PATIENCE_S", 0.05)
+    house = House(waste)
+    house.redecision.has_much_to_write = lambda: True
+    passed(house)
+    assert len(house.done) == 2 * COUNT
 
 
 def test_limits_are_asked_about_from_the_newest_to_the_oldest_when_all_are_decided() -> None:
