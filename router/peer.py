@@ -432,7 +432,7 @@ class Peer:
     def _end_link(self, wire: Wire, refusal: Refusal) -> None:
         _take_no_more(wire)
         self._drop_link(wire, "Link detached")
-        wire.close(condition_of(refusal))
+        wire.close(condition_of(refusal), is_peers_doing=False)
         self.core.work.touched.add(self.engine)
 
     # Limits

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Vhosts, ruleset_of
 
+from router.amqp.engine.connection import MAX_UNANSWERED_DETACHES
+
 NOW = 1.85e9  # 2028
 END = 1_893_456_000.0  # 2030-01-01
 UNAUTHORIZED, LIMIT = "amqp:unauthorized-access", "amqp:resource-limit-exceeded"
@@ -113,6 +115,24 @@ def test_of_too_many_links_the_newest_go(limit: str, role: str) -> None:
     net.pump()
     assert again.is_attached  # the slots that remain are counted
     assert not again.is_detached
+    net.nothing_left()
+
+
+def test_a_client_that_loses_very_many_links_may_go_on() -> None:
+    """Links refused and left standing end a connection; these are not of the client's making."""
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    ends = [client.sender(f"b{number}") for number in range(MAX_UNANSWERED_DETACHES + 10)]
+    net.pump()
+    client.stop_reading()
+    enforce(net, rules(targets="a"))
+    sender = client.sender("a")
+    client.push_to_router()
+    client.resume_reading()
+    net.pump()
+    assert all(end.is_detached for end in ends)
+    assert not sender.is_detached
+    assert not client.is_closed_by_router
     net.nothing_left()
 
 

@@ -123,12 +123,15 @@ class _Wire:
         lib.pn_link_open(link)
         self.close(condition)
 
-    def close(self, condition: Condition | None = None) -> None:
-        """Send a closing Detach; the link object is released once the peer answers."""
+    def close(self, condition: Condition | None = None, *, is_peers_doing: bool = True) -> None:
+        """Send a closing Detach; the link object is released once the peer answers.
+
+        is_peers_doing  counts towards MAX_UNANSWERED_DETACHES
+        """
         if condition is not None:
             set_condition(lib.pn_link_condition(self.link), condition)
         lib.pn_link_close(self.link)
-        if not self.awaits_detach:
+        if is_peers_doing and not self.awaits_detach:
             self.awaits_detach = True
             self.engine.unanswered += 1
 
