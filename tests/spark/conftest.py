@@ -17,6 +17,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"
         check_installed()
     except SparkUnavailableError as error:
         pytest.skip(str(error))
-    with local_session(tmp_path_factory.mktemp("spark"), input_bytes=0) as started:
+    # As for more than a few events, whose code is generated; test_the_command_prints_its_report has the other way.
+    with local_session(tmp_path_factory.mktemp("spark"), input_bytes=2 * 1024 * 1024) as started:
         started.conf.set("spark.sql.shuffle.partitions", "1")
         yield started
