@@ -6,6 +6,7 @@ that stays is delayed by more than 50 ms).
 
 import asyncio
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -42,7 +43,7 @@ class Redecision:
         wall_clock: Callable[[], float],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """connections  the oldest first
+        """connections  by number, the oldest first
         finish       lets leave what was sent outside of a pass of the loop
         wall_clock   seconds since 1970 UTC
         clock        seconds of any beginning
@@ -54,6 +55,7 @@ class Redecision:
         self._emit = emit
         self._wall_clock = wall_clock
         self._task: asyncio.Task[None] | None = None
+        self._next = 0  # number of the connection to go on with
         self.has_much_to_write: Callable[[], bool] = lambda: False  # the audit log
 
     def begin(self, occasion: Occasion, concerns: Callable[[Admission], bool] = everybody) -> None:
@@ -101,9 +103,16 @@ class Redecision:
             self._finish()
 
     def _steps(self) -> Iterator[None]:
-        for connection in list(self._connections.values()):
-            yield from connection.redecide()
+        # Where the last pass was cut short: rules that change all the time must not spare those at the end.
+        numbers = list(self._connections)
+        first = bisect_left(numbers, self._next)
+        for number in (*numbers[first:], *numbers[:first]):
+            self._next = number
+            connection = self._connections.get(number)
+            if connection is not None:
+                yield from connection.redecide()
             yield
+        self._next = 0
         # Every connection counts where it now belongs: what is too many goes, the newest first.
         for connection in reversed(list(self._connections.values())):
             connection.keep_within_limits()

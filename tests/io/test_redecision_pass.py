@@ -150,19 +150,25 @@ def test_limits_are_asked_about_from_the_newest_to_the_oldest_when_all_are_decid
 
 
 def test_rules_that_change_during_the_pass_begin_it_anew() -> None:
+    """With the connection it had come to: rules that change all the time spare nobody."""
+
     async def run() -> House:
         house = House(waste)
         house.redecision.begin("policy_change")
-        while not house.done:
+        while len(house.done) < 3:
             await asyncio.sleep(0)
         house.redecision.begin("policy_change")
         await house.until_over()
         return house
 
     house = asyncio.run(run())
-    again = house.done.index("decided 0", 1)
-    assert again < COUNT - 1
-    assert house.done[again : again + COUNT] == [f"decided {number}" for number in range(COUNT)]
+    decided = [int(each.removeprefix("decided ")) for each in house.done if each.startswith("decided")]
+    again = decided[-COUNT:]
+    reached = len(decided) - COUNT
+    assert 3 <= reached < COUNT
+    assert decided[:reached] == list(range(reached))
+    assert sorted(again) == list(range(COUNT))
+    assert again[0] in (reached, reached - 1)
     assert len([text for text in house.texts if "decided again" in text]) == 1
 
 
