@@ -138,7 +138,7 @@ class Pacing:
 
         def begin(link: InLink, address: "Address", delivery: Handle, size: int) -> Stream | None:
             self.take(size)
-            return begin_stream(link, address, delivery, size, _PacedStream)
+            return begin_stream(link, address, delivery, size, self.pay)
 
         def grant(credit: int) -> None:
             if self.is_open:
@@ -150,6 +150,11 @@ class Pacing:
             wire.stream = _PacedDiscard(self, wire, delivery, done)
 
         wire.forward, wire.begin_stream, link.grant, link.discard = forward, begin, grant, discard
+        # Attack: a message that began before there was a rate, and never ends.
+        if isinstance(wire.stream, Stream):
+            wire.stream.pay_by(self.pay)
+        elif wire.stream is not None:
+            discard(wire.stream.delivery, wire.stream.done)
         if not self.is_open:
             self._hold(paced)
             self._look(self._clock())
@@ -186,6 +191,11 @@ class Pacing:
         self._bytes.level -= size
         if self.is_open and self._wait_s > 0:
             self._close(now)
+
+    def pay(self, size: int) -> bool:
+        """Further bytes of a streamed message are taken. May more be?"""
+        self.take_more(size)
+        return self.is_open
 
     @property
     def _wait_s(self) -> float:
@@ -266,32 +276,6 @@ class Pacing:
             wire.catch_up()
         elif wire.stream is not None:
             wire.stream.more()
-
-
-class _PacedStream(Stream):
-    """A streamed message whose bytes count."""
-
-    __slots__ = ("paid",)
-
-    def __init__(self, link: InLink, source: Handle, out_links: list[Any], first: list[bytes], size: int) -> None:
-        self.paid = size
-        super().__init__(link, source, out_links, first, size)
-
-    def _is_below(self, limit: int) -> bool:
-        return self._pay() and super()._is_below(limit)
-
-    def _move(self, limit: int | None) -> None:
-        super()._move(limit)
-        self._pay()
-
-    def _pay(self) -> bool:
-        """Pay for what was read. May more be?"""
-        pacing = self.link.attachment.pacing
-        size, self.paid = self.received - self.paid, self.received
-        if pacing is None:
-            return True
-        pacing.take_more(size)
-        return bool(pacing.is_open)
 
 
 class _PacedDiscard:

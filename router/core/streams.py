@@ -6,6 +6,7 @@ it wait per receiver; beyond that the sender's session window closes.
 Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 # through a slow receiver.
 HIGH_BYTES: Final = 128 * 1024
 LOW_BYTES: Final = HIGH_BYTES // 2
+
+
+# Takes how many bytes were read of a message, and says whether more may be.
+Pay = Callable[[int], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +151,12 @@ class Leg:
 class Stream:
     """One message on its way from one incoming link to one or more receivers. The Origin of its copies."""
 
-    __slots__ = ("is_complete", "is_over", "is_settled", "legs", "link", "open_legs", "outcome", "received",
-                 "since_s", "source", "wants_outcome")  # fmt: skip
+    __slots__ = ("_paid", "_pay", "is_complete", "is_over", "is_settled", "legs", "link", "open_legs", "outcome",
+                 "received", "since_s", "source", "wants_outcome")  # fmt: skip
 
-    def __init__(self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int) -> None:
+    def __init__(
+        self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int, pay: Pay | None
+    ) -> None:
         self.link = link
         self.source = source
         self.since_s = link.work.now_s
@@ -159,6 +166,7 @@ class Stream:
         self.is_over = False  # aborted or nobody left: what still arrives is discarded
         self.outcome = RELEASED
         self.received = size
+        self.pay_by(pay)
         self.legs = [Leg(self, out) for out in out_links]
         self.open_legs = len(self.legs)
         link.delivery_count += 1
@@ -172,6 +180,18 @@ class Stream:
                 leg.start()
             else:
                 leg.out.enqueue(Queued(self, leg, self.since_s, b"", self.is_settled, leg))
+
+    def pay_by(self, pay: Pay | None) -> None:
+        """From now on what is read is paid for in this way; what has been is not."""
+        self._pay = pay
+        self._paid = self.received
+
+    def _may_go_on(self) -> bool:
+        """Pay for what was read. May more be?"""
+        if self._pay is None:
+            return True
+        size, self._paid = self.received - self._paid, self.received
+        return self._pay(size)
 
     def more(self) -> None:
         """Frames came, or a receiver took some: move what may be moved."""
@@ -188,7 +208,7 @@ class Stream:
         self._move(None)
 
     def _is_below(self, limit: int) -> bool:
-        return all(leg.is_over or leg.buffered < limit for leg in self.legs)
+        return self._may_go_on() and all(leg.is_over or leg.buffered < limit for leg in self.legs)
 
     def _move(self, limit: int | None) -> None:
         if self.is_over or self.is_complete:
@@ -206,15 +226,16 @@ class Stream:
             if not size:
                 if not wire.is_partial(self.source):
                     self._complete()
-                return
+                break
             self.received += size
             limit_bytes, before = link.max_message_bytes, self.received - size
             if limit_bytes and self.received > limit_bytes and link.on_oversize(self.source, self.received, before):
-                return
+                break
             chunk = link.work.copy(size)
             for leg in self.legs:
                 if not leg.is_over:
                     leg.append(chunk)
+        self._may_go_on()
 
     def _complete(self) -> None:
         self.is_complete = True
@@ -303,8 +324,8 @@ class Stream:
 
 
 def begin_stream(
-    link: InLink, address: "Address", delivery: Handle, size: int, kind: type[Stream] = Stream
-) -> "Stream | None":
+    link: InLink, address: "Address", delivery: Handle, size: int, pay: Pay | None = None
+) -> Stream | None:
     """Start forwarding the message whose first `size` bytes are in the buffer. None when it was refused or released."""
     if link.route is not None:
         routed = link.route(delivery, size)
@@ -327,7 +348,7 @@ def begin_stream(
     else:
         out_links = [least_loaded(address)]
     first = [out.compose(link, size) if out.compose is not None else link.work.copy(size) for out in out_links]
-    stream = kind(link, delivery, out_links, first, size)
+    stream = Stream(link, delivery, out_links, first, size, pay)
     if not stream.is_over:
         link.wire.stream = stream
     return stream

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_net import ACCEPTED
-from paced_net import Load, attach, change, drain, paced, taken_in
+from paced_net import PIECE_BYTES, Load, attach, change, drain, paced, taken_in
 
 
 def test_what_waits_on_a_link_that_policy_ends_goes_nowhere() -> None:
@@ -197,4 +197,45 @@ def test_whatever_happens_every_message_has_an_outcome_and_nothing_is_left(
         for sending in sender.sent:
             is_partial = not sending.is_settled_here and sender.link.current == sending.delivery
             assert sending.outcome is not None or sending.is_settled_here or is_partial
+    net.nothing_left()
+
+
+@pytest.mark.parametrize("rate", [0, 100_000])
+def test_a_message_that_began_before_there_was_a_rate_is_held_back_too(rate: int) -> None:
+    """Attack: one endless message would pass by every rate that is set later."""
+    net = paced()
+    receiver = drain(net)
+    client, (sender,) = attach(net)
+    sending, size = sender.start(), 3_000_000
+    sender.append(b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(300_000))
+    net.pump()
+    change(net, client, maxByteRate=rate)
+    came = len(receiver.received[0].payload)
+    sender.append(bytes(size - 300_000))
+    sender.finish()
+    net.advance(2)
+    assert len(receiver.received[0].payload) - came <= 3 * rate + PIECE_BYTES
+    change(net, client)
+    assert len(receiver.complete[0].payload) == size + 8
+    assert sending.outcome == ACCEPTED
+    net.nothing_left()
+
+
+def test_what_nobody_gets_of_a_message_is_held_back_by_a_rate_that_is_set_meanwhile() -> None:
+    """Attack: one endless message that is released unread would pass by every rate that is set later."""
+    net = paced()
+    receiver = net.client().receiver("a", credit=10)
+    client, (sender,) = attach(net)
+    sending, size = sender.start(), 2_000_000
+    sender.append(b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(300_000))
+    net.pump()
+    receiver.close()
+    net.pump()
+    change(net, client, maxByteRate=100_000)
+    sender.append(bytes(size - 300_000))
+    sender.finish()
+    net.advance(5)
+    assert sending.outcome is None
+    change(net, client)
+    assert sending.outcome is not None
     net.nothing_left()
