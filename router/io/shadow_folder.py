@@ -103,7 +103,8 @@ class ShadowFolder:
     async def _flush_for_ever(self) -> None:
         while True:
             await asyncio.sleep(FLUSH_S)
-            self._shadow.disagreements.flush()
+            with self._shadow.guard("policy"):
+                await _in_slices(self._shadow.disagreements.flushing())
 
     async def _changed(self) -> None:
         self.reload()
@@ -113,6 +114,7 @@ class ShadowFolder:
 
     async def _try(self, ruleset: Ruleset) -> None:
         self._error = None
+        await _in_slices(self._shadow.disagreements.flushing())  # before `use` does what is left of it in one go
         if not self._shadow.use(ruleset):
             self._log("info", "Candidate policy: no rule has changed")
             return
@@ -128,21 +130,13 @@ class ShadowFolder:
             named = ", ".join(f"'{name}'" for name in missing[:_MAX_NAMED])
             more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
             self._log("info", f"Candidate policy: it has no vhost {named}{more}, which the policy in force has")
-        steps = self._ask_again(time.time())
-        while self._go_on(steps):
-            await asyncio.sleep(0)
+        await _in_slices(self._ask_again(time.time()))
 
     def _ask_again(self, now: float) -> Iterator[None]:
         """The new candidate is asked about what is open, one thing at each step."""
         for connection in list(self._connections.values()):
             with self._shadow.guard("open"):
                 yield from connection.ask_candidate(now)
-
-    @staticmethod
-    def _go_on(steps: Iterator[None]) -> bool:
-        """One slice of time. False when there is nothing left to do."""
-        deadline = time.perf_counter() + SLICE_S
-        return any(time.perf_counter() > deadline for _ in steps)
 
     def _fail(self, text: str, error: ReloadError | None = None) -> None:
         self._error = text
@@ -207,3 +201,14 @@ class ShadowFolder:
                 "candidateReason": row.candidate_reason,
                 "count": count,
             }
+
+
+async def _in_slices(steps: Iterator[None]) -> None:
+    """All steps, with a look at the sockets after each millisecond of them."""
+
+    def go_on() -> bool:
+        deadline = time.perf_counter() + SLICE_S
+        return any(time.perf_counter() > deadline for _ in steps)
+
+    while go_on():
+        await asyncio.sleep(0)

@@ -5,6 +5,7 @@ client which does the same a thousand times a second does not write a thousand l
 Source: docs/policy.md, Shadow.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
@@ -83,6 +84,7 @@ class Disagreements:
         self._requested: set[str] = set()
         self._told: dict[object, _Told] = {}
         self._sums: dict[object, _Told] = {}
+        self._due: deque[_Told] = deque()
 
     def note(
         self, subject: Subject, *, is_denied: bool, real: Decision, own: Decision, event: Callable[[], Event]
@@ -120,12 +122,19 @@ class Disagreements:
 
     def flush(self) -> None:
         """Tell what repeated since the last flush. What did not is told at once when it comes again."""
+        for _ in self.flushing():
+            pass
+
+    def flushing(self) -> Iterator[None]:
+        """`flush`, one event at each step; what is not told when the caller gives up is told by the next flush."""
         told, sums = self._told, self._sums
         self._told = {key: _Told(each.event) for key, each in told.items() if each.repeats}
         self._sums = {}
-        for each in (*told.values(), *sums.values()):
-            if each.repeats:
-                self._say(each.event, each.repeats)
+        self._due += (each for each in (*told.values(), *sums.values()) if each.repeats)
+        while self._due:
+            each = self._due.popleft()
+            self._say(each.event, each.repeats)
+            yield
 
     def clear(self) -> None:
         """Another candidate: count anew. Call `flush` before."""

@@ -294,6 +294,20 @@ def test_repeats_are_told_as_one_event_and_none_is_lost() -> None:
     assert counted(net) == {"would_deny/source_not_allowed/vhost/v": 11}
 
 
+def test_a_flush_that_is_given_up_leaves_the_rest_to_the_next() -> None:
+    net = Net(vhosts=vhosts(), candidate=vhosts(sources="a"))
+    client = connected(net)
+    for address in "bcd":
+        client.receiver(address)
+        client.receiver(address)
+    net.pump()
+    assert net.shadow is not None
+    next(net.shadow.disagreements.flushing())
+    assert sum(each[4] for each in shadows(net)) == 4
+    net.shadow.disagreements.flush()
+    assert sum(each[4] for each in shadows(net)) == 6
+
+
 def test_attack_an_address_per_attempt_is_told_in_sums_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disagreements, "MAX_TOLD", 3)
     net = Net(vhosts=vhosts(), candidate=vhosts(sources="a"))
