@@ -215,6 +215,7 @@ class Peer:
 
     def on_attach(self, wire: Wire) -> None:
         if not self.is_open or not wire.session.is_counted or not self._may_stay():
+            wire.ignore()
             return
         source, target = wire.source, wire.target
         is_sender = isinstance(wire, IncomingWire)

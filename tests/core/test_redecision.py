@@ -136,6 +136,45 @@ def test_a_client_that_loses_very_many_links_may_go_on() -> None:
     net.nothing_left()
 
 
+def test_links_on_a_session_that_was_ended_are_bounded() -> None:
+    """Attack: go on attaching on it and never answer the End; none of these links is refused, and all would stay."""
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    extra = client.connection.session()
+    extra.open()
+    net.pump()
+    client.stop_reading()
+    enforce(net, rules(maxSessions=1))
+    for number in range(MAX_UNANSWERED_DETACHES + 10):
+        client.sender(f"b{number}", session=extra)
+    net.pump()
+    assert client.is_closed_by_router
+    assert "closed by us without an answer" in net.audits[-1]["detail"]
+    net.nothing_left()
+
+
+def test_links_that_were_refused_are_forgotten_with_their_session() -> None:
+    """A client that ends its session in place of answering each Detach may go on for ever."""
+    net = Net(vhosts=rules(targets="a"))
+    client = client_of(net)
+    net.pump()
+    for _ in range(3):
+        session = client.connection.session()
+        session.open()
+        net.pump()
+        client.stop_reading()
+        for number in range(MAX_UNANSWERED_DETACHES // 2):
+            client.sender(f"b{number}", session=session)
+        net.pump()
+        session.close()
+        net.pump()
+        client.resume_reading()
+        net.pump()
+    assert net.peer(client).engine.unanswered == 0
+    assert not client.is_closed_by_router
+    net.nothing_left()
+
+
 def test_of_too_many_sessions_the_newest_end() -> None:
     net = Net(vhosts=rules())
     client = client_of(net)

@@ -25,6 +25,7 @@ from router.amqp.terminus import Condition, RemoteOpen
 CONGESTED_BYTES: Final = 512 * 1024
 RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
 # Stops a peer that attaches what it may not, never answers our Detach, and attaches again: each link would stay.
+# Likewise those that it attaches on a session which we have ended and it has not.
 MAX_UNANSWERED_DETACHES: Final = 1000
 # Sessions looked at per flush: one connection's many sessions must not cost every pass.
 _WATCHED_PER_FLUSH: Final = 8
@@ -105,7 +106,7 @@ class Engine:
         self.touched = touched
         self.is_freed = False
         self.has_remote_open = False
-        self.unanswered = 0  # links we closed whose peer has not answered
+        self.unanswered = 0  # links that we closed or ignore, and the peer has not detached
         self.is_deaf = False  # the connection is over: what the peer still says is not listened to
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
         self.transport = lib.pn_transport()
@@ -298,7 +299,9 @@ class Engine:
             link.answer_detach(is_closed=is_closed)
 
     def forget(self, pointer: Pointer) -> None:
-        self.links.pop(pointer, None)
+        link = self.links.pop(pointer, None)
+        if link is not None and link.awaits_detach:
+            self.unanswered -= 1
         self.heard.pop(pointer, None)
 
     def _on_close(self, _event: Pointer) -> None:

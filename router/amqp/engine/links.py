@@ -86,7 +86,7 @@ class _Wire:
         self.name = text_of(lib.pn_link_name(link)) or ""
         self.core: Any = None
         self.is_counted = False  # admitted by the owner
-        self.awaits_detach = False  # we closed it, and the peer has not answered
+        self.awaits_detach = False  # among engine.unanswered
         self.routed_address: str | None = None  # of the target or source, as the core knows it
 
     @property
@@ -131,7 +131,12 @@ class _Wire:
         if condition is not None:
             set_condition(lib.pn_link_condition(self.link), condition)
         lib.pn_link_close(self.link)
-        if is_peers_doing and not self.awaits_detach:
+        if is_peers_doing:
+            self.ignore()
+
+    def ignore(self) -> None:
+        """Do nothing more for the link until the peer detaches it; it counts towards MAX_UNANSWERED_DETACHES."""
+        if not self.awaits_detach:
             self.awaits_detach = True
             self.engine.unanswered += 1
 
@@ -141,8 +146,6 @@ class _Wire:
             lib.pn_link_close(self.link)
         else:
             lib.pn_link_detach(self.link)
-        if self.awaits_detach:
-            self.engine.unanswered -= 1
         self.engine.forget(self.link)
         lib.pn_link_free(self.link)
 
