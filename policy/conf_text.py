@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from policy.positioned_json import Problem
+from policy.positioned_json import Problem, is_encodable
 
 # Where a map in a map in a map … would exhaust the stack. The deepest thing there is to configure has three levels.
 MAX_DEPTH = 32
@@ -116,7 +116,7 @@ class ConfText:
         """The JSON value at the current position."""
         try:
             value, end = self.decoder.raw_decode(self.json, self.at)
-            is_encodable = not self.has_escapes or _is_encodable(value)
+            is_whole = not self.has_escapes or is_encodable(value)
         except json.JSONDecodeError as error:
             self.fail(str(error), error.pos)
         except ValueError as error:
@@ -124,7 +124,7 @@ class ConfText:
         except RecursionError:
             self.fail(f"maps and lists are nested deeper than {MAX_DEPTH} levels")
         self.at = end
-        if not is_encodable:
+        if not is_whole:
             self.fail("text holds half of a surrogate pair")
         return value
 
@@ -238,11 +238,3 @@ def _without_spare_commas(text: str) -> str:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
-
-
-def _is_encodable(value: object) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except ValueError:
-        return False
-    return True

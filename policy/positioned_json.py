@@ -76,6 +76,8 @@ def split(text: str) -> list[tuple[object, int, int]] | None:
     """
     plain = COMMENT_LINE.sub("", text)
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
+    # Only an escape can be half of a surrogate pair.
+    has_escapes = "\\u" in plain
     found: list[tuple[object, int, int]] = []
     line, counted = 1, 0
     try:
@@ -89,11 +91,22 @@ def split(text: str) -> list[tuple[object, int, int]] | None:
             at = after_blanks(plain, at + 1) if found else at
             line, counted = line + plain.count("\n", counted, at), at
             value, end = decoder.raw_decode(plain, at)
+            if has_escapes and not is_encodable(value):
+                return None
             found.append((value, at, line))
             at = after_blanks(plain, end)
         return found if after_blanks(plain, at + 1) == len(plain) else None
     except (ValueError, RecursionError, _Doubtful):
         return None
+
+
+def is_encodable(value: object) -> bool:
+    """False where a text in a value, as JSON gives it, holds half of a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except ValueError:
+        return False
+    return True
 
 
 def after_blanks(text: str, at: int) -> int:
@@ -199,8 +212,12 @@ class _Parser:
         match = _STRING.match(self.text, self.at)
         if match is None:
             raise self._error("the text that begins here does not end on this line, or has a wrong \\ sequence in it")
+        text = str(json.loads(match.group()))
+        if not is_encodable(text):
+            # What neither a file nor a log can hold; the router refuses it as well.
+            raise self._error("this text holds half of a surrogate pair")
         self.at = match.end()
-        return str(json.loads(match.group()))
+        return text
 
     def _number(self, match: re.Match[str]) -> int | float:
         try:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from policy.addresses import DEPRECATED_USER_TOKEN, USER_TOKEN
 from policy.groups import ADDRESS_KEYS
-from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText, old_attribute_names
+from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
+from policy.lint.section_names import old_attribute_names
 from policy.vhosts import DEPRECATED_ATTRIBUTES
 
 ID = "PAL005"

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from functools import cache, cached_property
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Protocol
 
-import schemas
 from policy.addresses import compile_literals, compile_patterns, denied_items
 from policy.attributes import Path, VhostSource, read_items
+from policy.lint.section_names import old_attribute_names
 from policy.loader import Entity
 from policy.patterns import normalise
 from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
@@ -16,9 +16,6 @@ from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
 NAMES = ("hostname", *(old for old, new in DEPRECATED_ATTRIBUTES.items() if new == "hostname"), "name")
 SOME_USER = "somebody"
 CONFIGURATION_SUFFIX = ".conf"
-_SECTION_ALIASES = {
-    name: f"router.config.{name}" for name in ("address", "linkRoute", "autoLink", "exchange", "binding")
-}
 _LOOPBACK = ("127.", "::1", "localhost")
 
 
@@ -279,21 +276,6 @@ class PolicyText:
 def is_configuration(entity: Entity) -> bool:
     """Does it stand in a router's configuration and not in a policy file?"""
     return (entity.source.file or "").endswith(CONFIGURATION_SUFFIX)
-
-
-@cache
-def old_attribute_names(section_type: str) -> Mapping[str, str]:
-    """Attributes of a section that routers still understand under an old name: the old name -> the one to use."""
-    attributes = section_attributes(section_type) or {}
-    return {old: new for new, attribute in attributes.items() for old in attribute.get("aliases", ())}
-
-
-@cache
-def section_attributes(section_type: str) -> Mapping[str, Mapping[str, Any]] | None:
-    """What the management schema says of a section's attributes; None: there is no such section."""
-    types: Mapping[str, Any] = schemas.load("management")["entityTypes"]
-    found = types.get(section_type) or types.get(_SECTION_ALIASES.get(section_type, ""))
-    return None if found is None else found["attributes"]
 
 
 class LintRule(Protocol):

@@ -7,15 +7,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 import schemas
-from policy.lint.findings import (
-    About,
-    Family,
-    Finding,
-    Level,
-    PolicyText,
-    old_attribute_names,
-    section_attributes,
-)
+from policy.lint.findings import About, Family, Finding, Level, PolicyText
+from policy.lint.section_names import old_attribute_names, section_attributes
 
 ID = "PAL042"
 TITLE = "unknown section or attribute"

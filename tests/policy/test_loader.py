@@ -68,6 +68,7 @@ def problems(text: str) -> list[str]:
         ("[NaN]", "p:1:2: 'NaN' is no value: texts are written in double quotes, \"NaN\""),
         ('["a\n"]', "p:1:2: the text that begins here does not end on this line, or has a wrong \\ sequence in it"),
         ("[" + "9" * 5000 + "]", "p:1:2: this number has too many digits"),
+        ('["\\ud800"]', "p:1:2: this text holds half of a surrogate pair"),
         ("[" * 100, f"p:1:{MAX_DEPTH + 2}: nested more than {MAX_DEPTH} levels deep"),
         ('{"a": 1}', "p:1:1: A list of pairs"),
     ],
