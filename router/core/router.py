@@ -37,9 +37,6 @@ _FORWARD: Final = {
 }
 _CLOSEST = Treatment(distribution="closest")
 
-# Remembered address texts per anonymous link; stops a sender of endless distinct addresses from growing it.
-MAX_REMEMBERED_ROUTES: Final = 1024
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unroutable:

@@ -1,7 +1,7 @@
 """A folder of files watched by looking at it: works on every file system, and needs nothing of the system.
 
 A change counts when two looks in a row have seen the same: a file that is being written, or a set of files that is
-being copied, is waited for. Sources: docs/spec/policy-and-auth.md §1.1; issue 5.
+being copied, is waited for. Sources: docs/spec/policy-and-auth.md §1.1.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 In a thread it would hold up routing for as long as it takes: Python runs one thread at a time, and one that computes
 lets go of its turn only every 5 ms. The process reads, validates and compiles everything, and looks up host names; the
 router takes what has changed, in slices, between which messages are routed.
-Sources: docs/policy.md, When the rules change; issue 5.
+Source: docs/policy.md, When the rules change.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Open connections decided again, after the rules or the time have changed what they were granted.
 
-In slices between which messages are routed. Sources: docs/spec/policy-and-auth.md §2.8; issue 5 (no message of a link
-that stays is delayed by more than 50 ms).
+In slices between which messages are routed: no message of a link that stays is delayed by more than 50 ms.
+Source: docs/spec/policy-and-auth.md §2.8.
 """
 
 import asyncio

@@ -24,7 +24,6 @@ class NodeOperations:
     ) -> None:
         self._schema = schema
         self._management_nodes = management_nodes
-        self._log_entries = log_entries
         self._all_names: list[str] | None = None
         self._operations: Mapping[str, Perform] = {
             "GET-TYPES": self._types,
