@@ -1,6 +1,7 @@
 """In a configuration the groups of a vhost are not written as JSON.
 
 Both forms are read here. qdrouterd 1.20 wants JSON inside `groups: {`: names and texts in double quotes, and commas.
+`qdpolicy convert --form compatible` writes them so.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """A listener or connector names an sslProfile that is not defined.
 
 The router refuses to start. Routers of the 1.20 line start, and then fail every connection of the listener.
+Define the profile, or mend the name.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """A listener offers EXTERNAL, and its sslProfile has no `caCertFile`.
 
-Client certificates are trusted only through `caCertFile`. Without it none is, and EXTERNAL can never succeed.
+Client certificates are trusted only through `caCertFile`. Without it none is, and EXTERNAL can never succeed. Name
+the file of the authority that signs your clients' certificates.
 """
 
 from collections.abc import Iterator

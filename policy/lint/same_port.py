@@ -1,6 +1,6 @@
 """Two listeners have the same host and port.
 
-The second one cannot listen.
+The second one cannot listen. Give it another port or address.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """`maxMessageSize` of the `policy` section holds only with `enableVhostPolicy`.
 
-Connections that no vhost governs are never checked for the size of messages.
+Connections that no vhost governs are never checked for the size of messages. Switch vhost policy on, or remove
+the limit: it is taken for protection that is not there.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """A section or an attribute of the configuration is unknown.
 
-The router does not start with it. Names are compared exactly, `ssl-profile` and `sslProfile` being the same.
+The router does not start with it. Names are compared exactly, `ssl-profile` and `sslProfile` being the same. Mend the
+name, or remove the line.
 """
 
 from collections.abc import Iterator

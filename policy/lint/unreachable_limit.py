@@ -1,6 +1,7 @@
 """A limit per user or per host is not below the limit of the whole vhost.
 
-The vhost's `maxConnections` is reached first, by anybody, so this limit keeps no one from using up all of it.
+The vhost's `maxConnections` is reached first, by anybody, so this limit keeps no one from using up all of it. Set
+it lower, or leave it out.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """A range in `remoteHosts` is wider than any one network.
 
-More than 2^24 IPv4 addresses, a /8, or more than a /32 of IPv6 (2^96), is mostly a slip in one number.
+More than 2^24 IPv4 addresses, a /8, or more than a /32 of IPv6 (2^96), is mostly a slip in one number. List the
+networks that are meant; `*` says it plainly where everybody is.
 """
 
 from collections.abc import Iterator
