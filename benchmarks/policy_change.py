@@ -4,10 +4,11 @@
 
 A router with `onPolicyChange: enforce`, many open connections, some of which send and receive at a steady rate. Then
 the rules change, again and again: nothing that is open is denied; a share of the links and connections is; a vhost
-changes by management. Every message carries its number and when it was due, so that the longest delay and every loss
-show. Before and after the changes the same is measured without one: what the machine does besides shows in both.
+changes by management; all the other vhosts change. Every message carries its number and when it was due, so that the
+longest delay and every loss show. Before and after the changes the same is measured without one: what the machine does
+besides shows in both.
 
-Runs on 127.0.0.1, on a port that the system chooses, and stops by itself, after about five times `--seconds` and what
+Runs on 127.0.0.1, on a port that the system chooses, and stops by itself, after about six times `--seconds` and what
 connecting takes. Exit status 1 when a message was lost, or when one was later beside a change, by more than 50 ms, than
 any was without.
 """
@@ -81,15 +82,15 @@ def vhost(hostname: str, *addresses: str, hosts: str = "127.0.0.1") -> list[obje
     return ["vhost", {"hostname": hostname, **aliases, "groups": {"everybody": group}}]
 
 
-def ballast(count: int) -> list[object]:
-    """Rules nobody here is governed by: 10 users and 40 items each."""
+def ballast(count: int, word: str) -> list[object]:
+    """Rules nobody here is governed by: 10 users and 40 items each, which have `word` in them."""
     made: list[object] = []
     for number in range(count):
         groups = {
             f"g{group}": {
                 "users": [f"user-{number}-{group}-{each}" for each in range(5)],
                 "remoteHosts": "10.0.0.0-10.255.255.255",
-                "sources": [f"a{number}.{group}.{each}" for each in range(20)],
+                "sources": [f"{word}{number}.{group}.{each}" for each in range(20)],
             }
             for group in range(2)
         }
@@ -259,9 +260,11 @@ class House:
         self.folder = folder
         self._accounts = folder / "accounts" if keeps_accounts else None
         (folder / "policy").mkdir()
-        (folder / "policy" / "ballast.json").write_text(json.dumps(ballast(vhosts)))
+        self._vhosts = vhosts
+        self._write("ballast.json", ballast(vhosts, "a"))
         both = ("a.*", "b.*")
-        self.write([vhost("stays", *both, "$management"), vhost("loses", *both), vhost("goes", *both)])
+        rules = [vhost("stays", *both, "$management"), vhost("loses", *both), vhost("goes", *both)]
+        self._write("rules.json", rules)
         (folder / "router.conf").write_text(CONFIGURATION.format(folder=folder))
         module = ["benchmarks.watched", str(self._accounts)] if self._accounts is not None else ["router.io.daemon"]
         self.process = Process([sys.executable, "-m", *module, "-c", str(folder / "router.conf")])
@@ -277,17 +280,24 @@ class House:
             time.sleep(0.05)
         raise OSError(f"the router did not begin to listen: {self.process.tail()}")
 
-    def write(self, rules: Sequence[object]) -> None:
+    def _write(self, name: str, rules: Sequence[object]) -> None:
         fresh = self.folder / "rules.new"
         fresh.write_text(json.dumps(rules))
-        fresh.rename(self.folder / "policy" / "rules.json")
+        fresh.rename(self.folder / "policy" / name)
 
     def change(self, *rules: object) -> Callable[[], None]:
+        """What changes the rules of those who are connected."""
+
         def act() -> None:
-            self.write(rules)
+            self._write("rules.json", rules)
             self.process.signal(signal.SIGHUP)
 
         return act
+
+    def change_ballast(self) -> None:
+        """Every vhost nobody uses becomes another."""
+        self._write("ballast.json", ballast(self._vhosts, "b"))
+        self.process.signal(signal.SIGHUP)
 
     def manage(self) -> None:
         """Change a vhost by management."""
@@ -361,7 +371,7 @@ class Outcome:
 def measure(
     folder: Path, *, connections: int, rate: int, vhosts: int, seconds: float, keeps_accounts: bool = False
 ) -> Outcome:
-    """Start a router in the folder, connect, change the rules three times; everything is gone afterwards."""
+    """Start a router in the folder, connect, change the rules four times; everything is gone afterwards."""
     with ExitStack() as stack:
         house = House(folder, vhosts, keeps_accounts=keeps_accounts)
         stack.callback(house.process.stop)
@@ -396,6 +406,7 @@ def measure(
             ("reload, nothing that is open is denied", house.change(*kept)),
             (f"reload, {losing} links and {closing} connections are denied", house.change(*denied)),
             ("a vhost changes by management", house.manage),
+            (f"reload, {vhosts} other vhosts have changed", house.change_ballast),
             ("nothing", None),
         )
         traffic.run(steps, seconds, house)
@@ -421,7 +432,7 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--rate", type=int, default=20_000, help="messages per second")
     parser.add_argument("--vhosts", type=int, default=50, help="vhosts that are only compiled: 10 users, 40 items each")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each of the five stretches")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each of the six stretches")
     watched = "the router's loop keeps account of its turns (not on uvloop)"
     parser.add_argument("--accounts", action="store_true", help=watched)
     options = parser.parse_args()

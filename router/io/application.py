@@ -198,7 +198,7 @@ class Application:
 
     def _start_management(self, authentication: Authentication) -> None:
         """The entity store takes in the file through the handlers that serve management requests too."""
-        store = self.store = EntityStore(self.schema, self.emit, self.core.next_identity)
+        store = self.store = EntityStore(self.schema, self.emit, self.core.next_identity, self.is_agent_debugged)
         endpoints = self.endpoints = Endpoints(self.router, authentication, self.emit)
         store.on_create("sslProfile", endpoints.create_ssl_profile)
         store.on_delete("sslProfile", endpoints.delete_ssl_profile)
@@ -256,7 +256,7 @@ class Application:
             self.emit,
             log_entries=self.logs.ring.entries,
             update_connection=self.update_connection,
-            is_debug_enabled=lambda: self.logs.rules.is_enabled("AGENT", "debug"),
+            is_debug_enabled=self.is_agent_debugged,
         )
         ManagementService(
             self.core,
@@ -269,6 +269,9 @@ class Application:
         )
         # Edge routers beat here; there are none yet, but operators' scripts count the address.
         self.core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
+
+    def is_agent_debugged(self) -> bool:
+        return self.logs.rules.is_enabled("AGENT", "debug")
 
     def on_policy_change(self, before: Ruleset) -> None:
         """Other rules are in force: they hold for new connections, and for open ones where the policy says so."""

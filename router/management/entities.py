@@ -90,10 +90,18 @@ class EntityStore:
 
     emit           where log lines go
     next_identity  next number of the counter the core shares between links, addresses and routes (§6.4)
+    is_debug_enabled  whether the debug lines of AGENT are wanted; making them takes time
     """
 
-    def __init__(self, schema: Schema, emit: Emit, next_identity: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        emit: Emit,
+        next_identity: Callable[[], int] | None = None,
+        is_debug_enabled: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.schema = schema
+        self._is_debug_enabled = is_debug_enabled
         self._emit = emit
         self._next_identity = next_identity or count(1).__next__
         # The inner ones are ordered sets: of thousands of bans each goes by itself.
@@ -298,7 +306,8 @@ class EntityStore:
             self._numbers[kind] = self._numbers.get(kind, 0) + 1
             self._by_name[str(entity.agent["name"])] = entity
             self._by_identity[str(entity.agent["identity"])] = entity
-        self._log("AGENT", "debug", f"Add entity: {entity.type.text(entity.attributes)}")
+        if self._is_debug_enabled():
+            self._log("AGENT", "debug", f"Add entity: {entity.type.text(entity.attributes)}")
 
     def _claim(self, entity_type: EntityType, attributes: Attributes) -> None:
         try:

@@ -6,8 +6,9 @@ Sources: docs/spec/management.md §1.4, §6.4, §6.5.
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from policy.bans import Ban, BanError, parse_ban
@@ -86,13 +87,18 @@ def default_name(attributes: Mapping[str, object], identity: str) -> str:
     return str(attributes["name"]) if attributes.get("name") else identity
 
 
+def _management_node() -> str:
+    return "the management node"
+
+
 class UniqueNames:
     """Which names and identities are taken, over all agent-handled entities of all types."""
 
     def __init__(self) -> None:
-        self._taken: dict[tuple[str, str], str] = {("name", "self"): "the management node"}
-        self._taken["identity", "self"] = "the management node"
-        self._singletons: dict[str, str] = {}
+        # By whom: the text of an entity is long to make, and only an error shows it.
+        self._taken: dict[tuple[str, str], Callable[[], str]] = {("name", "self"): _management_node}
+        self._taken["identity", "self"] = _management_node
+        self._singletons: dict[str, Callable[[], str]] = {}
 
     def copy(self) -> "UniqueNames":
         made = UniqueNames()
@@ -101,14 +107,14 @@ class UniqueNames:
 
     def claim(self, entity_type: EntityType, attributes: Mapping[str, object]) -> None:
         """Take the name and identity in `attributes`. Errors: ValidationError; nothing is taken then."""
-        text = entity_type.text(attributes)
+        text = partial(entity_type.text, attributes)
         if entity_type.is_singleton and (other := self._singletons.get(entity_type.short_name)) is not None:
-            raise ValidationError(f"Adding {entity_type.short_name} singleton {text} when {other} already exists")
+            raise ValidationError(f"Adding {entity_type.short_name} singleton {text()} when {other()} already exists")
         keys = [(attribute, str(attributes[attribute])) for attribute in ("name", "identity")]
         for key in keys:
             if (existing := self._taken.get(key)) is not None:
                 raise RuleError(
-                    f"adding {text} duplicates unique attribute '{key[0]}' from existing {existing}", key[0]
+                    f"adding {text()} duplicates unique attribute '{key[0]}' from existing {existing()}", key[0]
                 )
         self._taken.update((key, text) for key in keys)
         if entity_type.is_singleton:
