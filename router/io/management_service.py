@@ -17,6 +17,7 @@ from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.in_links import InLink
 from router.core.router import Core
 from router.effects import Emit, log
+from router.faults import fault_text
 from router.io.host_names import KnownNames, NameWanted
 from router.management.agent import Agent, QueryRows, Request, Response
 from router.values import int_
@@ -139,14 +140,18 @@ class ManagementService:
         try:
             while rest is not None or self._waiting:
                 await asyncio.sleep(0)
-                if rest is None:
-                    message, connection_id = self._waiting.popleft()
-                    rest = self._answer(message, connection_id)
-                elif isinstance(rest, NameWanted):
-                    await self._names.look_up(rest.name)
-                    rest = self._answer(message, connection_id)
-                elif self._fill(message, rest):
+                try:
+                    if rest is None:
+                        message, connection_id = self._waiting.popleft()
+                        rest = self._answer(message, connection_id)
+                    elif isinstance(rest, NameWanted):
+                        await self._names.look_up(rest.name)
+                        rest = self._answer(message, connection_id)
+                    elif self._fill(message, rest):
+                        rest = None
+                except Exception as error:  # our own fault costs this request; those that wait have their turn
                     rest = None
+                    log(self._emit, "AGENT", "error", f"A request was not answered: {fault_text(error)}")
                 self._finish()
         finally:
             self._task = None

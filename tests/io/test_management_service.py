@@ -33,9 +33,9 @@ class Scene:
             core, agent, lambda connection: True, lambda link, to: True, lambda effect: None, lambda: None, self.names
         )
 
-    def ask(self, number: int) -> None:
+    def ask(self, number: int, connection_id: int = 1) -> None:
         payload = encode_message(reply_to="r", correlation_id=str(number), application_properties={}, body=None)
-        self.service.on_message(payload, SimpleNamespace(attachment=SimpleNamespace(connection_id=1)))
+        self.service.on_message(payload, SimpleNamespace(attachment=SimpleNamespace(connection_id=connection_id)))
 
     async def replied(self, count: int) -> None:
         async with asyncio.timeout(10):
@@ -104,6 +104,29 @@ def test_a_row_that_fails_is_an_answer() -> None:
     scene = Scene(lambda request: ok(QueryRows(["a"], broken())))
     scene.ask(1)
     assert scene.replies[0].application_properties == {"statusCode": 500, "statusDescription": "KeyError"}
+
+
+def test_a_fault_while_one_is_answered_leaves_the_others_their_turn() -> None:
+    """Whatever it is: it is logged without what it says, and those that wait are not forgotten."""
+    texts: list[str] = []
+
+    def begin(request: Request) -> Response:
+        if request.connection_id == 2:
+            raise RuntimeError("secret")
+        return long_query(20_000)
+
+    async def run() -> None:
+        scene = Scene(begin)
+        scene.service._emit = lambda effect: texts.append(effect.text)  # type: ignore[union-attr]
+        for number in (1, 2, 3):
+            scene.ask(number, connection_id=number)
+        await scene.replied(2)
+        assert scene.answered == ["1", "3"]
+
+    asyncio.run(run())
+    assert len(texts) == 1
+    assert texts[0].startswith("A request was not answered: RuntimeError at ")
+    assert "secret" not in texts[0]
 
 
 def test_a_slow_name_server_holds_up_one_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
