@@ -19,6 +19,9 @@ from policy.layout import Comments
 from policy.loader import load_entities
 from policy.ruleset import Ruleset, compile_ruleset
 
+CASES = Path(__file__).resolve().parent.parent / "lint_cases"
+REFUSED_BY_ROUTERS = ("PAL001.bad", "PAL002.bad", "PAL003.bad")
+
 CONF = """\
 # the router
 router {
@@ -255,6 +258,23 @@ def test_extended_is_networks_and_names_of_today(tmp_path: Path, capsys: pytest.
     assert json.loads(capsys.readouterr().out) == [
         ["vhost", {"hostname": "h", "maxConnectionsPerHost": 3, "groups": {"g": expected}}]
     ]
+
+
+@pytest.mark.parametrize("case", sorted(CASES.iterdir()), ids=lambda path: path.name)
+def test_what_is_written_for_the_c_router_has_no_finding_of_compatibility(
+    case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of vhosts; what else is in a configuration stays. What cannot be written so is refused."""
+    status = main(["convert", str(case), "--form", "compatible"])
+    if status:
+        assert status == (3 if case.stem in REFUSED_BY_ROUTERS else 1)
+        return
+    file = written(tmp_path, f"p{case.suffix}", capsys.readouterr().out)
+    main(["lint", file, "--format", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    # PAL063: a scheme means to 1.20 what it means to it, whatever is written.
+    wrong = [each for each in findings if each["family"] == "compatibility" and each["rule"] != "PAL063"]
+    assert [each["text"] for each in wrong if "vhost '" in each["text"]] == []
 
 
 @pytest.mark.parametrize(
