@@ -407,13 +407,13 @@ class Admission:
         if settings is None:
             return
         self._uncount()
-        stats = ledger.vhost_stats(settings.vhost)
+        denied = ledger.vhost_denials(settings.vhost)
         self._log(
             "debug",
             f"[C{self.connection_id}] Connection '{self.connection_name}' closed with resources "
             f"n_sessions={self.open_sessions}, n_senders={self.open_senders}, n_receivers={self.open_receivers}, "
-            f"sessions_denied={stats['sessionDenied']}, senders_denied={stats['senderDenied']}, "
-            f"receivers_denied={stats['receiverDenied']}, max_message_size_denied:{stats['maxMessageSizeDenied']}, "
+            f"sessions_denied={denied['sessionDenied']}, senders_denied={denied['senderDenied']}, "
+            f"receivers_denied={denied['receiverDenied']}, max_message_size_denied:{denied['maxMessageSizeDenied']}, "
             f"nConnections= {ledger.open_connections}.",
         )
         self.settings = None

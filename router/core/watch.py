@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from router.core.router import Core
 
 RATE_SECONDS: Final = 5
-# A slice takes a fraction of a millisecond; ten thousand links at once would hold up every message for fifteen.
-LINKS_AT_ONCE: Final = 250
+# A slice takes a fraction of a millisecond, a few where each link is worth a log line; ten thousand links at once would
+# hold up every message for fifteen.
+LINKS_AT_ONCE: Final = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from memory_net import ACCEPTED, MODIFIED, Client, Net, Vhosts
 
+from policy.usage import _Names
 from router.stack import Stage
 
 SLOW = {"idle_timeout_s": 16}
@@ -247,3 +248,14 @@ def test_what_follows_a_close_is_not_listened_to() -> None:
     assert not net.core.links
     net.effects.clear()
     net.nothing_left()
+
+
+def test_a_connection_that_ends_does_not_look_at_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: ten thousand connections of one vhost that end together would else hold the router up for a minute."""
+    net = Net(vhosts=Vhosts({"v": {"groups": {"g": {"users": "*", "remoteHosts": "*"}}}}))
+    client = net.client(hostname="v")
+    net.pump()
+    monkeypatch.setattr(_Names, "listed", lambda _names: pytest.fail("listed all connections of a user"))
+    client.kill()
+    net.pump()
+    assert any("closed with resources" in text for text in net.log_texts("POLICY"))

@@ -107,6 +107,12 @@ def test_the_statistics_of_a_vhost() -> None:
         "maxMessageSizeDenied": 1,
     }
     assert nonzero(ledger.policy_counters()) == {"linksDenied": 3, "maxMessageSizeDenied": 1, "totalDenials": 5}
+    assert ledger.vhost_denials("v") == {
+        "sessionDenied": 1,
+        "senderDenied": 1,
+        "receiverDenied": 2,
+        "maxMessageSizeDenied": 1,
+    }
 
 
 def test_denials_without_a_vhost_count_for_the_policy_alone() -> None:
