@@ -21,6 +21,8 @@ _EXAMPLE: Final = "2026-12-31T18:00:00+01:00 or 2026-12-31T17:00:00Z"
 _INSTANT: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?(?:([Zz])|([+-])(\d\d):(\d\d))?", re.ASCII
 )
+# The year 10000, to which a float rounds the last microseconds before it, and which has no text any more.
+_TOO_LATE_S: Final = 253_402_300_800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,6 @@ class Window:
     def boundaries(self) -> tuple[float, ...]:
         return tuple(edge for edge in (self.begin_s, self.end_s) if edge is not None)
 
-
     def __str__(self) -> str:
         begin = f"from {shown_instant(self.begin_s)}" if self.begin_s is not None else ""
         end = f"until {shown_instant(self.end_s)}" if self.end_s is not None else ""
@@ -89,7 +90,7 @@ def read_instant(value: object) -> float:
         seconds = (there + ahead if sign == "-" else there - ahead).timestamp()
     except OverflowError:
         seconds = -1.0
-    if seconds < 0:
+    if not 0 <= seconds < _TOO_LATE_S:
         raise InvalidValue(f"has illegal value '{value}': in UTC it is not in the years 1970 to 9999.")
     return seconds
 

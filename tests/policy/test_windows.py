@@ -73,6 +73,7 @@ def test_instants_are_those_of_rfc_3339(text: str, seconds: float) -> None:
         ("2027-01-15T08:00:00+24:00", "goes up to 23:59"),
         ("1969-12-31T23:59:59Z", "not in the years 1970 to 9999"),
         ("9999-12-31T23:59:59-01:00", "not in the years 1970 to 9999"),
+        ("9999-12-31T23:59:59.999999Z", "not in the years 1970 to 9999"),
         (1_800_000_000, "must be an RFC 3339 time"),
         (["2027-01-15T08:00:00Z"], "must be an RFC 3339 time"),
     ],
