@@ -32,6 +32,8 @@ SLICE_S: Final = 0.001
 # Reading takes a second for a thousand vhosts, and name servers have LOOK_UP_LIMIT_S. Stops a disk that does not answer
 # from keeping every later change out.
 READING_S: Final = 120.0
+# How long the end of a process that was killed is waited for.
+DYING_S: Final = 1.0
 # A pattern is a tree of up to 255 words, and several calls deep for each when it is written.
 _DEPTH: Final = 10_000
 
@@ -110,7 +112,7 @@ async def _started(command: Iterable[str], environment: Mapping[str, str]) -> as
 
 
 async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
-    """What the process has read. It is gone afterwards."""
+    """What the process has read. It is gone afterwards, or as soon as it can be."""
     found: list[ReadVhost] = []
     stream = process.stdout
     assert stream is not None
@@ -132,7 +134,9 @@ async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, Read
     finally:
         with suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        # One that waits for a disk cannot be killed before that answers; the loop takes it away then.
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), DYING_S)
 
 
 def _concluded(found: list[ReadVhost], content: bytes) -> ReadFolder:

@@ -140,3 +140,31 @@ def test_nothing_where_the_router_was_started_is_run(tmp_path: Path, monkeypatch
     monkeypatch.chdir(started_in)
     assert [each.vhost.name for each in read(rules).vhosts] == ["v"]
     assert not (started_in / "was_run").exists()
+
+
+def test_a_process_that_cannot_be_killed_does_not_keep_later_changes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits for a network's disk goes on waiting."""
+
+    class Stuck:
+        def __init__(self) -> None:
+            self.stdout = asyncio.StreamReader()
+
+        def kill(self) -> None:
+            pass
+
+        async def wait(self) -> int:
+            await asyncio.Event().wait()
+            return 0
+
+    async def started(*_: object) -> Stuck:
+        return Stuck()
+
+    async def run() -> None:
+        async with asyncio.timeout(10):
+            await read_folder("/", "policyDir", {})
+
+    monkeypatch.setattr(policy_reader, "_started", started)
+    monkeypatch.setattr(policy_reader, "READING_S", 0.01)
+    monkeypatch.setattr(policy_reader, "DYING_S", 0.01)
+    with pytest.raises(ReloadError, match="could not be read within"):
+        asyncio.run(run())
