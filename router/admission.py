@@ -311,11 +311,12 @@ class Admission:
 
         Limits on connections are `keep_within_limits`'s: they hit the newest, whoever asks first.
         """
-        if self._epoch != self.gate.epoch:
-            self._epoch = self.gate.epoch
+        epoch = self.gate.epoch
+        if self._epoch != epoch:
             if self.gate.is_concerned(self):
-                self._redecided_in = self._epoch
                 self._redecide()
+                self._redecided_in = epoch
+            self._epoch = epoch  # last: where a fault comes between, it is not decided yet
         return self.refusal is not None
 
     def is_over_at(self, now: float) -> bool:

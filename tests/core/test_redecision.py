@@ -357,6 +357,22 @@ def test_management_is_not_done_for_a_connection_that_is_denied_now() -> None:
     assert not gate.may_send_to("b")
 
 
+def test_a_fault_while_deciding_again_leaves_it_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Taken for decided it would go on with what it had been granted."""
+    net = Net(vhosts=rules())
+    gate = client_of(net).router.gate
+    change(net, rules(remoteHosts="192.0.2.1"))
+
+    def fail(_ledger: object, _vhost: str) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(net.gate.ledger), "count_open_denied", fail)
+        with pytest.raises(RuntimeError):
+            gate.may_send_to("a")
+    assert not gate.may_send_to("a")
+
+
 def test_without_enforce_open_connections_keep_what_they_have() -> None:
     """policy 26"""
     net = Net(vhosts=rules())
