@@ -38,8 +38,29 @@ class _Hold:
         """Something came: it stays where it is."""
 
     def hurry(self) -> None:
-        """The link is going: what has come is taken."""
-        self.wire.hold = self.wire.stream = None
+        """The link is going: what has come is taken, as far as there was credit for it.
+
+        Attack: send without credit and detach, again and again; nothing of that would be held back by any rate.
+        """
+        wire = self.wire
+        wire.hold = wire.stream = None
+        forward, begin_stream = wire.forward, wire.begin_stream
+        if forward is None:
+            return
+
+        def forward_within(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+            if wire.credit >= 0:  # without this message, which has been taken
+                forward(link, address, delivery, size)
+            else:
+                wire.settle(delivery)
+
+        def begin_within(link: InLink, address: "Address", delivery: Handle, size: int) -> Stream | None:
+            if wire.credit > 0:  # with this message, which is being read
+                return begin_stream(link, address, delivery, size)
+            wire.settle(delivery)
+            return None
+
+        wire.forward, wire.begin_stream = forward_within, begin_within
 
     def abort(self) -> None:
         """The link is gone."""

@@ -264,14 +264,21 @@ def test_sender_that_ignores_its_credit_is_closed(receiver_credit: int) -> None:
     net.nothing_left()
 
 
-def force_send(sender: object) -> None:
-    """Send as if there were credit: proton holds back what has none, so a transfer is made by hand."""
+def force_send(sender: object, frames: int = 1) -> None:
+    """Send as if there were credit: proton holds back what has none, so a transfer is made by hand.
+
+    frames  of 15 KB each, the first but for some bytes less
+    """
     client = sender.client  # type: ignore[attr-defined]
     client.forced = getattr(client, "forced", -1) + 1
     number = client.forced
     fields = b"\x43\x70" + number.to_bytes(4, "big") + b"\xa0\x04" + number.to_bytes(4, "big") + b"\x43\x42"
-    body = b"\x00\x53\x14\xc0" + bytes([len(fields) + 1, 5]) + fields + b"\x00\x53\x77\x40"
-    client.say((len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body)
+    body = b"\x00\x53\x75\xb0" + ((frames - 1) * 15_000).to_bytes(4, "big") if frames > 1 else b"\x00\x53\x77\x40"
+    for left in reversed(range(frames)):
+        more = fields + (b"\x41" if left else b"\x42")
+        transfer = b"\x00\x53\x14\xc0" + bytes([len(more) + 1, 6]) + more + body
+        client.say((len(transfer) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + transfer)
+        body = bytes(15_000)
 
 
 def test_bogus_delivery_counts_do_not_earn_credit() -> None:

@@ -199,6 +199,24 @@ def test_a_link_that_goes_leaves_its_debt_to_the_connection() -> None:
     net.nothing_left()
 
 
+@pytest.mark.parametrize("frames", [1, 12])
+def test_who_sends_without_credit_and_detaches_passes_no_rate(frames: int) -> None:
+    """Attack: what has come on a link that goes is taken at once, and who goes again and again pays nothing."""
+    net = paced(maxMessageRate=3)
+    receiver = drain(net)
+    client, (sender,) = attach(net)
+    for _ in range(5):
+        for _ in range(200 // frames):
+            force_send(sender, frames)
+        sender.close()
+        net.pump()
+        sender = client.sender("a")
+        net.pump()
+    assert len(receiver.received) == 3
+    assert not client.is_closed_by_router
+    net.nothing_left()
+
+
 def test_a_sender_that_ignores_its_credit_is_closed_when_its_messages_are_looked_at() -> None:
     net = paced(maxMessageRate=2)
     receiver = drain(net)
