@@ -55,10 +55,12 @@ class _Hold:
                 wire.settle(delivery)
 
         def begin_within(link: InLink, address: "Address", delivery: Handle, size: int) -> Stream | None:
+            stream: Stream | None = None
             if wire.credit > 0:  # with this message, which is being read
-                return begin_stream(link, address, delivery, size)
-            wire.settle(delivery)
-            return None
+                stream = begin_stream(link, address, delivery, size)
+            else:
+                wire.settle(delivery)
+            return stream
 
         wire.forward, wire.begin_stream = forward_within, begin_within
 
