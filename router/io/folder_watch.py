@@ -15,6 +15,9 @@ Scan = tuple[tuple[str, int, int, int, int], ...] | None
 
 # File systems take their times from a clock that ticks up to this much later than the one we read.
 TICK_NS: Final = 50_000_000
+# Looks until what could not be read for a reason that may pass is read again. Each attempt is a process, a line in the
+# log and an audit event.
+RETRY_LOOKS: Final = 30
 
 
 def scan(folder: str, counts: Callable[[str], bool]) -> Scan:
@@ -37,10 +40,11 @@ class FolderWatch:
     """Calls when the files of a folder are other ones than those that were read last."""
 
     def __init__(
-        self, folder: str, counts: Callable[[str], bool], changed: Callable[[], Awaitable[None]], *, read_at_ns: int
+        self, folder: str, counts: Callable[[str], bool], changed: Callable[[], Awaitable[bool]], *, read_at_ns: int
     ) -> None:
         """counts      as for `scan`
-        changed     reads the folder; called once for every state of it, whether it can be used or not
+        changed     reads the folder; called once for every state of it, whether it can be used or not. False when it
+                    could not be read at all, for a reason that may pass: called again after RETRY_LOOKS
         read_at_ns  when reading the folder for the first time began, ns since 1970 UTC
         """
         self._folder = folder
@@ -49,6 +53,7 @@ class FolderWatch:
         self._read_at_ns = read_at_ns
         self._seen: Scan = None  # at the last look
         self._taken: Scan = None  # as it was when it was read
+        self._retry_in = 0  # looks; 0: not
         self._is_first = True
         self._is_unread = False  # there may be something that was not read, whatever it looks like
 
@@ -62,12 +67,16 @@ class FolderWatch:
             self._is_unread = any(max(mtime, ctime) >= self._read_at_ns - TICK_NS for *_, mtime, ctime in now or ())
         if is_settled and (self._is_unread or now != self._taken):
             self._taken, self._is_unread = now, False
-            await self._changed()
+            self._retry_in = 0 if await self._changed() else RETRY_LOOKS
+        elif self._retry_in:
+            self._retry_in -= 1
+            self._is_unread = not self._retry_in
 
     async def take(self) -> None:
         """The folder is about to be read for another reason: what it is now is no change any more."""
         self._taken = self._seen = await asyncio.to_thread(scan, self._folder, self._counts)
         self._is_first = self._is_unread = False
+        self._retry_in = 0
 
     async def run(self, every_s: float, failed: Callable[[Exception], None]) -> None:
         """Look again and again, until cancelled. failed  is told of a fault of ours, after which it looks on"""

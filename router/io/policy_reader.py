@@ -42,10 +42,17 @@ _LAST: Final = bytes(_KEY_BYTES)  # the key of the frame that says how it ended
 
 
 class ReloadError(Exception):
-    """A folder of policy files cannot be used. file, line  None where that is not known"""
+    """A folder of policy files cannot be used.
 
-    def __init__(self, text: str, *, file: str | None = None, line: int | None = None) -> None:
+    file, line  None where that is not known
+    may_pass    it could not be read, whatever is in it: trying again may help
+    """
+
+    def __init__(
+        self, text: str, *, file: str | None = None, line: int | None = None, may_pass: bool = False
+    ) -> None:
         super().__init__(text)
+        self.may_pass = may_pass
         self.file = file
         self.line = line
 
@@ -95,7 +102,7 @@ async def read_folder(folder: str, attribute: str, known: Mapping[bytes, ReadVho
         async with asyncio.timeout(READING_S):
             return await _taken(await _started(command, environment), known)
     except TimeoutError:
-        raise ReloadError(f"it could not be read within {READING_S:g} s") from None
+        raise ReloadError(f"it could not be read within {READING_S:g} s", may_pass=True) from None
 
 
 async def _started(command: Iterable[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
@@ -108,7 +115,7 @@ async def _started(command: Iterable[str], environment: Mapping[str, str]) -> as
             stderr=asyncio.subprocess.DEVNULL,
         )
     except OSError as error:
-        raise ReloadError(f"no process could be started to read it: {error.strerror}") from None
+        raise ReloadError(f"no process could be started to read it: {error.strerror}", may_pass=True) from None
 
 
 async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
@@ -130,7 +137,8 @@ async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, Read
                 await asyncio.sleep(0)
                 deadline = time.perf_counter() + SLICE_S
     except asyncio.IncompleteReadError:
-        raise ReloadError(f"the process that reads it ended early, with status {await process.wait()}") from None
+        text = f"the process that reads it ended early, with status {await process.wait()}"
+        raise ReloadError(text, may_pass=True) from None
     finally:
         with suppress(ProcessLookupError):
             process.kill()

@@ -106,8 +106,9 @@ class ShadowFolder:
             with self._shadow.guard("policy"):
                 await _in_slices(self._shadow.disagreements.flushing())
 
-    async def _changed(self) -> None:
+    async def _changed(self) -> bool:
         self.reload()
+        return True
 
     def _watching_failed(self, error: Exception) -> None:
         log(self._emit, "ERROR", "error", f"Watching {SHADOW_DIR}: {fault_text(error)}")

@@ -155,19 +155,21 @@ class Vhosts:
     def has_folder(self) -> bool:
         return bool(self._folder)
 
-    async def reload(self) -> None:
+    async def reload(self) -> bool:
         """Read policyDir anew. Its files win over what management made of their vhosts since.
 
         Reading and compiling happen in a process, the swap on the loop. What cannot be used changes nothing.
+        Returns whether it was read; else trying again may help.
         """
         async with self._reading:
             try:
                 done = await self._reloaded()
             except ReloadError as error:
                 self._refuse("Reload of policyDir", error)
-                return
+                return not error.may_pass
         text = f"Reload of policyDir: {done.created} vhosts created, {done.updated} updated, {done.deleted} deleted"
         self._log(text)
+        return True
 
     async def _reloaded(self) -> Reloaded:
         """Errors: ReloadError; nothing has changed then."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from router.io.folder_watch import TICK_NS, FolderWatch, scan
+from router.io.folder_watch import RETRY_LOOKS, TICK_NS, FolderWatch, scan
 from router.management.config import is_policy_file
 
 LATER_NS = time.time_ns() + 3600 * 10**9  # reading began long after every file was written
@@ -18,10 +18,12 @@ LATER_NS = time.time_ns() + 3600 * 10**9  # reading began long after every file 
 class Looking:
     def __init__(self, folder: Path, read_at_ns: int = LATER_NS) -> None:
         self.calls = 0
+        self.is_read = True
         self.watch = FolderWatch(str(folder), is_policy_file, self.changed, read_at_ns=read_at_ns)
 
-    async def changed(self) -> None:
+    async def changed(self) -> bool:
         self.calls += 1
+        return self.is_read
 
     def look(self, times: int = 2) -> int:
         """How often it has called after so many looks."""
@@ -42,6 +44,21 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_stays_is_read_once(folder: Path) -> None:
     assert Looking(folder).look(5) == 0
+
+
+def test_what_could_not_be_read_at_all_is_read_again_later(folder: Path) -> None:
+    """A process that was killed, say: else the change would wait for the next one, and who was to lose access keeps it.
+    """
+    looking = Looking(folder)
+    looking.look()
+    (folder / "a.json").write_text("[1]")
+    looking.is_read = False
+    assert looking.look() == 1
+    assert looking.look(RETRY_LOOKS) == 1
+    assert looking.look(1) == 2
+    looking.is_read = True
+    assert looking.look(RETRY_LOOKS + 1) == 3
+    assert looking.look(3 * RETRY_LOOKS) == 3
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {

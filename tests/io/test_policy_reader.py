@@ -81,6 +81,7 @@ def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, why: st
     with pytest.raises(ReloadError, match=why) as caught:
         read(tmp_path)
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "a.json"), line)
+    assert not caught.value.may_pass
 
 
 def test_a_folder_that_is_missing_is_told(tmp_path: Path) -> None:
@@ -95,14 +96,16 @@ def test_a_process_that_dies_is_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
     broken.write_text("#!/bin/sh\nprintf 'half of a frame'\nexit 3\n")
     broken.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(broken))
-    with pytest.raises(ReloadError, match="ended early, with status 3"):
+    with pytest.raises(ReloadError, match="ended early, with status 3") as caught:
         read(tmp_path)
+    assert caught.value.may_pass
 
 
 def test_a_process_that_cannot_be_started_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "none"))
-    with pytest.raises(ReloadError, match="no process could be started"):
+    with pytest.raises(ReloadError, match="no process could be started") as caught:
         read(tmp_path)
+    assert caught.value.may_pass
 
 
 def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,8 +114,9 @@ def test_a_process_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
     hanging.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(hanging))
     monkeypatch.setattr(policy_reader, "READING_S", 0.05)
-    with pytest.raises(ReloadError, match="could not be read within"):
+    with pytest.raises(ReloadError, match="could not be read within") as caught:
         read(tmp_path)
+    assert caught.value.may_pass
 
 
 def test_routing_has_its_turn_while_vhosts_are_taken_over(tmp_path: Path) -> None:
