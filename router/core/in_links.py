@@ -120,6 +120,11 @@ class InLink(Link):
         elif self.on_over_credit is not None:
             self.on_over_credit()
 
+    def on_excess(self) -> None:
+        """More has come than there was credit for, and waits."""
+        if self.on_over_credit is not None:
+            self.on_over_credit()
+
     def on_aborted(self) -> None:
         self.owe()
 

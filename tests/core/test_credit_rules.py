@@ -281,6 +281,24 @@ def force_send(sender: object, frames: int = 1) -> None:
         body = bytes(15_000)
 
 
+def test_messages_without_credit_do_not_pile_up_behind_a_large_one() -> None:
+    """Attack: with a receiver that does not read a large message stays where it is, and what is behind it as well."""
+    net = Net(capacity=4)
+    consumer = net.client()
+    consumer.receiver("a", credit=10)
+    client = net.client()
+    sender = client.sender("a")
+    net.pump()
+    consumer.stop_reading()
+    force_send(sender, frames=200)
+    assert net.peer(client).attachment.in_links
+    for _ in range(5):
+        force_send(sender)
+    assert not net.peer(client).attachment.in_links
+    net.pump()
+    assert sender.condition.name == "amqp:link:transfer-limit-exceeded"
+
+
 def test_bogus_delivery_counts_do_not_earn_credit() -> None:
     """routing 62: a Flow that advances the delivery-count by more than the credit is an attack on our arithmetic"""
     net = Net()

@@ -213,7 +213,21 @@ def test_who_sends_without_credit_and_detaches_passes_no_rate(frames: int) -> No
         sender = client.sender("a")
         net.pump()
     assert len(receiver.received) == 3
-    assert not client.is_closed_by_router
+    net.nothing_left()
+
+
+@pytest.mark.parametrize("rate", [0, 1])
+def test_messages_without_credit_do_not_pile_up_while_nothing_is_taken(rate: int) -> None:
+    """Attack: the engine keeps them all, and at a rate of nothing would for ever."""
+    net = paced(maxMessageRate=rate)
+    drain(net)
+    _, (sender,) = attach(net)
+    for _ in range(5):
+        force_send(sender)
+    net.pump()
+    assert sender.is_detached
+    assert sender.condition is not None
+    assert sender.condition.name == "amqp:link:transfer-limit-exceeded"
     net.nothing_left()
 
 

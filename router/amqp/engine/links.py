@@ -28,6 +28,7 @@ _settle, _update = lib.pn_delivery_settle, lib.pn_delivery_update
 _remote_state, _is_settled = lib.pn_delivery_remote_state, lib.pn_delivery_settled
 _take, _send_whole, _new_delivery = CHOSEN.take, CHOSEN.send_whole, CHOSEN.new_delivery
 _backlog = lib.pn_session_outgoing_bytes
+_queued, _credit = lib.pn_link_queued, lib.pn_link_credit
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
 
 
@@ -231,6 +232,11 @@ class IncomingWire(_Wire):
 
     def on_delivery(self, delivery: Pointer) -> None:
         """A transfer came, or the sender's disposition."""
+        if self.stream is not None and _queued(self.link) > _credit(self.link):
+            # Attack: while nothing is taken, messages without credit would fill our memory. Proton holds its peers to
+            # neither their credit nor the session's window.
+            self.core.on_excess()
+            return
         if not _readable(delivery):
             if self.on_updated is not None and not _partial(delivery) and not lib.pn_delivery_pending(delivery):
                 self.on_updated(delivery)
