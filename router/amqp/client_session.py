@@ -145,6 +145,10 @@ class ClientSession:
         """The oldest complete message the receiver got."""
         return self._messages.popleft() if self._messages else None
 
+    @property
+    def has_message(self) -> bool:
+        return bool(self._messages)
+
     def send_message(self, address: str, payload: bytes) -> None:
         """Send one encoded message to `address`, over a link kept for it, as soon as the peer gives credit."""
         handle = next((known for known, sender in self._senders.items() if sender.address == address), None)

@@ -183,9 +183,20 @@ class SocketTransport:
     # --- bytes --------------------------------------------------------------------------------------------------------
 
     def _exchange(self, awaited: str) -> None:
-        """Wait once for bytes from the router and let the session take them. Raises what the session came to."""
+        """Wait once for bytes from the router and let the session take them. Raises what the session came to.
+
+        A message that came with the end is taken first: who bans himself has his answer.
+        """
+        self._raise_if_ended()
         self._session.receive(self._read(awaited, is_first=not self._session.is_open))
-        self._flush()
+        try:
+            self._flush()
+            self._raise_if_ended()
+        except (ConnectionException, LinkDetached):
+            if not self._session.has_message:
+                raise
+
+    def _raise_if_ended(self) -> None:
         ended = self._session.ended
         if ended is not None:
             raise _error_of(ended, self._where)

@@ -30,11 +30,14 @@ class LoopbackRouter:
     answer    called with each request, returns the messages to send back
     on_open   what to do when OPEN comes: "serve", "hang up", "close", "refuse links", "say nothing"
     idle_ms   announced in OPEN
+    leaves    the connection is closed with an answer, in one write
     """
 
     def __init__(
-        self, *, context=None, users=None, offered=("PLAIN", "ANONYMOUS"), answer=None, on_open="serve", idle_ms=0
-    ):
+        self, *, context=None, users=None, offered=("PLAIN", "ANONYMOUS"), answer=None, on_open="serve", idle_ms=0,
+        leaves=False,
+    ):  # fmt: skip
+        self.leaves = leaves
         self.context, self.users, self.offered = context, users, offered
         self.answer, self.on_open, self.idle_ms = answer or (lambda request: [reply_to(request)]), on_open, idle_ms
         self.empty_frames = 0
@@ -169,7 +172,9 @@ class LoopbackRouter:
             if isinstance(message, float):
                 time.sleep(message)
             else:
-                self.write(frame(TRANSFER, [uint(0), uint(number), b"t%d" % number, uint(0), True], message))
+                sent = frame(TRANSFER, [uint(0), uint(number), b"t%d" % number, uint(0), True], message)
+                error = Described(ulong(0x1D), [symbol("amqp:connection:forced"), "go away"])
+                self.write(sent + (frame(CLOSE, [error]) if self.leaves else b""))
 
 
 def reply_to(request, body="pong", **changes):

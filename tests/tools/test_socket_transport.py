@@ -110,6 +110,14 @@ def test_answers_to_other_requests_are_passed_over():
         assert ask(router) == "pong"
 
 
+def test_an_answer_that_comes_with_the_end_of_the_connection_counts():
+    """Who bans his own address, or closes his own connection, has done so."""
+    with LoopbackRouter(leaves=True) as router, connect(options(router.port)) as client:
+        assert client.call("PING") == "pong"
+        with pytest.raises(ConnectionException, match="go away"):
+            client.call("PING")
+
+
 def test_plain_with_the_right_password():
     with LoopbackRouter(users=USERS) as router:
         assert ask(router, username="anna", password=Secret("right")) == "pong"
