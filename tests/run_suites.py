@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SUITES = {
     "unit": ["-n", "auto", "--dist", "worksteal", "-m", "not interop and not spark and not packaging"],
     "python": ["tests/amqp", "tests/core"],
-    "interop": ["-m", "interop"],
+    "interop": ["-n", "auto", "--dist", "worksteal", "-m", "interop"],
     "spark": ["-m", "spark and not interop"],
     "packaging": ["-m", "packaging"],
 }

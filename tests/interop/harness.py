@@ -156,6 +156,7 @@ class RunningRouter:
     ports: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     has_ended: bool = False
+    is_killed: bool = False
     grew: threading.Condition = field(default_factory=threading.Condition)
 
     @property
@@ -231,6 +232,7 @@ class RunningRouter:
 
     def kill(self) -> None:
         """End it as a power cut would."""
+        self.is_killed = True
         self.process.kill()
         self.process.wait(STOP_TIMEOUT_S)
 
