@@ -123,11 +123,25 @@ def test_a_fault_is_named_with_file_and_line(tmp_path: Path) -> None:
     ],
 )
 def test_what_fails_while_it_is_applied_ends_the_start(tmp_path: Path, section: str, error: str) -> None:
-    """Management 21."""
+    """Management 21; policy 5, of a vhost in the configuration."""
     ran = run_configuration(tmp_path, section)
     assert ran.status == 1, ran.err
     assert error in ran.err
     assert f"MAIN (critical) Router start-up failed: {ran.err.splitlines()[-1].partition(': ')[2]}" in ran.err
+
+
+def test_a_bad_vhost_in_policy_dir_ends_the_start(tmp_path: Path) -> None:
+    """Policy 5: with the error's text, and the file it stands in."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "bad.json").write_text('[["vhost", {"hostname": "h", "maxConnections": -3}]]')
+    ran = run_configuration(tmp_path, f"policy {{\n policyDir: {folder}\n}}\n" + LISTENER)
+    assert ran.status == 1
+    failed = [line for line in ran.err.splitlines() if "MAIN (critical) Router start-up failed: " in line]
+    assert len(failed) == 1
+    assert "PolicyError: Policy 'h' is invalid: " in failed[0]
+    assert f"{folder}/bad.json:1" in failed[0]
+    assert "Listening" not in ran.err
 
 
 def test_a_required_listener_that_cannot_be_bound_ends_the_start(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Connectors to servers of every character (docs/spec/routing.md §1.9, policy-and-auth.md §3.5, §8b)."""
 
 import contextlib
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -487,7 +488,7 @@ def test_an_unreadable_password_file_is_said(router: RunningRouter, client: Mana
 
 
 def test_a_wrong_password_is_said(router: RunningRouter, client: ManagementClient) -> None:
-    """policy 57"""
+    """policy 57, management 37"""
     since = router.mark()
 
     def refuse(call: Call) -> None:
@@ -496,7 +497,7 @@ def test_a_wrong_password_is_said(router: RunningRouter, client: ManagementClien
     with serving(refuse) as server, connector(client, server, saslUsername="eve", saslPassword="pass:wrong") as place:
         text = f"Connection to {place} failed: amqp:unauthorized-access Authentication failed [mech=PLAIN]"
         assert failed(client, "failed").endswith(text)
-        router.wait_for_log(r"SERVER \(info\) .*unauthorized-access Authentication failed \[mech=PLAIN\]", since=since)
+        router.wait_for_log(rf"SERVER \(info\) \[C\d+\] {re.escape(text)}$", since=since)
     assert not router.has_logged("pass:wrong|eve.*wrong")
 
 

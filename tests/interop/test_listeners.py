@@ -171,7 +171,7 @@ def test_failover_servers_are_advertised(router: RunningRouter, client: Manageme
 
 
 def test_any_open_properties_can_be_shown(router: RunningRouter, client: ManagementClient) -> None:
-    """routing 5. Attack: properties of a peer that break the management answer everybody else gets."""
+    """routing 5, management 70. Attack: properties of a peer that break the management answer everybody else gets."""
     nasty = {
         symbol("symbol"): symbol("s"),
         "string": "text",
@@ -217,7 +217,7 @@ def test_a_peer_that_says_nothing_is_cut(router: RunningRouter, client: Manageme
 
 
 def test_last_delivery(router: RunningRouter, client: ManagementClient) -> None:
-    """routing 28: null before the first delivery, then it counts."""
+    """routing 28, management 71: null before the first delivery, then it counts."""
     with raw_peer(router, "free") as peer, raw_peer(router, "free") as other:
         other.send(IN_SESSION + attach_receiver("last.delivery") + flow(credit=10))
         peer.send(IN_SESSION + attach_sender("last.delivery"))
@@ -314,7 +314,7 @@ def is_listening(port: int) -> bool:
 
 
 def test_adminstatus_deleted_drops_without_a_close(router: RunningRouter, client: ManagementClient) -> None:
-    """routing 25"""
+    """routing 25, management 60"""
     with raw_peer(router, "free") as peer:
         peer.send(AMQP + open_frame())
         number = str(peer.read_until(OPEN)[9]["qd.conn-id"])

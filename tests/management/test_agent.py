@@ -477,12 +477,13 @@ def test_a_failing_handler_changes_nothing(router: Bench) -> None:
 
 
 def test_vhosts_come_change_and_go(router: Bench) -> None:
-    """management 62"""
+    """management 62, policy 6"""
     groups = {"g": {"users": "*", "maxMessageSize": 5}}
     made = router.body("CREATE", {"id": "v", "groups": groups}, type="vhost", name="mine")
     assert (made["hostname"], made["name"], made["groups"], made["maxConnections"]) == ("v", "mine", groups, 65535)
     assert router.body("UPDATE", {"groups": {}, "aliases": "w"}, name="mine")["aliases"] == "w"
     assert router.calls[-1][3]["groups"] == {}
+    assert router.body("UPDATE", {"hostname": "v", "maxConnections": 7}, name="mine")["maxConnections"] == 7
     assert router.refusal("UPDATE", {"id": "v"}, name="mine") == (400, "Cannot update attribute 'id' in UPDATE")
     assert router.refusal("UPDATE", {"hostname": "w"}, name="mine")[0] == 400
     router.body("DELETE", name="mine")

@@ -160,7 +160,7 @@ def test_there_is_one_router_and_one_policy() -> None:
 
 
 def test_json_files_load_and_policy_dir_gives_vhosts_only() -> None:
-    """management 13"""
+    """management 13, policy 4"""
     files = {
         "pol/b.json": '# two\n[["vhost", {"hostname": "b"}], ["listener", {"port": 1}]]',
         "pol/a.json": '[["vhost",\n {"hostname": "a"}]]',

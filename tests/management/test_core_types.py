@@ -1,4 +1,4 @@
-"""Checklist items management 55 to 59: addresses, link routes, auto-links, exchanges and bindings over management."""
+"""Checklist items management 55 to 59, 93, 94: addresses, link routes, auto-links, exchanges, bindings by request."""
 
 import pytest
 from agent_bench import Bench, bench, configured
@@ -131,6 +131,7 @@ def test_link_routes_are_deleted_by_the_second_column(router: Bench) -> None:
     ],
 )
 def test_bad_auto_links(router: Bench, body: object, text: str) -> None:
+    """management 94"""
     assert router.refusal("CREATE", body, type="autoLink") == (400, text)
 
 
@@ -139,6 +140,7 @@ def test_bad_auto_links(router: Bench, body: object, text: str) -> None:
     [({"dir": "in"}, 1), ({"dir": "out"}, 0), ({"dir": "in", "fallback": True}, 0), ({"dir": "in", "phase": "3"}, 3)],
 )
 def test_auto_links_have_a_phase_and_both_spellings(router: Bench, body: dict[str, object], phase: int) -> None:
+    """management 93"""
     made = router.body("CREATE", {"addr": "a", "externalAddr": "b", **body}, type="autoLink")
     assert (made["address"], made["addr"], made["externalAddress"], made["phase"]) == ("a", "a", "b", phase)
     assert made["dir"] == made["direction"] == body["dir"]
