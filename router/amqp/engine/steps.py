@@ -54,65 +54,77 @@ _tag.size, _tag.start = 8, ffi.cast("char *", _tag_bytes)
 _next_tag = count(1).__next__
 
 
+# One global name per C function, looked up once.
+_peek, _pop, _kind_of = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+_event_delivery, _event_link, _delivery_link = lib.pn_event_delivery, lib.pn_event_link, lib.pn_delivery_link
+_is_receiver, _is_readable, _is_partial = lib.pn_link_is_receiver, lib.pn_delivery_readable, lib.pn_delivery_partial
+_is_aborted, _is_settled, _pending = lib.pn_delivery_aborted, lib.pn_delivery_settled, lib.pn_delivery_pending
+_remote_state, _update, _settle = lib.pn_delivery_remote_state, lib.pn_delivery_update, lib.pn_delivery_settle
+_recv, _send, _advance, _delivery = lib.pn_link_recv, lib.pn_link_send, lib.pn_link_advance, lib.pn_delivery
+_output_pending, _output_peek = lib.pn_transport_pending, lib.pn_transport_peek
+_output_pop = lib.pn_transport_pop
+_DELIVERY, _LINK_FLOW, _ACCEPTED = lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_ACCEPTED
+
+
 def _first_event(events: Pointer) -> int:
-    event = lib.pn_collector_peek(events)
+    event = _peek(events)
     if not event:
         return NOTHING
-    kind: int = lib.pn_event_type(event)
-    if kind == lib.PN_DELIVERY:
-        delivery = _step.delivery = lib.pn_event_delivery(event)
-        link = _step.link = lib.pn_delivery_link(delivery)
-        if not lib.pn_link_is_receiver(link):
-            is_outcome = lib.pn_delivery_settled(delivery) and lib.pn_delivery_remote_state(delivery) == lib.PN_ACCEPTED
+    kind: int = _kind_of(event)
+    if kind == _DELIVERY:
+        delivery = _step.delivery = _event_delivery(event)
+        link = _step.link = _delivery_link(delivery)
+        if not _is_receiver(link):
+            is_outcome = _is_settled(delivery) and _remote_state(delivery) == _ACCEPTED
             return OUTCOME if is_outcome else TRANSFER
         is_whole = (
-            lib.pn_delivery_readable(delivery)
-            and not lib.pn_delivery_partial(delivery)
-            and not lib.pn_delivery_aborted(delivery)
-            and 0 < lib.pn_delivery_pending(delivery) < MESSAGE_BYTES
-            and (not lib.pn_delivery_remote_state(delivery) or lib.pn_delivery_settled(delivery))
+            _is_readable(delivery)
+            and not _is_partial(delivery)
+            and not _is_aborted(delivery)
+            and 0 < _pending(delivery) < MESSAGE_BYTES
+            and (not _remote_state(delivery) or _is_settled(delivery))
         )
         return MESSAGE if is_whole else TRANSFER
-    if kind == lib.PN_LINK_FLOW:
-        _step.link = lib.pn_event_link(event)
+    if kind == _LINK_FLOW:
+        _step.link = _event_link(event)
         return FLOW
     return kind
 
 
 def _next_event(events: Pointer) -> int:
-    lib.pn_collector_pop(events)
+    _pop(events)
     return _first_event(events)
 
 
 def _take(link: Pointer) -> int:
-    size: int = lib.pn_link_recv(link, MESSAGE_C, MESSAGE_BYTES)
-    lib.pn_link_advance(link)
+    size: int = _recv(link, MESSAGE_C, MESSAGE_BYTES)
+    _advance(link)
     return size
 
 
 def _new_delivery(link: Pointer) -> Pointer:
     _tag_bytes[0] = _next_tag()
-    return lib.pn_delivery(link, _tag[0])
+    return _delivery(link, _tag[0])
 
 
 def _send_whole(link: Pointer, size: int) -> Pointer:
     delivery = _new_delivery(link)
-    lib.pn_link_send(link, MESSAGE_C, size)
-    lib.pn_link_advance(link)
+    _send(link, MESSAGE_C, size)
+    _advance(link)
     return delivery
 
 
 def _accept(delivery: Pointer) -> None:
-    lib.pn_delivery_update(delivery, lib.PN_ACCEPTED)
-    lib.pn_delivery_settle(delivery)
+    _update(delivery, _ACCEPTED)
+    _settle(delivery)
 
 
 def _pull(transport: Pointer) -> int:
-    size: int = lib.pn_transport_pending(transport)
+    size: int = _output_pending(transport)
     if size > 0:
         size = min(size, OUTPUT_BYTES)
-        lib.pn_transport_peek(transport, OUTPUT_C, size)
-        lib.pn_transport_pop(transport, size)
+        _output_peek(transport, OUTPUT_C, size)
+        _output_pop(transport, size)
     return size
 
 
