@@ -10,7 +10,6 @@ from contextlib import suppress
 from policy.addresses import denied_items
 from policy.automata import TooComplexError
 from policy.denials import resolve_denials
-from policy.groups import DENIED_BY
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL064"
@@ -20,10 +19,7 @@ FAMILY = Family.REACHABILITY
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
-        for key, denied_by in DENIED_BY.items():
-            items, denied = group.items(key), group.items(denied_by)
-            if not items or not denied:
-                continue
+        for key, items, denied_by, denied in group.denials():
             # A list too hard to decide is not blamed for anything.
             with suppress(TooComplexError):
                 for item in resolve_denials(key, items, denied_items(denied)).denied:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from policy.addresses import compile_literals, compile_patterns, denied_items
 from policy.attributes import Path, VhostSource, read_items
+from policy.groups import DENIED_BY
 from policy.lint.section_names import old_attribute_names
 from policy.loader import Entity
 from policy.patterns import normalise
@@ -114,6 +115,13 @@ class GroupText:
             value = self.settings.get(key)
             found = self._items[key] = () if value is None else read_items(value)
         return found
+
+    def denials(self) -> Iterator[tuple[str, tuple[str, ...], str, tuple[str, ...]]]:
+        """`sources` with its items and `denySources` with its items, and so for targets, where both have some."""
+        for key, denied_by in DENIED_BY.items():
+            items, denied = self.items(key), self.items(denied_by)
+            if items and denied:
+                yield key, items, denied_by, denied
 
     def is_unlimited(self, key: str, pattern_key: str) -> bool:
         """Does `sources` (or `targets`), or the pattern list in its place, allow every address?"""

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from policy.automata import TooComplexError
 from policy.denials import idle_denials
-from policy.groups import DENIED_BY
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL065"
@@ -20,10 +19,7 @@ FAMILY = Family.REACHABILITY
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
-        for key, denied_by in DENIED_BY.items():
-            items, denied = group.items(key), group.items(denied_by)
-            if not items or not denied:
-                continue
+        for key, items, denied_by, denied in group.denials():
             with suppress(TooComplexError):
                 for item in idle_denials(key, items, denied):
                     text = f"'{item}' denies nothing: no item of '{key}' allows it"

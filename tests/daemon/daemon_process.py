@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from auth.secrets import Secret
+from auth.verifiers.files import set_user
+from auth.verifiers.hashes import Argon2idCost
 from router.management.client import ManagementClient
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import SocketTransport
@@ -35,6 +38,19 @@ listener {
 }
 """
 LISTENING = r"SERVER \(notice\) Listening on 127\.0\.0\.1:(\d+) \({name}\)"
+
+
+def write_users(folder: Path, passwords: Mapping[str, str], mechanisms: str = "PLAIN ANONYMOUS") -> Path:
+    """A file of users in `folder`, their passwords hashed cheaply. Returns what `saslConfigDir` has to be."""
+    users, sasl = folder / "users", folder / "sasl"
+    for user, password in passwords.items():
+        cost = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
+        set_user(str(users), user, Secret(password), cost=cost, must_exist=False)
+    sasl.mkdir(parents=True)
+    (sasl / "qdrouterd.conf").write_text(
+        f"pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: {users}\nmech_list: {mechanisms}\n"
+    )
+    return sasl
 
 
 @dataclass(slots=True, kw_only=True)

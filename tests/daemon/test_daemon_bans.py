@@ -7,12 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, Daemon, audit_events, eventually, free_port, run_configuration
+from daemon_process import (
+    LISTENER,
+    PATIENCE_S,
+    Daemon,
+    audit_events,
+    eventually,
+    free_port,
+    run_configuration,
+    write_users,
+)
 
 from auth.sasl_frames import Init, encode
 from auth.secrets import Secret
-from auth.verifiers.files import set_user
-from auth.verifiers.hashes import Argon2idCost
 from router.management.client import BadRequestStatus, ConnectionException, LinkDetached, ManagementClient
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import SocketTransport
@@ -70,15 +77,9 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 
 def with_users(folder: Path, policy: str) -> str:
-    users = folder / "users"
-    cost = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
-    set_user(str(users), "alice", Secret("right"), cost=cost, must_exist=False)
-    (folder / "sasl").mkdir()
-    (folder / "sasl" / "qdrouterd.conf").write_text(
-        f"pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: {users}\nmech_list: PLAIN ANONYMOUS\n"
-    )
+    sasl = write_users(folder, {"alice": "right"})
     return (
-        f"router {{\n id: bans\n saslConfigDir: {folder}/sasl\n auditDir: {folder}/audit\n}}\n"
+        f"router {{\n id: bans\n saslConfigDir: {sasl}\n auditDir: {folder}/audit\n}}\n"
         f"policy {{\n{policy}\n}}\n" + LOGIN + LISTENER
     )
 

@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 from certificates import Certificates
-from daemon_process import LISTENER, PATIENCE_S, Daemon, audit_events, eventually
+from daemon_process import LISTENER, PATIENCE_S, Daemon, audit_events, eventually, write_users
 
 from auth.sasl_frames import Init, encode
-from auth.secrets import Secret
-from auth.verifiers.files import set_user
-from auth.verifiers.hashes import Argon2idCost
 
 pytestmark = pytest.mark.interop
 
@@ -25,16 +22,10 @@ ACCEPTED = b"\x00\x53\x44"
 
 
 def configuration(folder: Path, certificates: Certificates) -> str:
-    users = folder / "users"
-    cost = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
-    set_user(str(users), "alice", Secret("right"), cost=cost, must_exist=False)
-    (folder / "sasl").mkdir()
-    (folder / "sasl" / "qdrouterd.conf").write_text(
-        f"pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: {users}\nmech_list: PLAIN ANONYMOUS\n"
-    )
+    sasl = write_users(folder, {"alice": "right"})
     certificate, key = certificates.pair("server")
     return (
-        f"router {{\n id: breakoffs\n saslConfigDir: {folder}/sasl\n auditDir: {folder}/audit\n}}\n"
+        f"router {{\n id: breakoffs\n saslConfigDir: {sasl}\n auditDir: {folder}/audit\n}}\n"
         f"sslProfile {{\n name: p\n certFile: {certificate}\n privateKeyFile: {key}\n}}\n"
         "listener {\n name: tls\n host: 127.0.0.1\n port: 0\n sslProfile: p\n requireSsl: yes\n}\n" + LISTENER
     )

@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, Daemon, eventually, free_port, start
+from daemon_process import LISTENER, PATIENCE_S, Daemon, eventually, free_port, start, write_users
 from management_peer import CONNECTION, CONNECTOR, LISTENER_TYPE, PREFIX, VHOST
 
-from auth.secrets import Secret
-from auth.verifiers.files import set_user
-from auth.verifiers.hashes import Argon2idCost
 from router.management.client import (
     BadRequestStatus,
     ConnectionException,
@@ -211,18 +208,12 @@ def test_host_names_in_rules_are_looked_up_without_holding_anybody_up(router: Da
 def test_passwords_of_connectors_in_all_their_forms(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     """Management 14, §8.5: literal: is no prefix here; env:, file: and pass: are; deleting closes the connection."""
     folder = tmp_path / "server"
-    (folder / "sasl").mkdir(parents=True)
-    users = folder / "users"
-    cheap = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
-    for user, password in {"plain": "secret-1", "literal": "literal:secret-2"}.items():
-        set_user(str(users), user, Secret(password), cost=cheap, must_exist=False)
-    (folder / "sasl" / "qdrouterd.conf").write_text(
-        f"pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: {users}\nmech_list: PLAIN ANONYMOUS\n"
-    )
+    folder.mkdir()
+    sasl = write_users(folder, {"plain": "secret-1", "literal": "literal:secret-2"})
     (tmp_path / "password").write_text("secret-1\nnot this line\n")
     server = start(
         folder,
-        f"router {{\n id: server\n saslConfigDir: {folder}/sasl\n}}\n"
+        f"router {{\n id: server\n saslConfigDir: {sasl}\n}}\n"
         "listener {\n name: login\n host: 127.0.0.1\n port: 0\n authenticatePeer: yes\n saslMechanisms: PLAIN\n}\n"
         + LISTENER,
     )

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, Daemon, Ran, eventually, free_port, start
+from daemon_process import LISTENER, Daemon, Ran, eventually, free_port, start, write_users
 
 from auth.secrets import Secret
-from auth.verifiers.files import set_user
-from auth.verifiers.hashes import Argon2idCost
 from router.management.client import InternalServerErrorStatus, ManagementClient
 
 pytestmark = pytest.mark.interop
@@ -325,15 +323,8 @@ def test_a_connection_can_be_left_out_of_the_trace(daemon: Callable[..., Daemon]
 def test_no_secret_is_in_any_log(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     """Management 72: neither of a configuration, nor of a request, nor of a login, at the finest level."""
     secrets = ("hunter-in-file", "hunter-on-wire", "hunter-at-login", "hunter-for-key")
-    users = tmp_path / "users"
-    set_user(str(users), "alice", Secret(secrets[2]), cost=Argon2idCost(memory_kib=8, iterations=1, lanes=1),
-             must_exist=False)  # fmt: skip
     (tmp_path / "qdrouterd.conf.d").mkdir()
-    sasl = tmp_path / "sasl"
-    sasl.mkdir()
-    (sasl / "qdrouterd.conf").write_text(
-        f"pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: {users}\nmech_list: PLAIN ANONYMOUS\n"
-    )
+    sasl = write_users(tmp_path, {"alice": secrets[2]})
     router = daemon(
         log("DEFAULT", enable="trace+")
         + f"router {{\n saslConfigDir: {sasl}\n}}\n"
@@ -365,14 +356,7 @@ def test_what_a_peer_says_cannot_forge_a_line(daemon: Callable[..., Daemon]) -> 
 
 def test_a_failed_login_is_logged_with_its_mechanism(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     """Management 37, the listener's side; the connector's is in tests/interop/test_connectors.py. Policy §8.2."""
-    sasl = tmp_path / "sasl"
-    sasl.mkdir()
-    users = tmp_path / "users"
-    set_user(str(users), "alice", Secret("right"), cost=Argon2idCost(memory_kib=8, iterations=1, lanes=1),
-             must_exist=False)  # fmt: skip
-    (sasl / "qdrouterd.conf").write_text(
-        f"pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: {users}\nmech_list: PLAIN\n"
-    )
+    sasl = write_users(tmp_path, {"alice": "right"}, "PLAIN")
     router = daemon(
         f"router {{\n saslConfigDir: {sasl}\n}}\n"
         "listener {\n name: login\n host: 127.0.0.1\n port: 0\n authenticatePeer: yes\n saslMechanisms: PLAIN\n}\n"

@@ -17,11 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from daemon_process import LISTENER, ROOT, Daemon, Ran, free_port, run_tool, start
-
-from auth.secrets import Secret
-from auth.verifiers.files import set_user
-from auth.verifiers.hashes import Argon2idCost
+from daemon_process import LISTENER, ROOT, Daemon, Ran, free_port, run_tool, start, write_users
 
 pytestmark = pytest.mark.interop
 
@@ -355,15 +351,8 @@ listener {{
 @pytest.fixture(scope="module")
 def safe(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Daemon]:
     folder = tmp_path_factory.mktemp("safe")
-    users = folder / "users"
-    cheap = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
-    set_user(str(users), "alice", Secret("her password"), cost=cheap, must_exist=False)
-    (folder / "sasl").mkdir()
-    (folder / "sasl" / "qdrouterd.conf").write_text(
-        "pwcheck_method: auxprop\nauxprop_plugin: userfile\n"
-        f"userfile_path: {users}\nmech_list: PLAIN EXTERNAL ANONYMOUS\n"
-    )
-    made = start(folder, TLS.format(folder=folder / "sasl", tls=certificates.folder))
+    sasl = write_users(folder, {"alice": "her password"}, "PLAIN EXTERNAL ANONYMOUS")
+    made = start(folder, TLS.format(folder=sasl, tls=certificates.folder))
     for name in ("any", "certificate", "password"):
         made.port(name)
     yield made
