@@ -34,7 +34,7 @@ bench: .venv/.dev
 
 clean:
 	rm -rf .venv .run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf router/amqp/engine/_steps*.so spark-warehouse metastore_db derby.log tests/interop/node_modules
+	rm -rf router/amqp/engine/_steps*.so router/amqp/guard/_frames*.so spark-warehouse metastore_db derby.log tests/interop/node_modules
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # Stamps: each is newer than what it was made from, so that a second run starts at once.
@@ -46,7 +46,7 @@ clean:
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	@touch $@
 
-.venv/.installed: .venv/.created pyproject.toml setup.py router/amqp/engine/steps.c router/amqp/engine/steps_build.py
+.venv/.installed: .venv/.created pyproject.toml setup.py $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py)
 	@echo "Installing (the first time this builds python-qpid-proton and fetches pyspark: one to three minutes)"
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark]'
 	@touch $@

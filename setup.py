@@ -1,5 +1,10 @@
-"""What pyproject.toml cannot say: the one compiled module, which the router runs without where it is missing."""
+"""What pyproject.toml cannot say: the compiled modules, which the router runs without where they are missing."""
 
 from setuptools import setup
 
-setup(cffi_modules=["router/amqp/engine/steps_build.py:ffibuilder"])
+setup(
+    cffi_modules=[
+        "router/amqp/engine/steps_build.py:ffibuilder",
+        "router/amqp/guard/frames_build.py:ffibuilder",
+    ]
+)

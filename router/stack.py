@@ -12,9 +12,9 @@ from auth.identity import Identity
 from auth.negotiation import ClientNegotiation, SaslEffect, ServerNegotiation
 from auth.tls import TlsFailure, TlsTunnel
 from router.amqp import headers
-from router.amqp.engine import READ_BUFFER, EngineError
+from router.amqp.engine import READ_BUFFER
 from router.amqp.headers import Protocol
-from router.amqp.terminus import Condition
+from router.amqp.terminus import Condition, Violation
 from router.core.links import Attachment
 from router.core.router import Core
 from router.effects import Emit, log
@@ -306,7 +306,7 @@ class Stack:
 
     def crash(self, error: Exception) -> None:
         """Something below raised: this connection ends, the router lives on."""
-        if isinstance(error, EngineError):
+        if isinstance(error, Violation):
             condition, reason = error.condition, "malformed_frame"
         else:
             condition, reason = _INTERNAL, "internal_error"

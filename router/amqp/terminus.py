@@ -15,6 +15,14 @@ class Condition:
         return f"{self.name} {self.description}".rstrip()
 
 
+class Violation(Exception):
+    """The peer has sent what AMQP does not allow; `condition` is what to close the connection with."""
+
+    def __init__(self, name: str, description: str) -> None:
+        super().__init__(description)
+        self.condition = Condition(name=name, description=description)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteOpen:
     """The peer's Open, as far as the router looks at it (routing §1.4)."""

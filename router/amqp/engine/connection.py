@@ -14,10 +14,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, Protocol
 
-from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
+from router.amqp.engine.intake import Intake
+from router.amqp.engine.library import OUTPUT_VIEW, READ_BUFFER, Pointer, ffi, lib
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
 from router.amqp.engine.steps import CHOSEN, FLOW, MESSAGE, OUTCOME
-from router.amqp.engine.values import EngineError, condition_of, put_value, set_condition, symbols_of, text_of, value_of
+from router.amqp.engine.values import EngineError, close_frame, condition_of, put_value, set_condition, symbols_of, text_of, value_of
+from router.amqp.guard import Guard
 from router.amqp.terminus import Condition, RemoteOpen
 
 # What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
@@ -31,7 +33,7 @@ MAX_UNANSWERED_DETACHES: Final = 1000
 _WATCHED_PER_FLUSH: Final = 8
 
 # Hot path: one global name per C function, looked up once.
-_push, _peek, _pop = lib.pn_transport_push, lib.pn_collector_peek, lib.pn_collector_pop
+_peek, _pop = lib.pn_collector_peek, lib.pn_collector_pop
 _backlog = lib.pn_session_outgoing_bytes
 _step, _first_event, _next_event, _pull = CHOSEN.step, CHOSEN.first_event, CHOSEN.next_event, CHOSEN.pull
 
@@ -73,8 +75,8 @@ class Engine:
         "afterwards",
         "collector",
         "connection",
-        "has_remote_open",
         "heard",
+        "intake",
         "is_blocked",
         "is_deaf",
         "is_freed",
@@ -105,7 +107,6 @@ class Engine:
         self.write = write
         self.touched = touched
         self.is_freed = False
-        self.has_remote_open = False
         self.unanswered = 0  # links that we closed or ignore, and the peer has not detached
         self.is_deaf = False  # the connection is over: what the peer still says is not listened to
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
@@ -126,34 +127,35 @@ class Engine:
         self.heard: dict[Pointer, Any] = {}  # the links whose deliveries lead to anything
         self.sessions: dict[Pointer, Session] = {}
         self.watched: deque[Session] = deque()  # sessions on which the router sends
+        self.intake = Intake(self, Guard(max_frame_bytes=max_frame_bytes, channel_max=channel_max))
         self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
 
     # Bytes
 
     def receive(self, data: bytes) -> None:
-        """Take plaintext bytes and act on every frame in them."""
-        transport, size = self.transport, len(data)
-        pointer = ffi.from_buffer(data)
-        at = 0
-        while at < size:
-            taken = _push(transport, pointer + at, size - at)
-            if taken <= 0:
-                break
-            at += taken
+        """Take plaintext bytes and act on every frame in them, or on as many as this turn has time for."""
         self.touched.add(self)
-        self.drain()
+        self.intake.take(data, len(data))
 
     def receive_read(self, size: int) -> None:
-        """Take the first `size` bytes of READ_BUFFER."""
-        transport = self.transport
-        at = _push(transport, READ_C, size)
-        while 0 < at < size:
-            taken = _push(transport, READ_C + at, size - at)
-            if taken <= 0:
-                break
-            at += taken
+        """Take the first `size` bytes of READ_BUFFER. Hot."""
         self.touched.add(self)
-        self.drain()
+        self.intake.take(READ_BUFFER, size)
+
+    @property
+    def has_more(self) -> bool:
+        """Do frames wait for this connection's next turn?"""
+        return self.intake.is_waiting and not self.waits_for_room
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Do frames wait until the peer has read our answers to earlier ones?"""
+        return self.intake.waits_for_room and self.is_blocked
+
+    def resume(self) -> None:
+        """Another turn for the frames that wait."""
+        self.touched.add(self)
+        self.intake.go_on()
 
     def flush(self) -> None:
         """Write every byte the engine has ready."""
@@ -195,9 +197,12 @@ class Engine:
     def drain(self) -> None:
         """Hand every event to whoever it concerns. Hot for deliveries and credit, cold for the rest.
 
-        What a handler raises passes through; its event does not come again.
+        What a handler raises passes through; its event and those behind it do not come again.
         """
         events, heard, step, next_event = self.collector, self.heard, _step, _next_event
+        if self.is_deaf:
+            self._discard_events()
+            return
         try:
             what = _first_event(events)
             while what:
@@ -215,11 +220,17 @@ class Engine:
                         wire.on_delivery(step.delivery)
                 what = next_event(events)
         except BaseException:
-            _pop(events)
+            self._discard_events()
             raise
         afterwards = self.afterwards
         while afterwards:
             afterwards.pop()()
+
+    def _discard_events(self) -> None:
+        """Release what has happened without a look at it: its links and deliveries may be gone."""
+        events = self.collector
+        while _peek(events):
+            _pop(events)
 
     def stop_listening(self) -> None:
         """The connection is over: nothing the peer has said or will say leads to anything any more."""
@@ -227,6 +238,7 @@ class Engine:
         self.heard.clear()
         self.watched.clear()
         self.afterwards.clear()
+        self.intake.end()
 
     def _on_flow(self, pointer: Pointer) -> None:
         link = self.links.get(pointer)
@@ -242,10 +254,6 @@ class Engine:
             link.core.on_drained(drained)
 
     def _on_open(self, _event: Pointer) -> None:
-        if self.has_remote_open:
-            # It would be admitted, and counted, once more.
-            raise EngineError("a second Open on one connection")
-        self.has_remote_open = True
         connection = self.connection
         properties = value_of(lib.pn_connection_remote_properties(connection))
         self.owner.on_open(
@@ -332,6 +340,7 @@ class Engine:
         channel_max: int | None = None,
     ) -> None:
         """Send our Open. Limits given here replace those of the listener (policy, docs §3.3)."""
+        self.intake.guard.offer(max_frame_bytes=max_frame_bytes, channel_max=channel_max)
         if max_frame_bytes is not None:
             lib.pn_transport_set_max_frame(self.transport, max_frame_bytes)
         if channel_max is not None:
@@ -348,6 +357,19 @@ class Engine:
         if condition is not None:
             set_condition(lib.pn_connection_condition(self.connection), condition)
         lib.pn_connection_close(self.connection)
+
+    def refuse(self, condition: Condition) -> None:
+        """The guard does not admit a frame: the connection ends with this error."""
+        self.stop_listening()
+        if self.intake.guard.is_open:
+            self.close(condition)
+        else:
+            # The engine would keep its Close until it has seen the peer's Open.
+            lib.pn_connection_open(self.connection)
+            self.flush()
+            if not self.is_blocked:
+                self.write(close_frame(condition))
+        self.owner.on_transport_error(condition)
 
     def free(self) -> None:
         """Release the proton objects. The engine is dead afterwards; calling again does nothing."""

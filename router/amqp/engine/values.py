@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from router.amqp.codec import CodecError, decode, encode
 from router.amqp.engine.library import Pointer, ffi, lib
-from router.amqp.terminus import Condition, Terminus
-from router.values import Array
+from router.amqp.terminus import Condition, Terminus, Violation
+from router.values import Array, Described, symbol, ulong
 
 # More than this of one value in an Open, Attach or disposition is refused: an attacker could otherwise make us
 # decode megabytes of properties per frame.
@@ -21,12 +21,11 @@ _DISTRIBUTION = {lib.PN_DIST_MODE_COPY: "copy", lib.PN_DIST_MODE_MOVE: "move"}
 _TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORDINATOR: "coordinator"}
 
 
-class EngineError(Exception):
-    """The peer sent something that cannot be decoded; `condition` is what to close the connection with."""
+class EngineError(Violation):
+    """The peer sent something that cannot be decoded."""
 
     def __init__(self, description: str) -> None:
-        super().__init__(description)
-        self.condition = Condition(name="amqp:decode-error", description=description)
+        super().__init__("amqp:decode-error", description)
 
 
 def text_of(value: Pointer) -> str | None:
@@ -81,6 +80,13 @@ def condition_of(condition: Pointer) -> Condition | None:
         name=text_of(lib.pn_condition_get_name(condition)) or "",
         description=text_of(lib.pn_condition_get_description(condition)) or "",
     )
+
+
+def close_frame(condition: Condition) -> bytes:
+    """A Close with an error, for when proton does not write it."""
+    error = Described(ulong(0x1D), [symbol(condition.name), condition.description])
+    body = encode(Described(ulong(0x18), [error]))
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
 
 
 def set_condition(target: Pointer, condition: Condition) -> None:

@@ -1,0 +1,10 @@
+"""The guard: no frame reaches the AMQP engine that this package has not admitted. Imports no proton.
+
+`machine` decides, for every frame, from what the peer has begun and attached. `tables` knows the channels and handles,
+and lets plain Transfers, Flows and Dispositions pass by a few comparisons; compiled from frames.c, or in Python.
+"""
+
+from router.amqp.guard.machine import Guard
+from router.amqp.guard.performatives import Performative, Refused
+
+__all__ = ["Guard", "Performative", "Refused"]

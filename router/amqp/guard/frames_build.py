@@ -1,0 +1,22 @@
+"""Compiles frames.c: `setup.py` names this to setuptools. Where it does not compile, the router runs without it."""
+
+from pathlib import Path
+
+from cffi import FFI
+
+ffibuilder = FFI()
+ffibuilder.cdef(
+    """
+    typedef struct { uint64_t key; uint32_t value, id, flags; } entry_t;
+    typedef struct { entry_t *entries; uint32_t mask, used; uint32_t max_frame; uint32_t span; uint64_t seed; } tables_t;
+    tables_t *tables_new(uint64_t seed);
+    void tables_free(tables_t *tables);
+    entry_t *find(tables_t *tables, uint64_t key);
+    entry_t *add(tables_t *tables, uint64_t key);
+    void discard(tables_t *tables, uint64_t key);
+    size_t scan(tables_t *tables, const uint8_t *data, size_t size, uint32_t max_span);
+    """
+)
+ffibuilder.set_source(
+    "router.amqp.guard._frames", Path(__file__).with_name("frames.c").read_text(), optional=True
+)

@@ -1,0 +1,283 @@
+"""The state machine that admits a peer's frames, one connection's. Pure.
+
+What a frame may say follows from what the peer has said before: one Open and it first, channels that it began, handles
+that it attached, delivery-ids in their order, nothing behind its Close. The AMQP engine trusts all of this without
+looking; some orders of frames make it use memory that it has freed.
+
+Sources: AMQP 1.0 §2.3 to §2.8; docs/spec/routing.md §1. Conditions and descriptions are those of qdrouterd 1.20 where
+that closes the connection, too.
+"""
+
+from typing import Final
+
+from router.amqp.decoding import Buffer
+from router.amqp.guard.performatives import (
+    ATTACH,
+    BEGIN,
+    CLOSE,
+    DETACH,
+    DISPOSITION,
+    END,
+    FLOW,
+    FRAME_HEADER_BYTES,
+    FRAMING,
+    MAX_TAG_BYTES,
+    NAMES,
+    OPEN,
+    TRANSFER,
+    Performative,
+    Refused,
+    read_frame,
+)
+from router.amqp.guard.tables import (
+    CHOSEN,
+    HAS_ID,
+    HAS_MORE,
+    IS_SENDER,
+    MAX_CREDIT,
+    MAX_SPAN,
+    Entry,
+    Tables,
+    link_key,
+    session_key,
+)
+
+_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+_MAX_UINT: Final = 0xFFFFFFFF
+_MAX_AHEAD: Final = 0x7FFFFFFF  # serial numbers (RFC 1982) further apart than this are in no order
+_MAX_HANDLE: Final = 0x7FFFFFFF  # what the engine's Begin offers as handle-max
+_DEFAULT_CHANNEL_MAX: Final = 65535
+_NOT_ALLOWED, _INVALID_FIELD = "amqp:not-allowed", "amqp:invalid-field"
+# Each makes something in the engine that is there until its answer has left.
+_ANSWERED: Final = frozenset((BEGIN, ATTACH, DETACH, END))
+# Deliveries named by Dispositions that cost a connection's turn as much as one control frame.
+_SPAN_PER_FRAME: Final = 128
+
+
+class Guard:
+    """Usage: `scan` admits what is plain; of what stands behind it, `measure` says how long it is, `read` what it is,
+    and `admit` whether it may go to the engine. All raise Refused, after which nothing more may be asked.
+    """
+
+    __slots__ = ("channel_max", "channels", "max_frame_bytes", "scan", "stage", "tables")
+
+    def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
+        """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same, ≤ 32767"""
+        self.tables = tables()
+        self.scan = self.tables.scan
+        self.channel_max = channel_max
+        self.channels: dict[int, set[int]] = {}  # begun and not ended -> handles attached and not detached
+        self.stage = "header"  # then "open" (awaited), "running", "closed"
+        self.max_frame_bytes = max_frame_bytes or _MAX_UINT
+
+    def offer(self, *, max_frame_bytes: int | None = None, channel_max: int | None = None) -> None:
+        """Our Open says something else than was said at first; it is about to be sent."""
+        if max_frame_bytes is not None:
+            self.max_frame_bytes = max_frame_bytes or _MAX_UINT
+        if channel_max is not None:
+            self.channel_max = min(self.channel_max, channel_max)
+        if self.stage == "running":
+            self.tables.max_frame = self.max_frame_bytes
+
+    def measure(self, data: Buffer, start: int, end: int) -> int:
+        """Bytes of the frame (or protocol header) at data[start:end]; of what is too short to tell, how many tell it."""
+        if self.stage == "header" or end - start < FRAME_HEADER_BYTES:
+            return FRAME_HEADER_BYTES
+        size = int.from_bytes(data[start : start + 4], "big")
+        if size < FRAME_HEADER_BYTES:
+            raise Refused(FRAMING, f"a frame of {size} bytes, less than its own header")
+        # Caps what one connection makes us hold before a frame is whole.
+        if size > self.max_frame_bytes:
+            raise Refused(FRAMING, f"a frame of {size} bytes is over the limit of {self.max_frame_bytes}")
+        return size
+
+    def read(self, frame: Buffer) -> Performative | None:
+        """frame  as `measure` has measured it. Returns None for the protocol header and for an empty frame."""
+        if self.stage == "header":
+            if bytes(frame) != _HEADER:
+                raise Refused(FRAMING, "the connection does not begin with the AMQP 1.0 header")
+            return None
+        return read_frame(frame)
+
+    def is_answered(self, performative: Performative | None) -> bool:
+        """Is there something to hold for it until our answer has left?"""
+        return performative is not None and performative.code in _ANSWERED
+
+    def cost(self, performative: Performative | None) -> int:
+        """What it takes of the connection's turn, in control frames; with the Dispositions scanned just before it."""
+        named = self.tables.span
+        if performative is not None and performative.code == DISPOSITION:
+            fields = performative.fields
+            named += min((fields.get("last", fields["first"]) - fields["first"]) & _MAX_UINT, MAX_SPAN)
+        return 1 + named // _SPAN_PER_FRAME
+
+    def admit(self, performative: Performative | None) -> bool:
+        """Take one performative as said. Returns whether the engine is to see it."""
+        if self.stage == "header":
+            self.stage = "open"
+            return True
+        if performative is None:
+            if self.stage == "open":
+                raise Refused(_NOT_ALLOWED, "an empty frame before the open")
+            return True
+        code = performative.code
+        if code == OPEN:
+            return self._open(performative)
+        if self.stage == "open":
+            raise Refused(_NOT_ALLOWED, f"{NAMES[code]} before the open")
+        if code == CLOSE:
+            self.stage = "closed"
+            self.tables.max_frame = 0
+            return True
+        if code == BEGIN:
+            return self._begin(performative)
+        channel = performative.channel
+        session = self.tables.find(session_key(channel))
+        if session is None:
+            raise Refused(_NOT_ALLOWED, f"no such channel: {channel}")
+        if code == END:
+            return self._end(channel)
+        if code == ATTACH:
+            return self._attach(performative)
+        if code == DISPOSITION:
+            return self._disposition(performative)
+        if code == TRANSFER:
+            return self._transfer(performative, session)
+        if code == DETACH:
+            return self._detach(performative)
+        return self._flow(performative)
+
+    @property
+    def is_open(self) -> bool:
+        """The peer has said Open."""
+        return self.stage in ("running", "closed")
+
+    @property
+    def is_over(self) -> bool:
+        """The peer has said Close: what comes behind it is not looked at."""
+        return self.stage == "closed"
+
+    # Connections and sessions
+
+    def _open(self, performative: Performative) -> bool:
+        if self.stage != "open":
+            raise Refused(_NOT_ALLOWED, "a second open on one connection")
+        if performative.channel != 0:
+            raise Refused(_NOT_ALLOWED, f"open on channel {performative.channel}; it belongs on channel 0")
+        self.stage = "running"
+        self.tables.max_frame = self.max_frame_bytes
+        self.channel_max = min(self.channel_max, performative.fields.get("channel-max", _DEFAULT_CHANNEL_MAX))
+        return True
+
+    def _begin(self, performative: Performative) -> bool:
+        channel = performative.channel
+        if channel > self.channel_max:
+            raise Refused(
+                FRAMING, f"remote channel {channel} is above negotiated channel_max {self.channel_max}."
+            )
+        answered = performative.get("remote-channel")
+        if answered is not None:
+            # INVARIANT: the router begins no session. An answer would make one of the engine's sessions two channels'.
+            raise Refused(_INVALID_FIELD, f"begin reply to unknown channel {answered}.")
+        if channel in self.channels:
+            raise Refused(_NOT_ALLOWED, f"channel {channel} has a session already")
+        self.tables.add(session_key(channel))
+        self.channels[channel] = set()
+        return True
+
+    def _end(self, channel: int) -> bool:
+        for handle in self.channels.pop(channel):
+            self.tables.discard(link_key(channel, handle))
+        self.tables.discard(session_key(channel))
+        return True
+
+    # Links
+
+    def _attach(self, performative: Performative) -> bool:
+        channel, handle, fields = performative.channel, performative.fields["handle"], performative.fields
+        if handle > _MAX_HANDLE:
+            raise Refused(FRAMING, f"remote handle {handle} is above handle_max {_MAX_HANDLE}")
+        if handle in self.channels[channel]:
+            raise Refused("amqp:session:handle-in-use", f"handle {handle} of channel {channel} has a link already")
+        link = self.tables.add(link_key(channel, handle))
+        if not fields["role"]:
+            link.flags = IS_SENDER
+            link.value = fields.get("initial-delivery-count", 0)
+        self.channels[channel].add(handle)
+        return True
+
+    def _link(self, performative: Performative) -> Entry:
+        handle = performative.fields["handle"]
+        link = self.tables.find(link_key(performative.channel, handle))
+        if link is None:
+            raise Refused(_INVALID_FIELD, f"no such handle: {handle}")
+        return link
+
+    def _detach(self, performative: Performative) -> bool:
+        self._link(performative)
+        channel, handle = performative.channel, performative.fields["handle"]
+        self.tables.discard(link_key(channel, handle))
+        self.channels[channel].discard(handle)
+        return True
+
+    # Deliveries
+
+    def _transfer(self, performative: Performative, session: Entry) -> bool:
+        link, fields = self._link(performative), performative.fields
+        if not link.flags & IS_SENDER:
+            raise Refused(_NOT_ALLOWED, f"transfer on handle {fields['handle']}, on which the peer receives")
+        number = fields.get("delivery-id")
+        if link.flags & HAS_MORE:
+            if number is not None and number != link.id:
+                raise Refused(_INVALID_FIELD, "invalid delivery-id for a continuation transfer")
+        else:
+            if number is None:
+                raise Refused(_INVALID_FIELD, "delivery-id required on the first transfer of a delivery")
+            if not 0 <= fields.get("delivery-tag", -1) <= MAX_TAG_BYTES:
+                raise Refused(
+                    _INVALID_FIELD,
+                    f"delivery-tag required on the first transfer of a delivery, of at most {MAX_TAG_BYTES} bytes",
+                )
+            if session.flags & HAS_ID and number != session.value:
+                raise Refused(
+                    "amqp:session:invalid-field",
+                    f"sequencing error, expected delivery-id {session.value}, got {number}",
+                )
+            session.value = (number + 1) & _MAX_UINT
+            session.flags |= HAS_ID
+            link.id = number
+            link.value = (link.value + 1) & _MAX_UINT
+        goes_on = fields.get("more") and not fields.get("aborted")
+        link.flags = link.flags | HAS_MORE if goes_on else link.flags & ~HAS_MORE
+        return True
+
+    def _flow(self, performative: Performative) -> bool:
+        if "handle" not in performative.fields:
+            return True
+        link = self._link(performative)
+        if not link.flags & IS_SENDER:
+            if performative.fields.get("link-credit", 0) > MAX_CREDIT:
+                raise Refused(_INVALID_FIELD, f"flow grants more than {MAX_CREDIT} credit")
+            return True
+        count = performative.get("delivery-count")
+        if count is None:
+            raise Refused(_INVALID_FIELD, "flow of a sender lacks its field delivery-count")
+        ahead = (count - link.value) & _MAX_UINT
+        # A message under way counts for us as soon as it has begun, for some senders when it is complete. The engine
+        # would give credit for the difference: it does not see this frame.
+        if ahead == _MAX_UINT and link.flags & HAS_MORE:
+            return False
+        # Attack: the engine takes a count that goes back for new credit, without end.
+        if ahead > _MAX_AHEAD:
+            raise Refused(
+                _INVALID_FIELD, f"flow sets back the delivery-count of a sender from {link.value} to {count}"
+            )
+        link.value = count
+        return True
+
+    def _disposition(self, performative: Performative) -> bool:
+        first = performative.fields["first"]
+        last = performative.fields.get("last", first)
+        if (last - first) & _MAX_UINT > _MAX_AHEAD:
+            raise Refused(_NOT_ALLOWED, f"illegal delivery range: {first:x}-{last:x}")
+        return True
