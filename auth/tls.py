@@ -7,6 +7,7 @@ Sources: docs/spec/policy-and-auth.md §6.
 import re
 import ssl
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,21 @@ MAX_HANDSHAKE_BYTES = 256 * 1024
 
 # The plaintext of one TLS record; SSL_read never returns more.
 _RECORD_BYTES = 16 * 1024
+
+_HEADER_BYTES = 5  # of a record: type, version, length
+_DATA = 23  # the type of a record with data; in TLSv1.3 every record behind the handshake says that it is one
+
+# Records that OpenSSL gets before somebody looks at the clock. Stops one read full of KeyUpdates or of records of one
+# byte, thousands of them, from holding up everybody else: one costs up to 20 microseconds.
+RECORDS_AT_ONCE = 32
+
+# Records without data (KeyUpdates, empty ones, tickets) more than records with data. Stops a peer that has us derive
+# keys for ever and sends nothing. An honest one sends a KeyUpdate every few million records.
+MAX_RECORDS_WITHOUT_DATA = 256
+
+# Records of TLSv1.2 and older behind the handshake that are neither data nor the end, whatever else was sent. Stops a
+# client that asks for another handshake again and again and does not read the refusals, which would pile up here.
+MAX_LATE_HANDSHAKES = 16
 
 _VERSIONS = {
     "TLSv1": ssl.TLSVersion.TLSv1,
@@ -64,13 +80,30 @@ class UntrustedCertificate(TlsFailure):
     """The peer has shown a certificate that is not to be trusted."""
 
 
+class RecordsWithoutData(TlsFailure):
+    """The peer keeps us at work with TLS records that carry nothing."""
+
+
 class TlsTunnel:
     """One TLS connection in memory.
 
     Feed what the socket received to `receive`, write what `take_output` returns to the socket after every call.
     """
 
-    __slots__ = ("_handshake_bytes", "_incoming", "_is_closed", "_is_established", "_outgoing", "_ssl")
+    __slots__ = (
+        "_at",
+        "_handshake_bytes",
+        "_incoming",
+        "_is_closed",
+        "_is_established",
+        "_late_handshakes",
+        "_outgoing",
+        "_record_left",
+        "_ssl",
+        "_waiting",
+        "_without_data",
+        "has_more",
+    )
 
     def __init__(self, context: ssl.SSLContext, *, server_side: bool, server_hostname: str | None = None) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -81,6 +114,12 @@ class TlsTunnel:
         self._handshake_bytes = 0
         self._is_established = False
         self._is_closed = False
+        self._waiting = b""  # ciphertext from the socket, of which OpenSSL has had the first `_at` bytes
+        self._at = 0
+        self._record_left = 0  # bytes to come of the record that OpenSSL has the beginning of
+        self._without_data = 0
+        self._late_handshakes = 0
+        self.has_more = False  # ciphertext waits for the next turn
 
     @property
     def is_established(self) -> bool:
@@ -99,20 +138,67 @@ class TlsTunnel:
         """
         self._shake_hands()
 
-    def receive(self, data: bytes) -> bytes:
+    def receive(self, data: bytes, has_time: Callable[[], bool] = lambda: True) -> bytes:
         """Take ciphertext from the socket and return the plaintext it completes, perhaps none.
 
-        Errors  TlsFailure.
+        has_time  asked every RECORDS_AT_ONCE records; when it says no and there are more, `has_more` is set, and the
+                  caller calls again, with no data, when this connection has its next turn
+        Errors    TlsFailure; RecordsWithoutData for a peer that only keeps us at work.
         """
-        self._incoming.write(data)
+        if self._is_closed:
+            return b""
+        if data:
+            self._waiting = self._waiting[self._at :] + data if self._waiting else data
+            self._at = 0
+        plaintext: list[bytes] = []
+        while True:
+            was_established = self._is_established
+            records = self._feed()
+            if not was_established:
+                self._shake_hands()
+            if self._is_established:
+                before = len(plaintext)
+                self._read(plaintext)
+                if was_established:
+                    self._bill(records, len(plaintext) - before)
+            if not self.has_more or not has_time():
+                break
+        return plaintext[0] if len(plaintext) == 1 else b"".join(plaintext)
+
+    def _feed(self) -> int:
+        """Give OpenSSL the next RECORDS_AT_ONCE records of what waits; returns how many of them are whole now.
+
+        It gets the beginning of a record as soon as its header is there, and judges the header itself.
+        """
+        data, end = self._waiting, len(self._waiting)
+        start, count = self._at, 0
+        at = start + self._record_left  # where the next record begins, perhaps in what has not come yet
+        if self._record_left and at <= end:
+            count = 1
+        while at + _HEADER_BYTES <= end and count < RECORDS_AT_ONCE:
+            if data[at] != _DATA and self._is_established:
+                self._late_handshakes += 1
+            at += _HEADER_BYTES + (data[at + 3] << 8 | data[at + 4])
+            if at <= end:
+                count += 1
+        stop = min(at, end)
+        self._record_left = at - stop
         if not self._is_established:
-            self._handshake_bytes += len(data)
-            self._shake_hands()
-            if not self._is_established:
-                if self._handshake_bytes > MAX_HANDSHAKE_BYTES:
-                    raise TlsFailure(f"handshake of more than {MAX_HANDSHAKE_BYTES} bytes")
-                return b""
-        return self._read()
+            self._handshake_bytes += stop - start
+            if self._handshake_bytes > MAX_HANDSHAKE_BYTES:
+                raise TlsFailure(f"handshake of more than {MAX_HANDSHAKE_BYTES} bytes")
+        self._incoming.write(data if stop - start == end else memoryview(data)[start:stop])
+        self.has_more = stop + _HEADER_BYTES <= end
+        self._waiting, self._at = (data, stop) if self.has_more else (data[stop:], 0)
+        return count
+
+    def _bill(self, records: int, with_data: int) -> None:
+        """Charge the peer for records that carried nothing; each that carries something makes good for one."""
+        self._without_data = max(self._without_data + records - 2 * with_data, 0)
+        if self._without_data > MAX_RECORDS_WITHOUT_DATA:
+            raise RecordsWithoutData(f"more than {MAX_RECORDS_WITHOUT_DATA} records without data")
+        if self._late_handshakes > MAX_LATE_HANDSHAKES:
+            raise RecordsWithoutData(f"more than {MAX_LATE_HANDSHAKES} records of another handshake")
 
     def receive_eof(self) -> None:
         """The socket has ended. Errors: TlsFailure when the handshake was not done."""
@@ -179,20 +265,24 @@ class TlsTunnel:
             raise TlsFailure(failure_text(fault)) from None
         self._is_established = True
 
-    def _read(self) -> bytes:
+    def _read(self, records: list[bytes]) -> None:
+        """Append the data of every record that OpenSSL has whole."""
         read = self._ssl.read
-        records: list[bytes] = []
         try:
             while record := read(_RECORD_BYTES):
                 records.append(record)
-            self._is_closed = True
+            self._end()
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLZeroReturnError:
-            self._is_closed = True
+            self._end()
         except ssl.SSLError as fault:
             raise TlsFailure(failure_text(fault)) from None
-        return records[0] if len(records) == 1 else b"".join(records)
+
+    def _end(self) -> None:
+        """The peer has said that nothing more comes: what comes nevertheless is not looked at."""
+        self._is_closed = True
+        self._waiting, self._at, self.has_more = b"", 0, False
 
 
 def failure_text(fault: Exception) -> str:

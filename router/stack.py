@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from auth.identity import Identity
 from auth.negotiation import ClientNegotiation, SaslEffect, ServerNegotiation
-from auth.tls import TlsFailure, TlsTunnel
+from auth.tls import RecordsWithoutData, TlsFailure, TlsTunnel
 from router.amqp import headers
 from router.amqp.engine import READ_BUFFER
 from router.amqp.headers import Protocol
@@ -100,7 +100,8 @@ class Stack:
 
     def _on_tls_failure(self, failure: TlsFailure) -> None:
         """The tunnel is broken."""
-        self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+        reason = "tls_records" if isinstance(failure, RecordsWithoutData) else "tls_handshake_failed"
+        self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), reason)
 
     def report(self, condition: Condition) -> None:
         """Log a failure in the words of this direction."""
@@ -125,8 +126,18 @@ class Stack:
         else:
             self.receive(bytes(READ_BUFFER[:size]))
 
+    @property
+    def has_more(self) -> bool:
+        """Is there more of what came from the socket than this connection's turn had time for? It is not read then."""
+        return self.tunnel is not None and self.tunnel.has_more and self.stage is not Stage.CLOSED
+
+    def resume(self) -> None:
+        """Another turn for what is left of what came from the socket."""
+        if self.has_more:
+            self.receive(b"")
+
     def receive(self, data: bytes) -> None:
-        """Bytes came from the socket."""
+        """Bytes came from the socket, or there were some left."""
         try:
             if self.tunnel is not None:
                 data = self._decrypt(data)
@@ -139,7 +150,7 @@ class Stack:
         tunnel = self.tunnel
         assert tunnel is not None
         try:
-            plaintext = tunnel.receive(data)
+            plaintext = tunnel.receive(data, self.core.work.begin_turn())
         except TlsFailure as failure:
             self._write_socket(tunnel.take_output())
             self._on_tls_failure(failure)

@@ -30,11 +30,15 @@ class Work:
     stuck_before_s  deliveries older than this were looked at when stuck ones were last counted
     closing     called after the last flush: connections that end
     copy        the first N bytes of the message being routed
+    begin_turn  called by a connection whose work may be long; the result says whether its turn has time left. What
+                does not fit, it keeps: it says so (`Stack.has_more`), is not read meanwhile, and has another turn
     """
 
-    __slots__ = ("busy", "closing", "copy", "now_s", "refill", "resumable", "stuck_before_s", "touched")
+    __slots__ = ("begin_turn", "busy", "closing", "copy", "now_s", "refill", "resumable", "stuck_before_s", "touched")
 
-    def __init__(self, copy: Callable[[int], bytes]) -> None:
+    def __init__(
+        self, copy: Callable[[int], bytes], begin_turn: Callable[[], Callable[[], bool]] = lambda: lambda: True
+    ) -> None:
         self.now_s = 0
         self.stuck_before_s = -1
         self.touched: set[Any] = set()
@@ -43,6 +47,7 @@ class Work:
         self.busy: set[Any] = set()
         self.closing: list[Callable[[], None]] = []
         self.copy = copy
+        self.begin_turn = begin_turn
 
     def finish(self) -> None:
         """Grant the owed credit and flush every touched engine, until nothing is left. Then close who must close.

@@ -25,6 +25,7 @@ from router.io.random_names import random_name
 from router.io.redecision import Expiry, Redecision
 from router.io.server import Port, listen
 from router.io.timers import Timers
+from router.io.turns import Turns
 from router.io.workers import Workers
 from router.listener import Listener
 from router.outgoing import Connector
@@ -61,7 +62,8 @@ class Router:
         self.gate = gate
         self.emit = emit
         self.trace = trace
-        self.work = Work(message_bytes)
+        self.turns = Turns(self.clock, lambda: self.work.finish())
+        self.work = Work(message_bytes, self.turns.begin)
         self._timers = Timers(self.clock, self.work.finish)
         self.core = Core(
             router_id=router_id,
@@ -337,6 +339,7 @@ class Router:
             await asyncio.sleep(0.01)
         for connection in list(self.connections.values()):
             connection.force_close()
+        self.turns.stop()
         self._ticker.cancel()
         if self._watcher is not None:
             self._watcher.cancel()

@@ -5,6 +5,7 @@ Source: docs/architecture.md, three journeys.
 
 import asyncio
 import socket
+from enum import Flag, auto
 from typing import TYPE_CHECKING, Final, cast
 
 from router.amqp.engine import READ_BUFFER
@@ -19,6 +20,13 @@ _READ_VIEW: Final = memoryview(READ_BUFFER)
 WRITE_HIGH_BYTES: Final = 512 * 1024
 
 
+class Hold(Flag):
+    """Why a socket is not read."""
+
+    NONE = 0
+    TURN = auto()  # what was read before is not worked off
+
+
 class Socket(asyncio.BufferedProtocol):
     """One socket. Subclasses make the connection in `begin`."""
 
@@ -26,6 +34,7 @@ class Socket(asyncio.BufferedProtocol):
         self.router = router
         self.connection: Stack | None = None
         self._transport: asyncio.Transport | None = None
+        self._holds = Hold.NONE
 
     def begin(self, transport: asyncio.Transport) -> None:
         """The socket is connected."""
@@ -38,6 +47,29 @@ class Socket(asyncio.BufferedProtocol):
         """Close after what was written has left."""
         if self._transport is not None:
             self.router.close_soon(self._transport)
+
+    def hold(self, why: Hold) -> None:
+        """Do not read until every reason not to is gone."""
+        if not self._holds and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._holds |= why
+
+    def release(self, why: Hold) -> None:
+        """This reason not to read is gone."""
+        if self._holds & why:
+            self._holds &= ~why
+            if not self._holds and self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def go_on(self) -> bool:
+        """The connection's next turn (router.io.turns)."""
+        connection = self.connection
+        if connection is not None:
+            connection.resume()
+            if connection.has_more:
+                return True
+        self.release(Hold.TURN)
+        return False
 
     # asyncio.BufferedProtocol
 
@@ -57,6 +89,9 @@ class Socket(asyncio.BufferedProtocol):
         connection = self.connection
         if connection is not None:
             connection.receive_read(nbytes)
+            if connection.has_more:
+                self.hold(Hold.TURN)
+                self.router.turns.add(self)
             self.router.work.finish()
 
     def eof_received(self) -> bool:
@@ -73,6 +108,7 @@ class Socket(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         connection, self.connection = self.connection, None
+        self.router.turns.discard(self)
         if connection is not None:
             self.router.lost(connection)
         self.ended()

@@ -37,7 +37,7 @@ def assert_valid(whole: dict[str, Any]) -> None:
 def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
     layers = {
         "not_tls", "encryption_required", "authentication_required", "unexpected_header", "tls_handshake_failed",
-        "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
+        "tls_records", "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
         "handshake_timeout", "handshake_aborted", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout",
         "internal_error", "too_many_handshakes", "forbidden_operation", "invalid_policy", "vhost_changed",
         "events_lost", "log_closed",

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from auth.secrets import Secret
-from auth.tls import TlsFailure, TlsProfileError, TlsTunnel, client_context, server_context
+from auth.tls import RecordsWithoutData, TlsFailure, TlsProfileError, TlsTunnel, client_context, server_context
 
 CLIENT_CERTIFICATE = {"cert_file": "client_cert", "private_key_file": "client_key"}
 STRANGER_CERTIFICATE = {"cert_file": "stranger_cert", "private_key_file": "stranger_key"}
@@ -366,3 +366,80 @@ def test_renegotiation_and_compression_are_off(pki: Any) -> None:
     ):
         assert context.options & ssl.OP_NO_RENEGOTIATION
         assert context.options & ssl.OP_NO_COMPRESSION
+
+
+# Turns, and records without data
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 29, 1 << 20])
+def test_what_is_taken_in_slices_is_what_was_sent(connect: Callable[..., Pair], step: int) -> None:
+    """However reads cut the records, and however short the turns are."""
+    pair = connect()
+    sent = b""
+    for size in (1, 5, 2, 3000, 1, 40_000) * 30:
+        pair.client.send(piece := os.urandom(size) if step > 7 or size < 10 else b"x" * 10)
+        sent += piece
+    ciphertext = pair.client.take_output()
+    received = b""
+    for at in range(0, len(ciphertext), step):
+        received += pair.server.receive(ciphertext[at : at + step], lambda: False)
+        while pair.server.has_more:
+            received += pair.server.receive(b"", lambda: False)
+    assert received == sent
+
+
+def test_a_turn_ends_when_there_is_no_time_left(connect: Callable[..., Pair]) -> None:
+    pair = connect()
+    for _ in range(100):
+        pair.client.send(b"x")
+    ciphertext = pair.client.take_output()
+    turns = []
+    while not turns or pair.server.has_more:
+        turns.append(len(pair.server.receive(b"" if turns else ciphertext, lambda: False)))
+    assert turns == [32, 32, 32, 4]
+
+
+def test_what_comes_while_something_waits_is_not_lost(connect: Callable[..., Pair]) -> None:
+    pair = connect()
+    received = b""
+    for _ in range(10):
+        for _ in range(40):
+            pair.client.send(b"x")
+        received += pair.server.receive(pair.client.take_output(), lambda: False)
+    assert pair.server.has_more
+    received += pair.server.receive(b"")
+    assert (received, pair.server.has_more) == (b"x" * 400, False)
+
+
+def test_nothing_waits_behind_the_peers_end(connect: Callable[..., Pair]) -> None:
+    pair = connect()
+    for _ in range(40):
+        pair.client.send(b"x")
+    pair.client.close()
+    pair.server.receive(pair.client.take_output() + b"\x17\x03\x03\x00\x05junk" * 10, lambda: False)
+    assert pair.server.receive(b"") == b"x" * 8
+    assert pair.server.is_closed
+    assert not pair.server.has_more
+    assert pair.server.receive(b"more") == b""
+
+
+def test_records_without_data_are_billed(pki: Any) -> None:
+    """Attack: KeyUpdates for ever. Python's ssl cannot send them; tests/attacks has the real ones."""
+    tunnel = TlsTunnel(server_context(pki.server_profile(), demand_certificate=False), server_side=True)
+    for _ in range(8):
+        tunnel._bill(32, 0)
+    for _ in range(1000):
+        tunnel._bill(32, 16)  # one for each with data, for ever
+    tunnel._bill(32, 32)
+    tunnel._bill(32, 0)
+    with pytest.raises(RecordsWithoutData, match="more than 256 records without data"):
+        tunnel._bill(1, 0)
+
+
+@pytest.mark.parametrize("junk", [b"HTTP/1.1 200 OK\r\n", b"\x16\x03\x01\xff\xff" + bytes(40), b"\xff" * 60])
+def test_what_is_no_tls_is_refused_at_once(pki: Any, junk: bytes) -> None:
+    """OpenSSL gets the beginning of a record without its end, so that it can say so."""
+    tunnel = TlsTunnel(client_context(pki.client_profile(), verify_hostname=False), server_side=False)
+    tunnel.start()
+    with pytest.raises(TlsFailure):
+        tunnel.receive(junk)
