@@ -80,6 +80,7 @@ class Stack:
         self._deadline = deadline
         self._wall_clock = wall_clock
         self._is_reported = False
+        self.on_behind: Callable[[], None] = lambda: None  # frames wait: see has_more and waits_for_room
         self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
         self._early = b""  # the beginning of a protocol header
         self._negotiation: ServerNegotiation | ClientNegotiation | None = None
@@ -129,11 +130,27 @@ class Stack:
     @property
     def has_more(self) -> bool:
         """Is there more of what came from the socket than this connection's turn had time for? It is not read then."""
-        return self.tunnel is not None and self.tunnel.has_more and self.stage is not Stage.CLOSED
+        if self.stage is Stage.CLOSED or self.waits_for_room:
+            return False
+        is_behind = self.peer is not None and self.peer.engine.has_more
+        return is_behind or (self.tunnel is not None and self.tunnel.has_more)
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Is what came not worked off because the peer does not read our answers? It is not read then, either."""
+        return self.stage is Stage.AMQP and self.peer is not None and self.peer.engine.waits_for_room
 
     def resume(self) -> None:
         """Another turn for what is left of what came from the socket."""
-        if self.has_more:
+        if not self.has_more:
+            return
+        peer = self.peer
+        if peer is not None and peer.engine.has_more:
+            try:
+                peer.engine.resume()
+            except Exception as error:
+                self.crash(error)
+        else:
             self.receive(b"")
 
     def receive(self, data: bytes) -> None:
@@ -206,6 +223,7 @@ class Stack:
             wall_clock=self._wall_clock,
             is_server=is_server,
         )
+        peer.engine.on_behind = lambda: self.on_behind()
         if self.on_peer is not None:
             self.on_peer(self)
         return peer

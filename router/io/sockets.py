@@ -25,6 +25,7 @@ class Hold(Flag):
 
     NONE = 0
     TURN = auto()  # what was read before is not worked off
+    ROOM = auto()  # the same, and will not be before the peer has read our answers
 
 
 class Socket(asyncio.BufferedProtocol):
@@ -61,6 +62,17 @@ class Socket(asyncio.BufferedProtocol):
             if not self._holds and self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
 
+    def attend(self) -> None:
+        """Do not read while there is something left of what was read before; see to it that it has another turn."""
+        connection = self.connection
+        if connection is None:
+            return
+        if connection.waits_for_room:
+            self.hold(Hold.ROOM)
+        elif connection.has_more:
+            self.hold(Hold.TURN)
+            self.router.turns.add(self)
+
     def go_on(self) -> bool:
         """The connection's next turn (router.io.turns)."""
         connection = self.connection
@@ -68,6 +80,7 @@ class Socket(asyncio.BufferedProtocol):
             connection.resume()
             if connection.has_more:
                 return True
+            self.attend()
         self.release(Hold.TURN)
         return False
 
@@ -81,6 +94,8 @@ class Socket(asyncio.BufferedProtocol):
         if raw is not None:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.begin(transport)
+        if self.connection is not None:
+            self.connection.on_behind = self.attend
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _READ_VIEW
@@ -89,9 +104,7 @@ class Socket(asyncio.BufferedProtocol):
         connection = self.connection
         if connection is not None:
             connection.receive_read(nbytes)
-            if connection.has_more:
-                self.hold(Hold.TURN)
-                self.router.turns.add(self)
+            self.attend()
             self.router.work.finish()
 
     def eof_received(self) -> bool:
@@ -104,6 +117,8 @@ class Socket(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         if self.connection is not None:
             self.connection.set_blocked(False)
+            self.release(Hold.ROOM)
+            self.attend()
             self.router.work.finish()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -152,7 +152,7 @@ def test_no_address_is_none(address: str | None) -> None:
 def test_text_that_is_not_utf8_is_an_error_of_the_peer() -> None:
     """routing 95: named, and its event does not come again"""
     owner = opened()
-    bad = attach("s", is_receiver=False, source=None, target=terminus(TARGET, "@@")).replace(b"@@", b"\xff\xfe")
+    bad = attach("s", is_receiver=False, source=None, target=terminus(TARGET, "~~")).replace(b"~~", b"\xff\xfe")
     with pytest.raises(EngineError) as caught:
         owner.engine.receive(bad)
     assert caught.value.condition.name == "amqp:decode-error"

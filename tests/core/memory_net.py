@@ -444,7 +444,10 @@ class Client:
 
     def push_to_router(self) -> bool:
         """One read of at most `net.read_bytes`. True when something moved."""
-        size = 0 if self.is_dead else self.transport.pending()
+        if self.router.has_more and not self.is_dead:
+            self.go_on()
+            return True
+        size = 0 if self.is_dead or self.router.waits_for_room else self.transport.pending()
         if size <= 0 or self.router_closed:
             return False
         data = self.transport.peek(min(size, self.net.read_bytes))
@@ -458,6 +461,13 @@ class Client:
         self.uttered += data
         READ_BUFFER[: len(data)] = data
         self.router.receive_read(len(data))
+        self.net.work.finish()
+        while self.router.has_more:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """The router gives the connection another turn for what it has read."""
+        self.router.resume()
         self.net.work.finish()
 
     def pull_from_router(self) -> bool:

@@ -18,7 +18,16 @@ from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_BUFFER, Pointer, ffi, lib
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
 from router.amqp.engine.steps import CHOSEN, FLOW, MESSAGE, OUTCOME
-from router.amqp.engine.values import EngineError, close_frame, condition_of, put_value, set_condition, symbols_of, text_of, value_of
+from router.amqp.engine.values import (
+    EngineError,
+    close_frame,
+    condition_of,
+    put_value,
+    set_condition,
+    symbols_of,
+    text_of,
+    value_of,
+)
 from router.amqp.guard import Guard
 from router.amqp.terminus import Condition, RemoteOpen
 
@@ -56,6 +65,10 @@ def _tracer() -> Pointer:
     return lib.pn_pytracer
 
 
+def _nothing() -> None:
+    """Nobody is to be told."""
+
+
 class Owner(Protocol):
     """Who is told what the peer asks for. Called while frames are being read; must not call `Engine.receive`."""
 
@@ -81,6 +94,7 @@ class Engine:
         "is_deaf",
         "is_freed",
         "links",
+        "on_behind",
         "owner",
         "sessions",
         "touched",
@@ -127,6 +141,7 @@ class Engine:
         self.heard: dict[Pointer, Any] = {}  # the links whose deliveries lead to anything
         self.sessions: dict[Pointer, Session] = {}
         self.watched: deque[Session] = deque()  # sessions on which the router sends
+        self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
         self.intake = Intake(self, Guard(max_frame_bytes=max_frame_bytes, channel_max=channel_max))
         self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # Control frames (and what costs as much) that are acted on before other connections have their turn. Stops one peer
 # from holding up all others with thousands of Attaches in one read. Each takes about 0.1 ms.
-FRAMES_PER_TURN: Final = 64
+FRAMES_PER_TURN: Final = 16
 
 _push = lib.pn_transport_push
 
@@ -85,6 +85,7 @@ class Intake:
             self.waits_for_room = engine.is_blocked and guard.is_answered(performative)
             if self.left <= 0 or self.waits_for_room:
                 self.rest, self.is_waiting = bytearray(memoryview(data)[at:end]), True
+                engine.on_behind()
                 return
             self.left -= guard.cost(performative)
             if guard.admit(performative):

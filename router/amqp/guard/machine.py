@@ -18,7 +18,6 @@ from router.amqp.guard.performatives import (
     DETACH,
     DISPOSITION,
     END,
-    FLOW,
     FRAME_HEADER_BYTES,
     FRAMING,
     MAX_TAG_BYTES,
@@ -80,7 +79,7 @@ class Guard:
             self.tables.max_frame = self.max_frame_bytes
 
     def measure(self, data: Buffer, start: int, end: int) -> int:
-        """Bytes of the frame (or protocol header) at data[start:end]; of what is too short to tell, how many tell it."""
+        """Bytes of the frame (or protocol header) at data[start:end]; where that is too short, how many would tell."""
         if self.stage == "header" or end - start < FRAME_HEADER_BYTES:
             return FRAME_HEADER_BYTES
         size = int.from_bytes(data[start : start + 4], "big")

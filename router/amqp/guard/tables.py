@@ -115,7 +115,7 @@ class PythonTables:
         _, at = _uint(data, at, end, left - 3)
         if left > 4:
             _, at = _bool(data, at, end)
-        more = False
+        more: bool | None = None
         if left > 5:
             more, at = _bool(data, at, end)
         for _ in range(6, min(left, 9)):  # rcv-settle-mode, state, resume
@@ -293,7 +293,8 @@ def _bind() -> type[Tables] | None:
             lib.discard(self._tables, key)
 
         def scan(self, data: bytes | bytearray, start: int, end: int) -> int:
-            return start + int(lib.scan(self._tables, ffi.from_buffer("uint8_t[]", data) + start, end - start, MAX_SPAN))
+            pointer = ffi.from_buffer("uint8_t[]", data) + start
+            return start + int(lib.scan(self._tables, pointer, end - start, MAX_SPAN))
 
     return CompiledTables
 
