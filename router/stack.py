@@ -12,7 +12,7 @@ from auth.identity import Identity
 from auth.negotiation import ClientNegotiation, SaslEffect, ServerNegotiation
 from auth.tls import RecordsWithoutData, TlsFailure, TlsTunnel
 from router.amqp import headers
-from router.amqp.engine import READ_BUFFER
+from router.amqp.buffers import READ_BUFFER
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition, Violation
 from router.core.links import Attachment

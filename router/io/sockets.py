@@ -8,7 +8,7 @@ import socket
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Final, cast
 
-from router.amqp.engine import READ_BUFFER
+from router.amqp.buffers import READ_BUFFER
 from router.stack import Stack
 
 if TYPE_CHECKING:

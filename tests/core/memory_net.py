@@ -24,8 +24,9 @@ from proton import Collector, Delivery, Event, Transport
 from auth.credentials import VerifyRequest, VerifyResult
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
+from router.amqp.buffers import READ_BUFFER
 from router.amqp.codec import decode
-from router.amqp.engine import READ_BUFFER, message_bytes
+from router.amqp.engine import message_bytes
 from router.connection import Connection, Stage, Verifier
 from router.core.addresses import Treatment
 from router.core.router import Core

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final, Protocol
 
 from router.amqp.engine.intake import Intake
-from router.amqp.engine.library import OUTPUT_VIEW, READ_BUFFER, Pointer, ffi, lib
+from router.amqp.engine.library import OUTPUT_VIEW, Pointer, ffi, lib
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
 from router.amqp.engine.steps import CHOSEN, FLOW, MESSAGE, OUTCOME
 from router.amqp.engine.values import (
@@ -155,7 +155,7 @@ class Engine:
     def receive_read(self, size: int) -> None:
         """Take the first `size` bytes of READ_BUFFER. Hot."""
         self.touched.add(self)
-        self.intake.take(READ_BUFFER, size)
+        self.intake.take_read(size)
 
     @property
     def has_more(self) -> bool:

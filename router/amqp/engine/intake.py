@@ -6,7 +6,8 @@ many of those acted on before others have their turn.
 
 from typing import TYPE_CHECKING, Final
 
-from router.amqp.engine.library import READ_BUFFER, READ_C, Pointer, ffi, lib
+from router.amqp.buffers import READ_BUFFER
+from router.amqp.engine.library import READ_C, Pointer, ffi, lib
 from router.amqp.guard import Guard, Refused
 
 if TYPE_CHECKING:
@@ -24,25 +25,31 @@ class Intake:
     waits_for_room  the same, but until the peer has read some of our answers
     """
 
-    __slots__ = ("engine", "guard", "is_waiting", "left", "needed", "rest", "waits_for_room")
+    __slots__ = ("_scan_read", "engine", "guard", "is_waiting", "left", "needed", "rest", "waits_for_room")
 
     def __init__(self, engine: "Engine", guard: Guard) -> None:
         self.engine = engine
         self.guard = guard
+        self._scan_read = guard.tables.scan_read
         self.is_waiting = False
         self.waits_for_room = False
         self.left = FRAMES_PER_TURN
         self.rest: bytearray | None = None  # the beginning of a frame, or what waits
         self.needed = 0  # bytes of that frame
 
+    def take_read(self, size: int) -> None:
+        """The first `size` bytes of READ_BUFFER came. Hot. Errors: as `take`."""
+        if self.rest is not None:
+            self.take(READ_BUFFER, size)
+            return
+        if stop := self._scan_read(size):
+            self._push(READ_C, stop)
+            self.engine.drain()
+        if stop < size:
+            self._judge(READ_BUFFER, stop, size)
+
     def take(self, data: bytes | bytearray, size: int) -> None:
         """The first `size` bytes of `data` came. Errors: whatever a handler of the engine's owner raises."""
-        try:
-            self._take(data, size)
-        except Refused as refused:
-            self.engine.refuse(refused.condition)
-
-    def _take(self, data: bytes | bytearray, size: int) -> None:
         start = 0
         while (rest := self.rest) is not None:
             if self.is_waiting:
@@ -55,21 +62,27 @@ class Intake:
             if len(rest) < self.needed:
                 return
             self.rest = None
-            self._admit(rest, 0, len(rest))
+            self._judge(rest, 0, len(rest))
         if start < size:
-            self._admit(data, start, size)
+            self._judge(data, start, size)
 
     def go_on(self) -> None:
         """The connection has another turn."""
         self.left = FRAMES_PER_TURN
         rest = self.rest
-        self.end()
+        self._forget()
         if rest is not None:
             self.take(rest, len(rest))
 
+    def _judge(self, data: bytes | bytearray, at: int, end: int) -> None:
+        try:
+            self._admit(data, at, end)
+        except Refused as refused:
+            self.engine.refuse(refused.condition)
+
     def _admit(self, data: bytes | bytearray, at: int, end: int) -> None:
         engine, guard = self.engine, self.guard
-        pointer = READ_C if data is READ_BUFFER else ffi.from_buffer(data)
+        pointer = ffi.from_buffer(data)
         while True:
             if (stop := guard.scan(data, at, end)) > at:
                 self._push(pointer + at, stop - at)
@@ -104,5 +117,9 @@ class Intake:
 
     def end(self) -> None:
         """Nothing more is taken."""
+        self.guard.close()
+        self._forget()
+
+    def _forget(self) -> None:
         self.rest = None
         self.is_waiting = self.waits_for_room = False

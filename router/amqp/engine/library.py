@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
+from router.amqp.buffers import READ_BUFFER
+
 __all__ = [
     "MESSAGE",
     "MESSAGE_BYTES",
@@ -15,7 +17,6 @@ __all__ = [
     "OUTPUT_BYTES",
     "OUTPUT_C",
     "OUTPUT_VIEW",
-    "READ_BUFFER",
     "READ_C",
     "Pointer",
     "ffi",
@@ -31,7 +32,6 @@ MESSAGE = bytearray(MESSAGE_BYTES)  # the message being routed at this moment; t
 MESSAGE_C = ffi.from_buffer(MESSAGE)
 _MESSAGE_VIEW = memoryview(MESSAGE)
 
-READ_BUFFER = bytearray(64 * 1024)  # what a socket delivers is consumed before the next read: one buffer for all
 READ_C = ffi.from_buffer(READ_BUFFER)
 
 OUTPUT_BYTES: Final = 256 * 1024

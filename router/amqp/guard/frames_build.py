@@ -8,7 +8,9 @@ ffibuilder = FFI()
 ffibuilder.cdef(
     """
     typedef struct { uint64_t key; uint32_t value, id, flags; } entry_t;
-    typedef struct { entry_t *entries; uint32_t mask, used; uint32_t max_frame; uint32_t span; uint64_t seed; } tables_t;
+    typedef struct {
+        entry_t *entries; uint32_t mask, used; uint32_t max_frame; uint32_t span; uint64_t seed;
+    } tables_t;
     tables_t *tables_new(uint64_t seed);
     void tables_free(tables_t *tables);
     entry_t *find(tables_t *tables, uint64_t key);

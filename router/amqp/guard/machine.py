@@ -58,7 +58,7 @@ class Guard:
     and `admit` whether it may go to the engine. All raise Refused, after which nothing more may be asked.
     """
 
-    __slots__ = ("channel_max", "channels", "max_frame_bytes", "scan", "stage", "tables")
+    __slots__ = ("channel_max", "channels", "is_open", "max_frame_bytes", "scan", "stage", "tables")
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
         """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same, ≤ 32767"""
@@ -66,6 +66,7 @@ class Guard:
         self.scan = self.tables.scan
         self.channel_max = channel_max
         self.channels: dict[int, set[int]] = {}  # begun and not ended -> handles attached and not detached
+        self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
 
@@ -125,8 +126,7 @@ class Guard:
         if self.stage == "open":
             raise Refused(_NOT_ALLOWED, f"{NAMES[code]} before the open")
         if code == CLOSE:
-            self.stage = "closed"
-            self.tables.max_frame = 0
+            self.close()
             return True
         if code == BEGIN:
             return self._begin(performative)
@@ -146,14 +146,14 @@ class Guard:
             return self._detach(performative)
         return self._flow(performative)
 
-    @property
-    def is_open(self) -> bool:
-        """The peer has said Open."""
-        return self.stage in ("running", "closed")
+    def close(self) -> None:
+        """Admit nothing more."""
+        self.stage = "closed"
+        self.tables.max_frame = 0
 
     @property
     def is_over(self) -> bool:
-        """The peer has said Close: what comes behind it is not looked at."""
+        """The peer has said Close, or the connection is over for another reason: what still comes is not looked at."""
         return self.stage == "closed"
 
     # Connections and sessions
@@ -163,7 +163,7 @@ class Guard:
             raise Refused(_NOT_ALLOWED, "a second open on one connection")
         if performative.channel != 0:
             raise Refused(_NOT_ALLOWED, f"open on channel {performative.channel}; it belongs on channel 0")
-        self.stage = "running"
+        self.stage, self.is_open = "running", True
         self.tables.max_frame = self.max_frame_bytes
         self.channel_max = min(self.channel_max, performative.fields.get("channel-max", _DEFAULT_CHANNEL_MAX))
         return True

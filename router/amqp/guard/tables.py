@@ -7,6 +7,7 @@ import os
 import secrets
 from typing import Any, Final, Protocol
 
+from router.amqp.buffers import READ_BUFFER
 from router.amqp.guard.performatives import DISPOSITION, FLOW, FRAME_HEADER_BYTES, MAX_TAG_BYTES, TRANSFER
 
 # Of an entry, as in frames.c.
@@ -51,6 +52,9 @@ class Tables(Protocol):
     def discard(self, key: int) -> None: ...
     def scan(self, data: bytes | bytearray, start: int, end: int) -> int:
         """The offset behind the last whole frame from `start` on that is plain and as it should be."""
+
+    def scan_read(self, size: int) -> int:
+        """The same for the first `size` bytes of READ_BUFFER. Hot."""
 
 
 class _Entry:
@@ -106,6 +110,9 @@ class PythonTables:
                     break
             at += size
         return at
+
+    def scan_read(self, size: int) -> int:
+        return self.scan(READ_BUFFER, 0, size)
 
     def admit_transfer(self, channel: int, data: bytes | bytearray, at: int, end: int) -> bool:
         left, at, end = _open_list(data, at, end)
@@ -258,6 +265,8 @@ def _bind() -> type[Tables] | None:
     except ImportError:
         return None
     seed = secrets.randbits(64)
+    read_buffer = ffi.from_buffer("uint8_t[]", READ_BUFFER)
+    scan = lib.scan
 
     class CompiledTables:
         __slots__ = ("_tables",)
@@ -294,7 +303,10 @@ def _bind() -> type[Tables] | None:
 
         def scan(self, data: bytes | bytearray, start: int, end: int) -> int:
             pointer = ffi.from_buffer("uint8_t[]", data) + start
-            return start + int(lib.scan(self._tables, pointer, end - start, MAX_SPAN))
+            return start + int(scan(self._tables, pointer, end - start, MAX_SPAN))
+
+        def scan_read(self, size: int) -> int:
+            return scan(self._tables, read_buffer, size, MAX_SPAN)  # type: ignore[no-any-return]
 
     return CompiledTables
 
