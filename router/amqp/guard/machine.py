@@ -51,6 +51,7 @@ _NOT_ALLOWED, _INVALID_FIELD = "amqp:not-allowed", "amqp:invalid-field"
 _ANSWERED: Final = frozenset((BEGIN, ATTACH, DETACH, END))
 # Deliveries named by Dispositions that cost a connection's turn as much as one control frame.
 _SPAN_PER_FRAME: Final = 128
+_BYTES_PER_FRAME: Final = 1024  # the same for a control frame's size
 
 
 class Guard:
@@ -105,11 +106,12 @@ class Guard:
 
     def cost(self, performative: Performative | None) -> int:
         """What it takes of the connection's turn, in control frames; with the Dispositions scanned just before it."""
-        named = self.tables.span
-        if performative is not None and performative.code == DISPOSITION:
-            fields = performative.fields
-            named += min((fields.get("last", fields["first"]) - fields["first"]) & _MAX_UINT, MAX_SPAN)
-        return 1 + named // _SPAN_PER_FRAME
+        named, size = self.tables.span, 0
+        if performative is not None and performative.code != TRANSFER:
+            fields, size = performative.fields, performative.size_bytes
+            if performative.code == DISPOSITION:
+                named += min((fields.get("last", fields["first"]) - fields["first"]) & _MAX_UINT, MAX_SPAN)
+        return 1 + named // _SPAN_PER_FRAME + size // _BYTES_PER_FRAME
 
     def admit(self, performative: Performative | None) -> bool:
         """Take one performative as said. Returns whether the engine is to see it."""

@@ -1,13 +1,15 @@
 """One frame's performative: the fields that the guard looks at, read strictly. Pure.
 
 The types of all fields are checked by their constructors; what is inside a compound field is measured, not decoded.
+The AMQP engine takes a mistyped or cut field for one that is absent: nothing may reach it that it reads in its own way.
 Sources: AMQP 1.0 §2.3 (frames), §2.7 (performatives).
 """
 
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from router.amqp.decoding import Buffer, CodecError, skip
+from router.amqp.decoding import Buffer, CodecError
+from router.amqp.guard.shapes import measure
 from router.amqp.terminus import Violation
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
@@ -16,6 +18,8 @@ NAMES: Final = {
     DETACH: "detach", END: "end", CLOSE: "close",
 }  # fmt: skip
 FRAME_HEADER_BYTES: Final = 8
+# Stops a listener with large frames from measuring megabytes of properties in one go: that is some 25 ms.
+MAX_CONTROL_FRAME_BYTES: Final = 320 * 1024
 MAX_TAG_BYTES: Final = 32  # AMQP 1.0 §2.8.7
 
 # Constructors of each type as a field may have it. Null is allowed everywhere: it is "left out".
@@ -82,12 +86,14 @@ class Refused(Violation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performative:
-    """fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. What is null
+    """size_bytes  of the frame
+    fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. What is null
     or left out is not among them.
     """
 
     code: int
     channel: int
+    size_bytes: int
     fields: dict[str, int]
 
     def get(self, name: str) -> int | None:
@@ -120,6 +126,8 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
     if layout is None:
         raise Refused("amqp:not-implemented", f"no performative has the descriptor 0x{code:02x}")
     name = NAMES[code]
+    if code != TRANSFER and len(frame) > MAX_CONTROL_FRAME_BYTES:
+        raise Refused(FRAMING, f"{name} of {len(frame)} bytes is over the limit of {MAX_CONTROL_FRAME_BYTES}")
     count, at, end = _list(frame, at, name)
     if count > len(layout):
         _refuse(f"{name} has {count} fields, more than the {len(layout)} that there are")
@@ -127,9 +135,7 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
     for field, kind, _ in layout[:count]:
         if at >= end:
             _refuse(f"{name} ends before its field {field}")
-        behind = skip(frame, at)
-        if behind > end:
-            _refuse(f"field {field} of {name} reaches beyond it")
+        behind = measure(frame, at, end)
         if frame[at] != 0x40:
             if frame[at] not in _CONSTRUCTORS[kind]:
                 _refuse(f"field {field} of {name} is no {kind}")
@@ -144,7 +150,7 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
     for field, _, is_mandatory in layout:
         if is_mandatory and field not in fields:
             raise Refused("amqp:invalid-field", f"{name} lacks its field {field}")
-    return Performative(code=code, channel=channel, fields=fields)
+    return Performative(code=code, channel=channel, size_bytes=len(frame), fields=fields)
 
 
 def _refuse(description: str) -> NoReturn:
@@ -153,26 +159,24 @@ def _refuse(description: str) -> NoReturn:
 
 def _descriptor(frame: Buffer, at: int) -> tuple[int, int]:
     """A performative's code, and the offset of its list."""
-    behind = skip(frame, at)  # that there is a whole described value
-    if frame[at] == 0:
-        if frame[at + 1] == 0x53:
-            return frame[at + 2], at + 3
-        if frame[at + 1] == 0x80:
-            return int.from_bytes(frame[at + 2 : at + 10], "big"), at + 10
-    _refuse(f"a frame holds {behind - at} bytes that are no performative with a numeric descriptor")
+    if len(frame) - at >= 4 and frame[at] == 0 and frame[at + 1] == 0x53:
+        return frame[at + 2], at + 3
+    if len(frame) - at >= 11 and frame[at] == 0 and frame[at + 1] == 0x80:
+        return int.from_bytes(frame[at + 2 : at + 10], "big"), at + 10
+    _refuse("a frame does not begin with a performative's numeric descriptor")
 
 
 def _list(frame: Buffer, at: int, name: str) -> tuple[int, int, int]:
     """(number of elements, offset of the first, offset behind the last)."""
-    code = frame[at]
+    code, room = frame[at], len(frame) - at - 1
     if code == 0x45:
         return 0, at + 1, at + 1
     width = {0xC0: 1, 0xD0: 4}.get(code)
     if width is None:
         _refuse(f"{name} is not a list")
     size = int.from_bytes(frame[at + 1 : at + 1 + width], "big")
-    if size < width:
-        _refuse(f"{name} has no room for the number of its fields")
+    if room < 2 * width or not width <= size <= room - width:
+        _refuse(f"{name} is a list of {size} bytes where the frame has {max(room - width, 0)}")
     first = at + 1 + 2 * width
     return int.from_bytes(frame[at + 1 + width : first], "big"), first, at + 1 + width + size
 
