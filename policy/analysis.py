@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 
-from policy.addresses import USER_TOKEN
+from policy.addressing.lists import USER_TOKEN
 from policy.automata import Automaton, address_automaton, find_word
 from policy.changes import NAMELESS, OTHERS, Change, UnconfirmedError, Witness
 from policy.confirmation import confirms
@@ -245,9 +245,7 @@ def _connector_changes(old: Ruleset, new: Ruleset, requested: str, at: float | N
         yield from _over_time((group.window for group in groups), at, compare)
 
 
-def _confirmed_connector(
-    old: Ruleset, new: Ruleset, requested: str, user: str, at: float | None
-) -> Iterator[Change]:
+def _confirmed_connector(old: Ruleset, new: Ruleset, requested: str, user: str, at: float | None) -> Iterator[Change]:
     before, after = (grant_of(ruleset, requested, user, at=at, is_connector=True) for ruleset in (old, new))
     shown_at = shown_instant(at) if at is not None else None
     for change in _grant_changes(before, after, user):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from policy.addresses import USER_TOKEN, tokens_after, tokens_before
-from policy.patterns import ANY_NUMBER, ONE, split_tokens
+from policy.addressing.lists import USER_TOKEN, tokens_after, tokens_before
+from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 
 SEPARATORS: Final = "./"
 # Labels of steps that are no single character.

@@ -8,7 +8,7 @@ Pure. Source: docs/policy.md, Extensions.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policy.addresses import USER_TOKEN, denied_items
+from policy.addressing.lists import USER_TOKEN, denied_items
 from policy.automata import address_automaton, find_word
 from policy.request_classes import names_in_denied, user_shapes
 

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from policy.addresses import USER_TOKEN
+from policy.addressing.lists import USER_TOKEN
+from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.automata import address_automaton, find_word
-from policy.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.request_classes import user_shapes
 
 

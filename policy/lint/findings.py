@@ -6,12 +6,12 @@ from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import Protocol
 
-from policy.addresses import compile_literals, compile_patterns, denied_items
+from policy.addressing.lists import compile_literals, compile_patterns, denied_items
+from policy.addressing.patterns import normalise
 from policy.attributes import Path, VhostSource, read_items
 from policy.groups import DENIED_BY
 from policy.lint.section_names import old_attribute_names
 from policy.loader import Entity
-from policy.patterns import normalise
 from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
 
 NAMES = ("hostname", *(old for old, new in DEPRECATED_ATTRIBUTES.items() if new == "hostname"), "name")
