@@ -11,7 +11,7 @@ from policy.addressing.text import normalise
 
 AREA: Final = "0"  # the only one there is
 # What the management agent of every router is reached by; MANAGEMENT_TEXTS are those of the router itself.
-_MANAGEMENT_NAMES: Final = ("$management", "$_management_internal")
+MANAGEMENT_NAMES: Final = ("$management", "$_management_internal")
 MANAGEMENT_TEXTS: Final = ("$management", "_local/$management", "_local/$_management_internal")
 _LOCAL, _TOPOLOGICAL, _EDGE = "_local/", "_topo/", "_edge/"
 _NOT_MOBILE: Final = (_LOCAL, _TOPOLOGICAL, _EDGE)
@@ -77,7 +77,7 @@ def resolve(text: str, *, router_id: str, tenant: str | None = None, area: str =
     if plain.startswith(_EDGE):
         return _of_edge(text, plain, router_id, area)
     if tenant is None:
-        if plain in _MANAGEMENT_NAMES:
+        if plain in MANAGEMENT_NAMES:
             return _own(text, plain, plain, router_id, area, key=f"M0{plain}")
         return Address(
             written=text, plain=plain, full=text, name=plain, key=f"M0{plain}", names=(plain,), is_management=False
@@ -100,8 +100,8 @@ def resolve_named(
 
 def _own(text: str, plain: str, rest: str, router_id: str, area: str, *, key: str | None = None) -> Address:
     """An address of this router alone, or its management under its mobile name."""
-    is_management = rest in _MANAGEMENT_NAMES
-    rests = _MANAGEMENT_NAMES if is_management else (rest,)
+    is_management = rest in MANAGEMENT_NAMES
+    rests = MANAGEMENT_NAMES if is_management else (rest,)
     names = [plain] if key is None else list(MANAGEMENT_TEXTS)
     for each in rests:
         names.append(f"{_LOCAL}{each}")
@@ -119,7 +119,7 @@ def _topological(text: str, plain: str, router_id: str, area: str) -> Address | 
     if len(parts) < 4 or not all(parts):
         return Unclear(text, f"'{plain}' is incomplete: such addresses are _topo/AREA/ROUTER/NAME")
     _, named_area, router, rest = parts
-    is_management = rest in _MANAGEMENT_NAMES
+    is_management = rest in MANAGEMENT_NAMES
     if named_area not in (area, "all"):
         names = [plain]
         key = f"A{named_area}"
@@ -137,7 +137,7 @@ def _of_edge(text: str, plain: str, router_id: str, area: str) -> Address | Uncl
         return Unclear(text, f"'{plain}' is incomplete: such addresses are _edge/ROUTER/NAME")
     if router_id and router == router_id:
         return _own(text, plain, rest, router_id, area)
-    return _address(text, plain, f"H{router}", [plain], is_management=rest in _MANAGEMENT_NAMES)
+    return _address(text, plain, f"H{router}", [plain], is_management=rest in MANAGEMENT_NAMES)
 
 
 def _address(text: str, plain: str, key: str, names: list[str], *, is_management: bool) -> Address:

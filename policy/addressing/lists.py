@@ -233,6 +233,14 @@ def reached_pattern(item: str) -> str:
     return item if split_tokens(plain) == split_tokens(item) else plain
 
 
+def reached_item(key: str, item: str) -> str:
+    """What the addresses of an item are understood as; the item itself where that is what they say.
+
+    key  of its list: "sources", "targetPattern" ...
+    """
+    return reached_pattern(item) if key.endswith("Pattern") else reached_literal(item)
+
+
 def denied_items(items: Iterable[str]) -> tuple[str, ...]:
     """The items of a list of denials, with what is reached by those that are written as another name of an address."""
     found = set(items)

@@ -47,7 +47,7 @@ def normal_form(tokens: Sequence[str]) -> str:
 
 
 def configured_tokens(prefix: str | None, pattern: str | None) -> tuple[str, ...]:
-    """The pattern of a configured address in the form that is compared; `prefix: P` is the pattern `P/#` (routing §3.3).
+    """The pattern of a configured address as it is compared; `prefix: P` is the pattern `P/#` (routing §3.3).
 
     Raises ValueError when there is nothing but separators.
     """
