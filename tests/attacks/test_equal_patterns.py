@@ -1,4 +1,4 @@
-"""Attack: two patterns that mean the same, `a/*/#` and `a/#/*`: who deletes the second takes the treatment of the first.
+"""Attack: two patterns that mean the same, `a/*/#` and `a/#/*`: the second's end was the first's.
 
 Then messages that were for every subscriber went to one of them.
 """
@@ -30,7 +30,7 @@ def copies(router: Daemon) -> int:
     receivers = [client.create_receiver("a/b", credit=1, name=f"r{number}") for number in range(2)]
     last = client.create_receiver("end", credit=1)
     client.create_sender("a/b", options=AtMostOnce()).send(Message(body="x"))
-    client.create_sender("end").send(Message(body="end"))
+    client.create_sender("end", options=AtMostOnce()).send(Message(body="end"))
     assert last.receive(PATIENCE_S).body == "end"
     count = sum(bool(each.fetcher.has_message) for each in receivers)
     client.close()
