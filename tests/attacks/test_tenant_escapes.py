@@ -4,6 +4,7 @@ The tenant's prefix was put before a text that was made out again when it was bo
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ ESCAPES = [
     "public/x://host/public/y://host/t2/orders",
     "public/x:/public/y:/_local/$management",
 ]
+BEYOND = "public/x:/public/y:/t2/orders/new"
 
 
 @pytest.fixture
@@ -46,19 +48,28 @@ def connected(router: Daemon, tenant: str) -> BlockingConnection:
     )
 
 
+def refused(router: Daemon, stage: str, count: int) -> list[tuple[str, str, str]]:
+    """What the audit log says of the refusals of a stage, once there are so many."""
+
+    def found() -> list[tuple[str, str, str]]:
+        events = [each for each in audit_events(router.folder / "audit") if each["stage"] == stage]
+        return [(each["reason"], each["address"], each["vhost"]) for each in events]
+
+    eventually(lambda: len(found()) >= count)
+    return found()
+
+
 @pytest.mark.parametrize("address", ESCAPES)
 def test_no_link_leaves_the_tenant(router: Daemon, address: str) -> None:
     clerk = connected(router, "t1")
-    with pytest.raises(LinkDetached) as refused:
+    with pytest.raises(LinkDetached) as detached:
         clerk.create_sender(address)
-    assert refused.value.condition == "amqp:invalid-field"
+    assert detached.value.condition == "amqp:invalid-field"
     with pytest.raises(LinkDetached):
         clerk.create_receiver(address)
     clerk.close()
-    found = eventually(lambda: [each for each in audit_events(router.folder / "audit") if each["stage"] == "attach"])
-    assert {(each["reason"], each["address"], each["vhost"]) for each in found} == {("unclear_address", address, "t1")}
-    assert "$management" in found[0]["detail"] or "t2/orders" in found[0]["detail"]
-    assert router.log(r"POLICY \(info\) \[C\d+\] DENY AMQP Attach address 'p?u?b?l?i?c?o?r?d?e?r?s?/x:")
+    assert refused(router, "attach", 2) == [("unclear_address", address, "t1")] * 2
+    assert len(router.log(rf"POLICY \(info\) \[C\d+\] DENY AMQP Attach address '{re.escape(address)}'")) == 2
 
 
 @pytest.mark.parametrize("address", ESCAPES)
@@ -68,12 +79,11 @@ def test_no_message_leaves_the_tenant(router: Daemon, address: str) -> None:
     receiver = neighbour.create_receiver("orders/new", credit=10)
     clerk = connected(router, "t1")
     sender = clerk.create_sender(None)
-    for to in (address, "public/x:/public/y:/t2/orders/new"):
+    for to in (address, BEYOND):
         with pytest.raises(SendException):
             sender.send(Message(address=to, body="stolen"))
     neighbour.create_sender("orders/new", options=AtMostOnce()).send(Message(body="ours"))
     assert receiver.receive(PATIENCE_S).body == "ours"
     neighbour.close()
     clerk.close()
-    events = [each for each in audit_events(router.folder / "audit") if each["stage"] == "transfer"]
-    assert {each["reason"] for each in events} == {"unclear_address"}
+    assert refused(router, "transfer", 2) == [("unclear_address", to, "t1") for to in (address, BEYOND)]
