@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from policy.addressing.address import Address, Unclear
+from policy.addressing.patterns import split_tokens
 from policy.decide import ConnectionDecision, Settings, decide_connection, decide_link
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.groups import UNLIMITED_LINKS, Group
 from policy.hosts import HostRanges, parse_address
-from policy.patterns import split_tokens
 from policy.ruleset import Ruleset
 from policy.vhosts import ANY_USER, DEFAULT_GROUP, Vhost
 from policy.windows import shown_instant
@@ -59,11 +60,15 @@ def explain_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage | 
 
 def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
     """settings  of the connection; None when policy does not govern it"""
+    if isinstance(facts.address, Unclear):
+        decision = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS, address=facts.address.written)
+        text = f"'{facts.address.written}' is no address: {facts.address.why}"
+        return Explanation(decision=decision, steps=(_failed("address", text),))
     if settings is None:
         text = "the connection is not governed by policy: every link may be opened"
         return Explanation(decision=Decision(is_allowed=True, reason=Reason.ALLOWED), steps=(_passed("link", text),))
     decision = decide_link(settings, facts)
-    steps = tuple(_link_steps(settings, facts, decision))
+    steps = tuple(_link_steps(settings, facts, facts.address, decision))
     return Explanation(decision=decision, steps=steps, vhost=settings.vhost, group=settings.group, settings=settings)
 
 
@@ -184,7 +189,7 @@ def _limit_step(what: str, count: int, limit: int, rule: Rule) -> Step:
     return Step(about="limit", text=text, is_passed=count < limit, rule=rule)
 
 
-def _link_steps(settings: Settings, facts: LinkFacts, decision: Decision) -> Iterator[Step]:
+def _link_steps(settings: Settings, facts: LinkFacts, address: Address | None, decision: Decision) -> Iterator[Step]:
     is_send = facts.direction == "send"
     role, key = ("senders", "maxSenders") if is_send else ("receivers", "maxReceivers")
     limit = settings.max_senders if is_send else settings.max_receivers
@@ -198,18 +203,18 @@ def _link_steps(settings: Settings, facts: LinkFacts, decision: Decision) -> Ite
     if is_send and (rates := _shown_rates(settings)):
         yield Step(about="rate", text=f"the connection may send {rates}, held back by credit")
     reason = decision.reason
-    if is_send and (facts.is_coordinator or not facts.address):
+    if is_send and (facts.is_coordinator or address is None):
         what = "a transaction coordinator" if facts.is_coordinator else "a sender without an address"
         yield _switch_step(settings, what, "allowAnonymousSender", settings.allow_anonymous_sender)
     elif not is_send and facts.is_dynamic:
         yield _switch_step(settings, "a dynamic source", "allowDynamicSource", settings.allow_dynamic_source)
-    elif not facts.address:
+    elif address is None:
         yield _failed("address", "a receiver needs an address", settings.rule(settings.origin.source_key))
     elif reason in (Reason.WAYPOINT_CAPABILITY, Reason.FALLBACK_CAPABILITY):
         switch = "allowWaypointLinks" if reason is Reason.WAYPOINT_CAPABILITY else "allowFallbackLinks"
         yield _switch_step(settings, f"the capability {', '.join(facts.capabilities)}", switch, False)
     else:
-        yield _address_step(settings, facts.address, is_send, decision)
+        yield from _address_steps(settings, address, is_send, decision)
 
 
 def _shown_rates(settings: Settings) -> str:
@@ -222,21 +227,28 @@ def _switch_step(settings: Settings, what: str, key: str, is_on: bool) -> Step:
     return Step(about="link", text=text, is_passed=is_on, rule=settings.rule(key, "true" if is_on else "false"))
 
 
-def _address_step(settings: Settings, address: str, is_send: bool, decision: Decision) -> Step:
-    origin = settings.origin
+def _address_steps(settings: Settings, address: Address, is_send: bool, decision: Decision) -> Iterator[Step]:
+    if address.plain != address.written:
+        yield Step(
+            about="address", text=f"'{address.written}' is understood as '{address.plain}', which must be allowed"
+        )
+    if address.is_management:
+        yield Step(about="address", text=f"'{address.plain}' reaches the management of a router")
+    origin, text = settings.origin, decision.address or address.written
     key, rules = (origin.target_key, origin.targets) if is_send else (origin.source_key, origin.sources)
     verb = "send to" if is_send else "receive from"
     if decision.is_allowed:
         item = (decision.rule.item or "") if decision.rule is not None else ""
-        text = f"may {verb} '{address}': it matches {item}"
-        return _passed("address", text, decision.rule)
+        yield _passed("address", f"may {verb} '{text}': it matches {item}", decision.rule)
+        return
     if decision.rule is not None and (decision.rule.item or "").startswith("deny"):
-        return _failed("address", f"may not {verb} '{address}': {decision.rule.item} overrides", decision.rule)
+        yield _failed("address", f"may not {verb} '{text}': {decision.rule.item} overrides", decision.rule)
+        return
     listed = _shown(rules.canonical, "nothing")
-    text = f"may not {verb} '{address}': {key} of group '{settings.group}' admits {listed}"
-    if (advice := _address_advice(rules.canonical, address)) is not None:
-        text = f"{text} ({advice})"
-    return _failed("address", text, settings.rule(key))
+    why = f"may not {verb} '{text}': {key} of group '{settings.group}' admits {listed}"
+    if (advice := _address_advice(rules.canonical, text)) is not None:
+        why = f"{why} ({advice})"
+    yield _failed("address", why, settings.rule(key))
 
 
 def _address_advice(items: tuple[str, ...], address: str) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, Final, Literal
 
 from auth.identity import Identity
+from policy.addressing.address import Address
 from policy.bans import BanSet
 from policy.decide import ConnectionDecision, Settings, decide_accept, decide_connection, decide_connector
 from policy.decision import Decision, Reason
@@ -168,7 +169,7 @@ class Admission:
         self.settings: Settings | None = None
         self.shadow: ConnectionShadow | None = None
         self.open_sessions = self.open_senders = self.open_receivers = 0
-        self._allowed_targets: dict[str, bool] = {}  # of messages, as far as they are remembered
+        self._allowed_targets: dict[str, Address] = {}  # of messages, as far as they are remembered
         self.refusal: Refusal | None = None  # decided again, and denied: the connection is to be closed
         self._epoch = self._redecided_in = 0
         self._is_counted = False  # in the ledger, under its settings' vhost
@@ -238,7 +239,7 @@ class Admission:
             text = "Internal error: the connection's facts could not be judged"
             self._log("info", f"DENY AMQP Open lookup_user failed {who}: {text}")
         for reason in (decision.reason, *decision.also):
-            if (text := OPEN_TEXTS.get(reason, "")):
+            if text := OPEN_TEXTS.get(reason, ""):
                 when = f" ({decision.rule.item})" if reason is Reason.GROUP_NOT_VALID and decision.rule else ""
                 self._log("info", f"DENY AMQP Open {who}: {text}{when}")
         if judged.vhost is not None and decision.reason is not Reason.INTERNAL_ERROR:

@@ -4,14 +4,16 @@ Every denial leaves a log line with the C router's wording, a count, and one aud
 decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 """
 
-from typing import Final
+from typing import Final, Literal
 
-from policy.decide import ALLOWED, decide_message, decide_session
+from policy.addressing.address import Address, Unclear
+from policy.decide import ALLOWED, decide_link, decide_message, decide_session
 from policy.decision import Decision, Reason
 from policy.facts import LinkFacts, MessageFacts
 from router.admission import Admission, Gate, Occasion
 from router.effects import log
 from router.refusals import (
+    ADDRESS_REFUSED,
     CONNECTION_REFUSED,
     LINK_LIMIT,
     LINK_REFUSED,
@@ -22,13 +24,16 @@ from router.refusals import (
     Direction,
     Refusal,
     attach_text,
+    judged_text,
 )
-from router.spellings import is_target, judge_link, judge_target
 
 __all__ = ["CONNECTION_REFUSED", "ConnectionGate", "Direction", "Gate", "Occasion", "Refusal"]
 
 # Remembered per-message target decisions per connection; stops endless distinct addresses from growing it.
 MAX_REMEMBERED_TARGETS: Final = 1024
+# Longer ones are judged each time: stops a few endless addresses from doing the same.
+MAX_REMEMBERED_CHARACTERS: Final = 1024
+_UNCLEAR: Final = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
 
 
 class ConnectionGate(Admission):
@@ -73,8 +78,7 @@ class ConnectionGate(Admission):
         self,
         direction: Direction,
         *,
-        address: str | None,
-        routed: str | None,
+        address: Address | Unclear | None,
         link_name: str,
         is_dynamic: bool,
         is_coordinator: bool,
@@ -84,10 +88,12 @@ class ConnectionGate(Admission):
     ) -> Refusal | None:
         """Judge a client's Attach. None: it is counted until `detach`.
 
-        routed  `address` as the router will understand it, without scheme, authority and outer separators
-        older   of a link that is open and judged again: how many of its direction that were attached before it stay
+        address  of its target or source; the very value that is bound where it is allowed
+        older    of a link that is open and judged again: how many of its direction that were attached before it stay
         is_for_candidate  ask a new candidate policy about a link that is open, and nobody else
         """
+        if isinstance(address, Unclear):
+            return self._refuse_unclear(address, "attach", direction=direction, link_name=link_name)
         settings, shadow = self.settings, self.shadow
         if settings is not None or shadow is not None:
             open_links = self.open_senders if direction == "send" else self.open_receivers
@@ -102,14 +108,14 @@ class ConnectionGate(Admission):
             )
             if is_for_candidate:
                 if shadow is not None:
-                    shadow.attach(ALLOWED, asked, routed)
+                    shadow.attach(ALLOWED, asked)
                 return None
-            decision, facts = judge_link(settings, asked, routed) if settings is not None else (ALLOWED, asked)
+            decision = decide_link(settings, asked) if settings is not None else ALLOWED
             if shadow is not None and older is None:
-                shadow.attach(decision, asked, routed)
+                shadow.attach(decision, asked)
         if settings is not None:
             who = f"for user '{self._user}', rhost '{self.remote_host}', vhost '{self._vhost}'"
-            text = attach_text(decision, facts, who)
+            text = attach_text(decision, asked, who)
             if not decision.is_allowed:
                 self._log("info", f"[C{self.connection_id}] DENY {text}")
                 self.gate.ledger.count_link_denied(settings.vhost, direction)
@@ -117,7 +123,8 @@ class ConnectionGate(Admission):
                 refusal = LINK_LIMIT if is_limit else LINK_REFUSED
                 limit = settings.max_senders if direction == "send" else settings.max_receivers
                 self._audit(
-                    decision, stage="attach", direction=direction, address=facts.address, link_name=link_name,
+                    decision, stage="attach", direction=direction, address=judged_text(decision, address),
+                    link_name=link_name,
                     usage={"open_links": open_links}, limit=limit if is_limit else None, refusal=refusal,
                     **self._again(older, "links"),
                 )  # fmt: skip
@@ -160,21 +167,29 @@ class ConnectionGate(Admission):
         self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
         return USER_ID_REFUSED
 
-    def refuse_target(self, target: str, link_id: int, *, routed: str) -> Refusal | None:
-        """May a message on an anonymous link go to `target`? Allowed ones are remembered. routed  as for `attach`"""
+    def known_target(self, text: str) -> Address | None:
+        """The address a message on an anonymous link is for, where that was allowed before and still is."""
+        address = self._allowed_targets.get(text)
+        if address is None or self.is_denied_now():
+            return None
+        return address if self.shadow is None or text in self.shadow.agreed_targets else None
+
+    def judge_target(self, address: Address | Unclear, link_id: int) -> Address | Refusal:
+        """May a message on an anonymous link go to `address`? Allowed ones are remembered."""
         if self.is_denied_now():
             return TARGET_REFUSED
-        settings, shadow = self.settings, self.shadow
-        is_known = settings is None or target in self._allowed_targets
-        if is_known and (shadow is None or target in shadow.agreed_targets):
-            return None
-        named, decision = target, ALLOWED
+        if isinstance(address, Unclear):
+            return self._refuse_unclear(address, "transfer", direction="send", link_id=link_id)
+        settings, shadow, text = self.settings, self.shadow, address.written
+        is_known = text in self._allowed_targets
+        decision = ALLOWED
         if settings is not None and not is_known:
-            decision, target = judge_target(settings, named, routed)
+            decision = decide_message(settings, MessageFacts(target=address))
         if shadow is not None:
-            shadow.target(decision, named, routed)
+            shadow.target(decision, address)
         if is_known:
-            return None
+            return address
+        target = decision.address or address.full
         where = (
             f"AMQP message to '{target}' for user '{self._user}', rhost '{self.remote_host}', "
             f"vhost '{self._vhost}' based on target address"
@@ -182,9 +197,11 @@ class ConnectionGate(Admission):
         if decision.is_allowed:
             if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
                 self._allowed_targets.clear()
-            self._allowed_targets[named] = True
-            self._log("trace", f"[C{self.connection_id}] ALLOW {where}")
-            return None
+            if len(text) <= MAX_REMEMBERED_CHARACTERS:
+                self._allowed_targets[text] = address
+            if settings is not None:
+                self._log("trace", f"[C{self.connection_id}] ALLOW {where}")
+            return address
         self._log("info", f"[C{self.connection_id}] DENY {where}")
         log(
             self.gate.emit,
@@ -196,11 +213,33 @@ class ConnectionGate(Admission):
         self._audit(decision, stage="transfer", direction="send", address=target, refusal=TARGET_REFUSED)
         return TARGET_REFUSED
 
-    def may_send_to(self, address: str) -> bool:
-        """Is `address` among the targets, by any spelling of it? For what is done in the client's name."""
+    def _refuse_unclear(
+        self,
+        address: Unclear,
+        stage: Literal["attach", "transfer"],
+        *,
+        direction: Direction,
+        link_name: str | None = None,
+        link_id: int | None = None,
+    ) -> Refusal:
+        """With or without policy: what the router would bind is not what anybody has judged."""
+        where = f"[C{self.connection_id}]" + (f"[L{link_id}]" if link_id is not None else "")
+        what = "Attach" if stage == "attach" else "message"
+        self._log("info", f"{where} DENY AMQP {what} address '{address.written}' for user '{self._user}', "
+                          f"rhost '{self.remote_host}', vhost '{self._vhost}': {address.why}")  # fmt: skip
+        if stage == "attach" and self.settings is not None:
+            self.gate.ledger.count_link_denied(self.settings.vhost, direction)
+        self._audit(
+            _UNCLEAR, stage=stage, direction=direction, address=address.written, link_name=link_name,
+            detail=address.why, refusal=ADDRESS_REFUSED,
+        )  # fmt: skip
+        return ADDRESS_REFUSED
+
+    def may_send_to(self, address: Address) -> bool:
+        """Is `address` among the targets? For what is done in the client's name."""
         if self.is_denied_now():
             return False
-        return self.settings is None or is_target(self.settings, address)
+        return self.settings is None or self.settings.targets.judge(address).item is not None
 
     def may_update_admin_status(self) -> bool:
         """May the client drop other connections by management?"""

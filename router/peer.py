@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from auth.identity import Identity
-from policy.address_text import normalise
+from policy.addressing.address import Address, Unclear
 from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.message_text import message_text
 from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
@@ -224,10 +224,13 @@ class Peer:
             self._log("Router attach forbidden on non-inter-router connection")
             wire.refuse(_FORBIDDEN)
             return
-        refusal = self._judge(wire, terminus)
+        address = self._address_of(terminus)
+        refusal = self._judge(wire, terminus, address)
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
+        assert not isinstance(address, Unclear)  # refused, with or without policy
+        wire.named = address
         wire.is_counted = True
         if isinstance(wire, IncomingWire):
             self._attach_sender(wire, terminus)
@@ -237,15 +240,29 @@ class Peer:
             self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
                                       f"source={describe(source)} target={describe(target)}")  # fmt: skip
 
+    def resolve(self, text: str) -> Address | Unclear:
+        """What an address that the peer wrote means."""
+        return self.core.resolve(text, tenant=self.tenant)
+
+    def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
+        """None where the peer names no address, or wants one made."""
+        if terminus is None or terminus.is_dynamic or not terminus.address:
+            return None
+        return self.resolve(terminus.address)
+
     def _judge(
-        self, wire: Wire, terminus: Terminus | None, older: int | None = None, *, is_for_candidate: bool = False
+        self,
+        wire: Wire,
+        terminus: Terminus | None,
+        address: Address | Unclear | None,
+        older: int | None = None,
+        *,
+        is_for_candidate: bool = False,
     ) -> Refusal | None:
-        """Ask the gate about a link by what the client wrote. older, is_for_candidate  as for ConnectionGate.attach"""
-        address = terminus.address if terminus is not None else None
+        """Ask the gate about a link. older, is_for_candidate  as for ConnectionGate.attach"""
         return self.gate.attach(
             _direction_of(wire),
             address=address,
-            routed=normalise(address) if address is not None else None,
             link_name=wire.name,
             is_dynamic=terminus is not None and terminus.is_dynamic,
             is_coordinator=terminus is not None and terminus.is_coordinator,
@@ -254,23 +271,26 @@ class Peer:
             is_for_candidate=is_for_candidate,
         )
 
+    def _judge_again(self, wire: Wire, older: int, *, is_for_candidate: bool = False) -> Refusal | None:
+        """Of a link that is open: by the address it is bound to, as its Attach was."""
+        terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
+        address = None if terminus is not None and terminus.is_dynamic else wire.named
+        return self._judge(wire, terminus, address, older, is_for_candidate=is_for_candidate)
+
     def _attach_sender(self, wire: IncomingWire, target: Terminus | None) -> None:
-        address = self._in_tenant(target)
         dynamic = None
         if target is not None and target.is_dynamic:
-            address = dynamic = self.core.dynamic_address(is_source=False)
-        unroutable = None
-        if dynamic is None:
+            wire.named = dynamic = self.core.dynamic_address(is_source=False)
+        else:
             is_coordinator = target is not None and target.is_coordinator
-            unroutable = self.core.check_target(address, is_coordinator=is_coordinator)
-        if unroutable is not None:
-            self._refuse(wire, unroutable)
-            return
-        wire.routed_address = address
+            unroutable = self.core.check_target(wire.named, is_coordinator=is_coordinator)
+            if unroutable is not None:
+                self._refuse(wire, unroutable)
+                return
         settings = self.gate.settings
         limit = settings.max_message_size if settings is not None else 0
-        wire.accept(dynamic_address=dynamic, max_message_bytes=limit)
-        link = self.core.add_in_link(wire, self.attachment, address, is_dynamic=dynamic is not None)
+        wire.accept(dynamic_address=dynamic.written if dynamic is not None else None, max_message_bytes=limit)
+        link = self.core.add_in_link(wire, self.attachment, wire.named, is_dynamic=dynamic is not None)
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
         self._choose_inspection(link)
@@ -282,21 +302,20 @@ class Peer:
         if self.terms.message_components:
             inspect = observed(inspect, self._message_log("Received", link.wire))
         if link.is_anonymous:
-            link.route = router_for(link, inspect, self.gate, self.core, tenant=self.tenant)
+            link.route = router_for(link, inspect, self.gate, self.core, self.resolve)
         else:
             link.inspect = inspect
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
-        address = self._in_tenant(source)
         dynamic = None
         if source is not None and source.is_dynamic:
-            address = dynamic = self.core.dynamic_address(is_source=True)
-        unroutable = self.core.check_source(address)
-        if unroutable is not None or address is None:
+            wire.named = dynamic = self.core.dynamic_address(is_source=True)
+        unroutable = self.core.check_source(wire.named)
+        if unroutable is not None or wire.named is None:
             self._refuse(wire, unroutable)
             return
-        wire.accept(dynamic_address=dynamic)
-        link = self.core.add_out_link(wire, self.attachment, address)
+        wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
+        link = self.core.add_out_link(wire, self.attachment, wire.named)
         if not self.terms.strips_out:
             link.compose = composer(self.core.router_id)
         if self.terms.message_components:
@@ -312,12 +331,6 @@ class Peer:
             log(self.emit, "MESSAGE", "trace", f"[C{self.connection_id}]: {verb} {what} {where}")
 
         return see
-
-    def _in_tenant(self, terminus: Terminus | None) -> str | None:
-        """The terminus's address as the core knows it. Policy has judged it as the client wrote it."""
-        if terminus is None or terminus.address is None:
-            return None
-        return self.core.in_tenant(terminus.address, self.tenant)
 
     def _refuse(self, wire: Wire, unroutable: Unroutable | None) -> None:
         assert unroutable is not None
@@ -400,8 +413,7 @@ class Peer:
         for wire in list(self.engine.links.values()):
             if wire.core is not None and wire.is_counted:
                 direction = _direction_of(wire)
-                terminus = wire.target if direction == "send" else wire.source
-                self._judge(wire, terminus, links[direction], is_for_candidate=True)
+                self._judge_again(wire, links[direction], is_for_candidate=True)
                 links[direction] += 1
                 if isinstance(wire, IncomingWire):
                     self._choose_inspection(wire.core)
@@ -414,7 +426,7 @@ class Peer:
             self._close(self.gate.refusal)
 
     def _keep_link(self, wire: Wire, older: int) -> bool:
-        refusal = self._judge(wire, wire.target if isinstance(wire, IncomingWire) else wire.source, older)
+        refusal = self._judge_again(wire, older)
         if refusal is not None:
             self._end_link(wire, refusal)
         elif isinstance(wire, IncomingWire):

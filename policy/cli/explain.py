@@ -8,9 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from policy.cli.arguments import count
+from policy.addressing.address import resolve_named
+from policy.cli.arguments import add_router_option, count
 from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable
 from policy.decision import Rule
 from policy.explain import Explanation, explain_connection, explain_link, is_numeric_host
 from policy.facts import ConnectionFacts, LinkFacts, Usage
@@ -50,6 +51,8 @@ def add_parser(verbs: Any) -> None:
         "--group", metavar="NAME", action="append", default=[], help="of the authenticator; several times"
     )
     parser.add_argument("--tls", action="store_true", help="the connection is encrypted")
+    add_router_option(parser)
+    parser.add_argument("--multi-tenant", action="store_true", help="the listener has multiTenant: yes")
     link = parser.add_mutually_exclusive_group()
     link.add_argument("--send", metavar="ADDRESS", help="judge a sender to this address; '' is an anonymous one")
     link.add_argument("--receive", metavar="ADDRESS", help="judge a receiver from this address")
@@ -66,7 +69,8 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        ruleset = ruleset_of(options.path, resolves=options.resolve)
+        loaded = usable(options.path)
+        ruleset = compiled(options.path, loaded, resolves=options.resolve)
     except UnusableError as error:
         print(json.dumps({"version": 1, "problem": str(error)}) if options.json else printable(str(error)))
         return UNREADABLE
@@ -82,7 +86,8 @@ def run(options: argparse.Namespace) -> int:
     )
     usage = Usage(total=options.connections, of_user=options.connections_of_user, of_host=options.connections_of_host)
     explained = [explain_connection(ruleset, facts, usage)]
-    link = _link(options)
+    tenant = (explained[0].vhost or options.vhost or None) if options.multi_tenant else None
+    link = _link(options, options.router_id or loaded.router_id, tenant)
     if explained[0].decision.is_allowed and link is not None:
         explained.append(explain_link(explained[0].settings, link))
     if options.json:
@@ -98,17 +103,17 @@ def _host(text: str) -> str:
     return text
 
 
-def _link(options: argparse.Namespace) -> LinkFacts | None:
-    capabilities, open_links = tuple(options.capability), options.links
-    if options.receive_dynamic:
-        return LinkFacts(
-            direction="receive", address=None, is_dynamic=True, capabilities=capabilities, open_links=open_links
-        )
-    if options.send is not None:
-        return LinkFacts(direction="send", address=options.send, capabilities=capabilities, open_links=open_links)
-    if options.receive is not None:
-        return LinkFacts(direction="receive", address=options.receive, capabilities=capabilities, open_links=open_links)
-    return None
+def _link(options: argparse.Namespace, router_id: str, tenant: str | None) -> LinkFacts | None:
+    if options.send is None and options.receive is None and not options.receive_dynamic:
+        return None
+    text = options.receive if options.send is None else options.send
+    return LinkFacts(
+        direction="receive" if options.send is None else "send",
+        address=resolve_named(text, router_id=router_id, tenant=tenant),
+        is_dynamic=options.receive_dynamic,
+        capabilities=tuple(options.capability),
+        open_links=options.links,
+    )
 
 
 def _report(explained: list[Explanation]) -> dict[str, object]:
