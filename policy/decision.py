@@ -30,6 +30,7 @@ class Reason(StrEnum):
     UNCLEAR_ADDRESS = "unclear_address"
     MESSAGE_TARGET_NOT_ALLOWED = "message_target_not_allowed"
     USER_ID_PROXY = "user_id_proxy"
+    MALFORMED_MESSAGE = "malformed_message"
     MESSAGE_TOO_LARGE = "message_too_large"
     INTERNAL_ERROR = "internal_error"
 

@@ -17,6 +17,7 @@ from router.refusals import (
     CONNECTION_REFUSED,
     LINK_LIMIT,
     LINK_REFUSED,
+    MALFORMED,
     SESSION_REFUSED,
     TARGET_REFUSED,
     TOO_LARGE,
@@ -146,9 +147,13 @@ class ConnectionGate(Admission):
     # Messages
 
     @property
+    def refuses_user_ids(self) -> bool:
+        """Are messages with somebody else's user-id refused? A candidate policy refuses none."""
+        return self.settings is not None and not self.settings.allow_user_id_proxy
+
+    @property
     def checks_user_id(self) -> bool:
-        is_strict = self.settings is not None and not self.settings.allow_user_id_proxy
-        return is_strict or (self.shadow is not None and self.shadow.checks_user_id)
+        return self.refuses_user_ids or (self.shadow is not None and self.shadow.checks_user_id)
 
     def refuse_user_id(self, user_id: bytes, link_id: int, address: str | None) -> Refusal | None:
         """Is this user-id somebody else's? Empty ones pass (§3.9 step 4)."""
@@ -166,6 +171,13 @@ class ConnectionGate(Admission):
         )
         self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
         return USER_ID_REFUSED
+
+    def record_malformed(self, link_id: int, address: str | None) -> None:
+        """A message was refused in which clients may find another user-id than the router did."""
+        log(self.gate.emit, "ROUTER", "debug",
+            f"[C{self.connection_id}][L{link_id}] Message rejected: its sections are malformed. User:{self._user}")  # fmt: skip
+        decision = Decision(is_allowed=False, reason=Reason.MALFORMED_MESSAGE)
+        self._audit(decision, stage="transfer", direction="send", address=address, refusal=MALFORMED)
 
     def known_target(self, text: str) -> Address | None:
         """The address a message on an anonymous link is for, where that was allowed before and still is."""
