@@ -174,8 +174,12 @@ class ConnectionGate(Admission):
 
     def record_malformed(self, link_id: int, address: str | None) -> None:
         """A message was refused in which clients may find another user-id than the router did."""
-        log(self.gate.emit, "ROUTER", "debug",
-            f"[C{self.connection_id}][L{link_id}] Message rejected: its sections are malformed. User:{self._user}")  # fmt: skip
+        log(
+            self.gate.emit,
+            "ROUTER",
+            "debug",
+            f"[C{self.connection_id}][L{link_id}] Message rejected: its sections are malformed. User:{self._user}",
+        )
         decision = Decision(is_allowed=False, reason=Reason.MALFORMED_MESSAGE)
         self._audit(decision, stage="transfer", direction="send", address=address, refusal=MALFORMED)
 

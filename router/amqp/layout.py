@@ -30,8 +30,8 @@ from router.amqp.sections import (
 
 # Body sections begun within one read. Stops a message of many empty ones from keeping the router busy walking them.
 MAX_SECTIONS_AT_ONCE: Final = 1024
-# Elements of lists and maps that are counted in one message. Stops messages that are one big list from keeping the router
-# busy. What is not counted may not hold anything that may be another properties section.
+# Elements of lists and maps that are counted in one message. Stops messages that are one big list from keeping the
+# router busy. What is not counted may not hold anything that may be another properties section.
 MAX_COUNTED_ELEMENTS: Final = 4096
 _SIZED_1, _SIZED_4, _LIST_OR_MAP, _ARRAY, _UNKNOWN = 0, -1, -2, -3, -4
 # The longest beginning of a section: a symbolic descriptor with a long length, and a constructor with its size.
@@ -63,7 +63,8 @@ _BODIES: Final = {
     for code, forms in (
         (0x75, ((0xA0, 1), (0xB0, 4))),
         (0x76, ((0x45, 0), (0xC0, 1), (0xD0, 4))),
-        (0x77, ((0x40, 0), (0x45, 0), (0xA0, 1), (0xA1, 1), (0xB0, 4), (0xB1, 4), (0xC0, 1), (0xC1, 1), (0xD0, 4), (0xD1, 4))),
+        (0x77, ((0x40, 0), (0x45, 0), (0xA0, 1), (0xA1, 1), (0xB0, 4), (0xB1, 4))),
+        (0x77, ((0xC0, 1), (0xC1, 1), (0xD0, 4), (0xD1, 4))),
         (0x78, ((0xC1, 1), (0xD1, 4))),
     )
     for constructor, width in forms

@@ -151,8 +151,8 @@ class Leg:
 class Stream:
     """One message on its way from one incoming link to one or more receivers. The Origin of its copies."""
 
-    __slots__ = ("_paid", "_pay", "_rest", "is_complete", "is_over", "is_settled", "legs", "link", "open_legs", "outcome",
-                 "received", "since_s", "source", "wants_outcome")  # fmt: skip
+    __slots__ = ("_paid", "_pay", "_rest", "is_complete", "is_over", "is_settled", "legs", "link", "open_legs",
+                 "outcome", "received", "since_s", "source", "wants_outcome")  # fmt: skip
 
     def __init__(
         self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int, pay: Pay | None
