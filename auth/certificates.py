@@ -111,6 +111,11 @@ def certificate_subject(der: bytes) -> str:
     return _subject(_parse(der))
 
 
+def expiry_s(der: bytes) -> float:
+    """When a certificate ends, seconds since 1970 UTC. Errors: CertificateError."""
+    return _parse(der).not_valid_after_utc.timestamp()
+
+
 def parse_display_names(text: str) -> dict[str, str]:
     """The content of a uidNameMappingFile.
 
