@@ -119,8 +119,8 @@ class TlsTunnel:
         self._is_established = False
         self._is_closed = False
         self._is_discarded = False
-        # Attack: to resume a session, and with it EXTERNAL, when the certificate has expired. Nobody resumes the session
-        # of a connection that is over.
+        # Attack: to resume a session, and with it EXTERNAL, when the certificate has expired. Nobody resumes one of a
+        # connection that is over.
         self._forgets_session = server_side and context.verify_mode is ssl.CERT_REQUIRED
         self._waiting = b""  # ciphertext from the socket, of which OpenSSL has had the first `_at` bytes
         self._at = 0

@@ -77,6 +77,7 @@ class Listener(ConnectionTerms):
     # (is a client certificate verified) → the mechanisms to offer, in order
     mechanisms: Callable[[bool], tuple[str, ...]] = lambda _verified: ()
     handshake_timeout_s: float = HANDSHAKE_LIMIT_S
+    max_connection_age_s: float = 0.0  # 0: none
 
     @property
     def is_governed(self) -> bool:
@@ -141,4 +142,5 @@ def listener_of(
         is_multi_tenant=bool(attributes["multiTenant"]),
         failover=failover_servers(attributes["failoverUrls"]) if attributes.get("failoverUrls") else (),
         handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,
+        max_connection_age_s=float(max(int(attributes["maxConnectionAgeSeconds"]), 0)),
     )

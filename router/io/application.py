@@ -37,6 +37,7 @@ from router.faults import fault_text
 from router.gate import Gate
 from router.io.allocators import allocator_rows
 from router.io.bans import Bans
+from router.io.credentials import Credentials
 from router.io.endpoints import Endpoints, family_of
 from router.io.folder_watch import FolderWatch
 from router.io.frame_trace import FrameTrace
@@ -119,7 +120,8 @@ class Application:
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
         self._watch: FolderWatch | None = None  # of policyDir
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
+        self._credentials: Credentials | None = None
 
     # Effects
 
@@ -196,6 +198,7 @@ class Application:
         for name in gate.ruleset.vhosts:
             self._log("POLICY", "info", f"Created policy rules for vhost {name}")
         self._watch_policy_dir()
+        self._watch_users(authentication.user_file)
 
     def _start_management(self, authentication: Authentication) -> None:
         """The entity store takes in the file through the handlers that serve management requests too."""
@@ -398,10 +401,27 @@ class Application:
             return
         watch = self._watch = FolderWatch(folder, is_policy_file, self.vhosts.reload, read_at_ns=self._read_at_ns)
 
-        def failed(error: Exception) -> None:  # the rules in force stay
-            self._log("ERROR", "error", f"Watching policyDir: {fault_text(error)}")
+        self._look_again(watch, every_s, "policyDir")  # after a fault the rules in force stay
 
-        self._watching = asyncio.get_running_loop().create_task(watch.run(every_s, failed))
+    def _look_again(self, watch: FolderWatch, every_s: int, what: str) -> None:
+        def failed(error: Exception) -> None:
+            self._log("ERROR", "error", f"Watching {what}: {fault_text(error)}")
+
+        self._watching.append(asyncio.get_running_loop().create_task(watch.run(every_s, failed)))
+
+    def _watch_users(self, path: str | None) -> None:
+        """onPolicyChange: enforce covers who may log in as well. Errors: StartError."""
+        if path is None or self.configuration.policy["onPolicyChange"] != "enforce":
+            return
+        router = self.router
+        try:
+            self._credentials = Credentials(path, router.connections, router.work.finish, self.emit)
+        except UserFileError as error:
+            raise StartError(f"Configuration: {error}") from None
+        router.is_revoked = self._credentials.is_revoked
+        every_s = int(str(self.configuration.policy["policyDirWatchSeconds"]))
+        if every_s:
+            self._look_again(self._credentials.watch, every_s, "the file of users")
 
     def reload(self) -> None:
         """SIGHUP: log files, certificates and the policy folders are read anew; what cannot be used changes nothing."""
@@ -419,6 +439,9 @@ class Application:
                     await self._watch.take()
                 if self.vhosts.has_folder:
                     await self.vhosts.reload()
+                if self._credentials is not None:
+                    await self._credentials.watch.take()
+                    await self._credentials.read_again()
                 if self.candidate is not None:
                     self.candidate.reload()
                 self._log("SERVER", "notice", "Reload on SIGHUP finished")
@@ -519,7 +542,7 @@ class Application:
 
     async def stop(self) -> None:
         """Close everything; audit events that are still queued are written first."""
-        for task in (self._watching, self._reloading):
+        for task in (*self._watching, self._reloading):
             if task is not None:
                 task.cancel()
         await self.router.stop()

@@ -219,6 +219,11 @@ class Authentication:
         }
         return offers.__getitem__
 
+    @property
+    def user_file(self) -> str | None:
+        """The path of the file of users; None where there is none."""
+        return self._verifier.path if self._verifier is not None else None
+
     def verify(self, request: VerifyRequest) -> VerifyResult:
         """Blocking: hashes a password. Runs in a worker thread."""
         if self._verifier is None:

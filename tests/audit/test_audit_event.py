@@ -39,7 +39,8 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
         "not_tls", "encryption_required", "authentication_required", "unexpected_header", "tls_handshake_failed",
         "tls_records", "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
         "handshake_timeout", "handshake_aborted", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout",
-        "internal_error", "too_many_handshakes", "forbidden_operation", "invalid_policy", "vhost_changed",
+        "internal_error", "too_many_handshakes", "credentials_revoked", "certificate_expired", "connection_too_old",
+        "forbidden_operation", "invalid_policy", "vhost_changed",
         "events_lost", "log_closed",
     }  # fmt: skip
     assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
