@@ -5,6 +5,7 @@ Sources: docs/spec/policy-and-auth.md §6.3, §6.4; RFC 2253 in the rendering of
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -122,7 +123,9 @@ def parse_display_names(text: str) -> dict[str, str]:
     Errors  DisplayNamesError.
     """
     try:
-        names = json.loads(text)
+        names = json.loads(text, object_pairs_hook=lambda pairs: _unlike(pairs, text))
+    except DisplayNamesError:
+        raise
     except (ValueError, RecursionError) as fault:
         raise DisplayNamesError(f"not JSON: {fault}") from None
     if not isinstance(names, dict):
@@ -131,6 +134,20 @@ def parse_display_names(text: str) -> dict[str, str]:
         if not isinstance(name, str):
             raise DisplayNamesError(f"the display name of '{user_id}' is not a string")
     return names
+
+
+def _unlike(pairs: list[tuple[str, object]], text: str) -> dict[str, object]:
+    """The pairs as a map. Errors: DisplayNamesError where a key stands twice, and one would replace the other."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            places = [match.start() for match in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)), text)]
+            at = places[1] if len(places) > 1 else 0
+            line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            where = f" in line {line}, column {column}" if at else ""
+            raise DisplayNamesError(f"the id '{key}' stands a second time{where}: keep one of them")
+        found[key] = value
+    return found
 
 
 def _parse(der: bytes) -> x509.Certificate:
