@@ -74,9 +74,8 @@ def write(tmp_path: Path, policy: str) -> str:
 
 
 def qdpolicy(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [str(Path(sys.executable).parent / "qdpolicy"), *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [str(Path(sys.executable).parent / "qdpolicy"), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_neither_takes_such_a_file_of_policy_dir(tmp_path: Path) -> None:

@@ -40,13 +40,13 @@ class Authority:
         _write(folder / "second-ca.crt", _sign(_name("second"), key.public_key(), _name("second"), key, is_ca=True))
         return cls(folder, key)
 
-    def issue(self, name: str, life_s: float) -> tuple[str, str]:
-        """Paths of certificate and key."""
+    def issue(self, name: str | x509.Name, life_s: float) -> tuple[str, str]:
+        """Paths of certificate and key. name  the common name, or the subject"""
         own = ec.generate_private_key(ec.SECP256R1())
         now = datetime.datetime.now(datetime.UTC)
         made = (
             x509.CertificateBuilder()
-            .subject_name(_name(name))
+            .subject_name(_name(name) if isinstance(name, str) else name)
             .issuer_name(_name("second"))
             .public_key(own.public_key())
             .serial_number(x509.random_serial_number())
