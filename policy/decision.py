@@ -31,6 +31,7 @@ class Reason(StrEnum):
     MESSAGE_TARGET_NOT_ALLOWED = "message_target_not_allowed"
     USER_ID_PROXY = "user_id_proxy"
     MESSAGE_TOO_LARGE = "message_too_large"
+    MANAGEMENT_NOT_ALLOWED = "management_not_allowed"
     INTERNAL_ERROR = "internal_error"
 
 
