@@ -30,7 +30,7 @@ from policy.request_classes import (
     user_shapes,
     vhost_classes,
 )
-from policy.rights import MANAGEMENT_KEY, shown_difference
+from policy.rights import MANAGEMENT_KEY, shown_difference, some_difference
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 from policy.windows import Window, joined, shown_instant, stretches_of
@@ -164,7 +164,8 @@ def _management_changes(before: Grant, after: Grant, hosts: Hosts) -> Iterator[C
         rights = shown_difference(more.management, less.management)
         if rights:
             change = _change(is_widening, MANAGEMENT_KEY, hosts, rules)
-            yield replace(change, witness=replace(change.witness, right=rights[0]), rights=rights)
+            right = some_difference(more.management, less.management)
+            yield replace(change, witness=replace(change.witness, right=right), rights=rights)
 
 
 def _address_changes(

@@ -12,7 +12,7 @@ Pure. Source: docs/policy.md, Rights of management; the entity types are those o
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -23,6 +23,7 @@ from typing import Any, Final
 import schemas
 from policy.attributes import InvalidValue
 from policy.decision import Decision, Reason, Rule
+from policy.facts import ManagementFacts
 
 MANAGEMENT_KEY: Final = "management"
 READ, CREATE, UPDATE, DELETE = OPERATIONS = ("read", "create", "update", "delete")
@@ -86,37 +87,26 @@ class ManagementRights:
         return "; ".join(self.grants) if self.grants else "nothing"
 
 
-def decide_management(
-    rights: ManagementRights,
-    operation: str,
-    entity_type: str,
-    attributes: Collection[str] = (),
-    rule: Rule | None = None,
-) -> Decision:
-    """May this be done by management?
-
-    operation    one of OPERATIONS
-    entity_type  short name
-    attributes   canonical names of those that the request names, of create and update
-    rule         where the rights are written
-    """
+def decide_management(rights: ManagementRights, facts: ManagementFacts, rule: Rule | None = None) -> Decision:
+    """May this be done by management? rule  where the rights are written"""
     try:
-        if not lacking(rights, operation, entity_type, attributes):
+        if not lacking(rights, facts):
             return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=rule)
         return Decision(is_allowed=False, reason=Reason.MANAGEMENT_NOT_ALLOWED, rule=rule)
     except Exception:
         return Decision(is_allowed=False, reason=Reason.INTERNAL_ERROR)
 
 
-def lacking(rights: ManagementRights, operation: str, entity_type: str, attributes: Collection[str] = ()) -> str:
+def lacking(rights: ManagementRights, facts: ManagementFacts) -> str:
     """The right that is missing, as a grant of it would be written; "" where none is."""
-    if not rights.may(operation, entity_type):
-        return f"{operation} {entity_type}"
-    limited = rights.allowed[operation, entity_type]
+    operation, name = facts.operation, facts.entity_type
+    if not rights.may(operation, name):
+        return f"{operation} {name}"
+    limited = rights.allowed[operation, name]
     if limited is None:
         return ""
-    outside = sorted(set(attributes) - limited - _NAMING)
-    return f"{operation} {entity_type}({', '.join(outside)})" if outside else ""
+    outside = sorted(set(facts.attributes) - limited - _NAMING)
+    return f"{operation} {name}({', '.join(outside)})" if outside else ""
 
 
 # Compiling
@@ -129,7 +119,7 @@ def read_rights(value: object) -> ManagementRights:
     elif isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
         texts = [str(item) for item in value]
     else:
-        raise InvalidValue(f"has illegal value '{value}': grants are texts, such as \"observer\" or \"read *\"")
+        raise InvalidValue(f'has illegal value \'{value}\': grants are texts, such as "observer" or "read *"')
     if any(len(text) > MAX_TEXT_CHARACTERS for text in texts):
         raise InvalidValue(f"has a text of more than {MAX_TEXT_CHARACTERS} characters")
     grants = tuple(grant for text in texts for grant in _split_grants(text))
@@ -138,6 +128,16 @@ def read_rights(value: object) -> ManagementRights:
     if NO_ROLE in grants and len(grants) > 1:
         raise InvalidValue(f"has '{NO_ROLE}' beside other grants")
     return _compiled(grants)
+
+
+def read_request(text: str) -> ManagementFacts:
+    """One request in the form of a grant: `update connection(adminStatus)`. Raises InvalidValue."""
+    grants = tuple(_split_grants(text))
+    pairs = dict(_meaning(grants[0])) if len(grants) == 1 and grants[0] not in ROLES else {}
+    if len(pairs) != 1:
+        raise InvalidValue("a request is one operation and one type, such as 'create ban'")
+    (((operation, name), attributes),) = pairs.items()
+    return ManagementFacts(operation=operation, entity_type=name, attributes=tuple(sorted(attributes or ())))
 
 
 def _compiled(grants: tuple[str, ...]) -> ManagementRights:
@@ -344,6 +344,13 @@ def _difference(
         wanted = _kinds_by_name()[0][name].attributes[operation] if attributes is None else attributes
         if extra := tuple(sorted(wanted - known)):
             yield pair, extra
+
+
+def some_difference(more: ManagementRights, less: ManagementRights) -> str:
+    """One right that `more` has and `less` has not, as a grant of it would be written; "" where there is none."""
+    for (operation, name), attributes in _difference(more, less):
+        return f"{operation} {name}" if attributes is None else f"{operation} {name}({attributes[0]})"
+    return HOST if more.has_host and not less.has_host else ""
 
 
 def holds(rights: ManagementRights, grant: str) -> bool:

@@ -113,7 +113,7 @@ def _example(change: Change) -> str:
     if witness.direction is not None:
         text += f" {'sends to' if witness.direction == 'send' else 'receives from'} '{witness.address}'"
     if witness.right is not None:
-        text += f" may {witness.right}"
+        text += f", by management: {witness.right}"
     return text if witness.at is None else f"{text}, at {witness.at}"
 
 
