@@ -38,8 +38,8 @@ class Change:
     """A set of requests that only one of two rulesets permits.
 
     is_widening  the new one permits them
-    subject      "connect", "send", "receive", or the attribute that differs, such as "maxSessions"; "management" has the
-                 rights that are gained or lost in `rights`, as grants of them are written
+    subject      "connect", "send", "receive", or the attribute that differs, such as "maxSessions"; "management",
+                 whose `rights` are those that are gained or lost, as grants of them are written
     vhost        the vhost that governs: the new one's name, or the old one's where there is no new one
     users        names, and OTHERS or NAMELESS
     hosts        as `remoteHosts` items

@@ -309,6 +309,12 @@ def _possible(entry: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
 # Differences
 
 
+def exists(operation: str, entity_type: str) -> bool:
+    """Is there such an operation of the type, as far as rights of it can be given?"""
+    kind = _kinds_by_name()[0].get(entity_type)
+    return kind is not None and operation in kind.attributes
+
+
 def shown_difference(more: ManagementRights, less: ManagementRights) -> tuple[str, ...]:
     """What `more` allows and `less` does not, each as a grant of it would be written."""
     found = dict(_difference(more, less))

@@ -86,7 +86,8 @@ def _set(entity_type: EntityType, attribute: Attribute) -> str:
         *(["create"] if attribute.is_creatable and "CREATE" in entity_type.operations else []),
         *(["update"] if attribute.is_updatable else []),
     ]
-    is_in_file = attribute.is_creatable or attribute.is_file_only or (entity_type.short_name in ("log", "vhost") and not attribute.is_graph)
+    is_given = attribute.is_creatable or attribute.is_file_only
+    is_in_file = is_given or (entity_type.short_name in ("log", "vhost") and not attribute.is_graph)
     return ", ".join([*(["file"] if is_in_file and entity_type.short_name in APPLY_ORDER else []), *ways])
 
 
