@@ -67,6 +67,10 @@ class ManagementRights:
     has_host: bool = False
     is_set: bool = True
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Policy folders are read in a process of its own, and a read-only view of a mapping does not travel."""
+        return _made_again, (self.grants, dict(self.allowed), self.has_host, self.is_set)
+
     @property
     def canonical(self) -> tuple[object, ...]:
         """What a ruleset's digest covers; the same for grants that mean the same."""
@@ -85,6 +89,12 @@ class ManagementRights:
 
     def __str__(self) -> str:
         return "; ".join(self.grants) if self.grants else "nothing"
+
+
+def _made_again(
+    grants: tuple[str, ...], allowed: dict[tuple[str, str], frozenset[str] | None], has_host: bool, is_set: bool
+) -> ManagementRights:
+    return ManagementRights(grants=grants, allowed=MappingProxyType(allowed), has_host=has_host, is_set=is_set)
 
 
 def decide_management(rights: ManagementRights, facts: ManagementFacts, rule: Rule | None = None) -> Decision:

@@ -57,6 +57,7 @@ class ConnectionTerms:
     cost: int = 1
     policy_vhost: str | None = None
     is_multi_tenant: bool = False
+    reaches_in_process: bool = True  # may reach $management and what else is consumed inside the router
     message_components: tuple[str, ...] = ()  # logged of every message, none: not looked at
     open_properties: Mapping[str, Any] = field(default_factory=dict)
     failover: tuple[Mapping[str, str], ...] = ()  # advertised in the Open: network-host, port, scheme
@@ -108,6 +109,7 @@ def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "capacity": int(attributes.get("linkCapacity") or DEFAULT_CAPACITY),
         "cost": int(attributes["cost"]),
         "policy_vhost": attributes.get("policyVhost") or None,
+        "reaches_in_process": bool(attributes.get("allowManagement", True)),
         "message_components": chosen_components(attributes["messageLoggingComponents"]),
         "open_properties": attributes.get("openProperties") or {},
     }

@@ -26,6 +26,7 @@ MAX_TEXT_CHARACTERS: Final = 8000
 MAX_REFUSED_CHARACTERS: Final = 1000
 # Maps within maps: groups of a vhost, their settings, and no deeper.
 MAX_DEPTH: Final = 3
+_NAMING: Final = frozenset({"name", "identity", "type"})
 
 
 class Journal:
@@ -124,23 +125,25 @@ def _text(value: object) -> str | None:
 
 
 def _hidden(entity_type: EntityType | None, row: Mapping[Any, Any]) -> dict[str, object]:
-    """Secrets hidden: by the schema, and under a name that it does not know by the name, which may be misspelt.
+    """Secrets hidden, by the schema; and what the schema does not know, which may be a secret under a misspelt name.
 
     Attack: a group called `tokens` hides a change of it from the record. So where the schema says that there is no
     secret, no name makes one.
     """
     shown: dict[str, object] = {}
     for key, value in row.items():
-        names = entity_type.canonical_names if entity_type is not None else {}
-        attribute = entity_type.attributes.get(names.get(key, key)) if entity_type is not None else None
         if value is None:
             continue
-        if attribute.is_secret if attribute is not None else is_secret_name(key):
+        if entity_type is None:
+            shown[str(key)] = value if key in _NAMING else HIDDEN
+            continue
+        attribute = entity_type.attributes.get(entity_type.canonical_names.get(key, key))
+        if attribute is None:
+            shown[str(key)] = value if key in entity_type.columns else HIDDEN
+        elif attribute.is_secret:
             shown[str(key)] = HIDDEN
-        elif isinstance(value, Mapping) and (attribute is None or attribute.kind == "properties"):
-            shown[str(key)] = _by_name(value)
         else:
-            shown[str(key)] = value
+            shown[str(key)] = _by_name(value) if attribute.kind == "properties" else value
     return shown
 
 

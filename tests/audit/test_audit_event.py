@@ -39,7 +39,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
         "not_tls", "encryption_required", "authentication_required", "unexpected_header", "tls_handshake_failed",
         "tls_records", "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
         "handshake_timeout", "handshake_aborted", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout",
-        "internal_error", "too_many_handshakes", "forbidden_operation", "invalid_policy", "vhost_changed",
+        "internal_error", "too_many_handshakes", "invalid_policy", "vhost_changed",
         "events_lost", "log_closed",
     }  # fmt: skip
     assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
@@ -48,7 +48,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
 def test_schema_is_a_valid_strict_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["additionalProperties"] is False
-    optional = {"attempts", "lost", "redecision", "sequence", "shadow", "start"}
+    optional = {"attempts", "lost", "management", "redecision", "sequence", "shadow", "start"}
     assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == optional
     unbounded = [
         name
@@ -62,7 +62,7 @@ def test_an_emitter_passes_only_what_it_knows() -> None:
     whole = complete(stage="accept", reason=Reason.ROUTER_CONNECTION_LIMIT, remote_host="192.0.2.7", limit=2)
     assert_valid(whole)
     assert whole["time"] == "2023-11-14T22:13:20.250000Z"
-    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (2, EVENT_ID, "R1")
+    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (3, EVENT_ID, "R1")
     assert (whole["start"], whole["sequence"]) == (START, 41)
     assert (whole["decision"], whole["user"], whole["is_encrypted"], whole["truncated"]) == ("deny", None, False, False)
     assert type(whole["reason"]) is str
