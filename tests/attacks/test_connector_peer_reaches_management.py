@@ -79,8 +79,10 @@ def test_a_broker_opens_no_listener(tmp_path: Path, target: str | None, policy_v
         extra = partners + connector(broker.port, *terms)
         with governed(tmp_path, {"anyone": {}}, extra=extra) as router:
             denied = eventually(
-                lambda: is_listening(back_door)
-                or [each for each in audit_events(tmp_path / "audit") if each["reason"] == "in_process_address"]
+                lambda: (
+                    is_listening(back_door)
+                    or [each for each in audit_events(tmp_path / "audit") if each["reason"] == "in_process_address"]
+                )
             )
             assert not is_listening(back_door)
             (event,) = denied

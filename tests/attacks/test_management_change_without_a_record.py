@@ -106,4 +106,3 @@ def test_without_policy_a_change_is_on_record_too(tmp_path: Path) -> None:
         assert event["management"]["operation"] == "CREATE"
     finally:
         router.end()
-
