@@ -68,7 +68,7 @@ TARGETS = [
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("policy_vhost", [None, "partners"])
 def test_a_broker_opens_no_listener(tmp_path: Path, target: str | None, policy_vhost: str | None) -> None:
-    """Nor where the group $connector of its policyVhost allows it every address and every right."""
+    """management 102: nor where the group $connector of its policyVhost allows it every address and every right."""
     back_door = free_port()
     told: list[tuple[int, Any]] = []
     rights = {"sources": "*", "targets": "*", "allowAnonymousSender": True, "management": "administrator"}

@@ -13,6 +13,7 @@ PREFIX = "org.apache.qpid.dispatch"
 
 
 def test_whatever_changes_is_on_record(tmp_path: Path) -> None:
+    """management 100"""
     with (
         governed(tmp_path, {"chief": {"management": "administrator"}}) as router,
         login(router, "chief") as chief,

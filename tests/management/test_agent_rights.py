@@ -86,6 +86,7 @@ REQUESTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("right", "properties", "body"), REQUESTS, ids=lambda each: str(each)[:40])
 def test_a_request_takes_its_right_and_no_other(right: str, properties: dict[str, Any], body: dict[str, Any]) -> None:
+    """management 99"""
     asked = dict(properties)
     operation = asked.pop("operation")
     alone = made([right])
@@ -132,6 +133,7 @@ def test_a_typed_request_is_refused_whether_or_not_there_is_such_an_entity() -> 
 
 
 def test_a_query_of_all_types_shows_those_that_may_be_read() -> None:
+    """management 99"""
     names = {"attributeNames": ["type", "name"]}
     clerk = made("read listener dummy")
     rows = clerk.body("QUERY", names)["results"]
@@ -277,6 +279,7 @@ def test_what_cannot_be_described_is_recorded_all_the_same() -> None:
 
 
 def test_reading_is_not_recorded() -> None:
+    """management 100"""
     bench = made()
     for operation in ("QUERY", "GET-TYPES", "GET-LOG", "GET-SCHEMA"):
         bench.body(operation)
@@ -324,6 +327,7 @@ GIVEN: list[tuple[str, str, str]] = [
 
 @pytest.mark.parametrize(("kind", "name", "value"), GIVEN)
 def test_it_takes_the_right_host_and_a_directory(tmp_path: Path, kind: str, name: str, value: str) -> None:
+    """management 101"""
     values = HostValues([str(tmp_path)], is_governed=True)
     entity_type = SCHEMA.types[kind]
     given = {name: value.format(tmp_path)}
