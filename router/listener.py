@@ -109,7 +109,6 @@ def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "capacity": int(attributes.get("linkCapacity") or DEFAULT_CAPACITY),
         "cost": int(attributes["cost"]),
         "policy_vhost": attributes.get("policyVhost") or None,
-        "reaches_in_process": bool(attributes.get("allowManagement", True)),
         "message_components": chosen_components(attributes["messageLoggingComponents"]),
         "open_properties": attributes.get("openProperties") or {},
     }

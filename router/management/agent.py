@@ -39,6 +39,7 @@ MAX_OPERATION_CHARACTERS = 64
 RIGHTS: Final[Mapping[str, str]] = {"READ": READ, "QUERY": READ, "CREATE": CREATE, "UPDATE": UPDATE, "DELETE": DELETE}
 READING_PREFIX: Final = "GET-"
 LOG_OPERATION: Final = "GET-LOG"  # shows what the log holds: to read it is to read `log`
+NO_RIGHTS: Final = "no rights of management"
 NOT_RECORDED: Final = "the change is not made, because the audit log can take no record of it"
 
 
@@ -147,8 +148,6 @@ class Agent:
 
     def _understood(self, name: str, word: str, properties: Row, request: Request) -> Plan:
         """What a request comes to. Does nothing. Errors: ManagementError, ValidationError."""
-        if request.requester.rights.is_nothing:
-            raise NotAllowedError("no rights of management")
         core_type = self._core_type(name, properties)
         if core_type is not None:
             return self._core_plan(name, core_type, properties, request)
@@ -158,8 +157,11 @@ class Agent:
             return self._query_plan(base[0], properties, request)
         entity_type = self._named_type(properties)
         if entity_type is None:
+            if request.requester.rights.is_nothing:
+                raise NotAllowedError(NO_RIGHTS)  # nor does it learn what there is
             entity_type, _ = self._target(properties)
         if name == "QUERY" and entity_type.short_name == "management":
+            self._target(properties)
             return self._query_plan(self._type_filter(properties), properties, request)
         given = _text_keys(request.body) if name == "UPDATE" else {}
         plan = Plan(
@@ -220,6 +222,8 @@ class Agent:
         Returns the entity as it is, where the request would change one. Errors: NotAllowedError, ManagementError.
         """
         rights, facts = requester.rights, plan.facts
+        if rights.is_nothing:
+            raise NotAllowedError(NO_RIGHTS)
         if facts is not None and not decide_management(rights, facts, requester.rule).is_allowed:
             raise NotAllowedError(f"it takes the right '{lacking(rights, facts) or facts}'")
         if not plan.is_change:

@@ -77,6 +77,7 @@ router {{
     id: interop
     saslConfigDir: {folder}/sasl
     auditDir: {folder}/audit
+    managementDirs: {folder}/files, {tls}
 }}
 policy {{
     enableVhostPolicy: yes
@@ -248,7 +249,7 @@ def eventually(claim: "Callable[[], Any]", timeout_s: float) -> Any:
 def write_configuration(
     folder: Path, certificates: Certificates, *, timeouts: Timeouts, users: Mapping[str, str], extra: str
 ) -> None:
-    for name in ("sasl", "policy", "audit"):
+    for name in ("sasl", "policy", "audit", "files"):
         (folder / name).mkdir(mode=0o700)
     (folder / "sasl" / "qdrouterd.conf").write_text(SASL_CONFIGURATION.format(folder=folder))
     (folder / "policy" / "interop.json").write_text(json.dumps(POLICY, indent=1))

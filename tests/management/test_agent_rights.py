@@ -344,15 +344,15 @@ def test_it_takes_the_right_host_and_a_directory(tmp_path: Path, kind: str, name
 
 def test_the_path_that_was_judged_is_the_one_that_is_used(tmp_path: Path) -> None:
     """Attack: change the symbolic link between the look and the use."""
-    (tmp_path / "shared").mkdir()
-    (tmp_path / "shared/real").write_text("")
-    (tmp_path / "shared/link").symlink_to(tmp_path / "shared/real")
-    values = HostValues([f"{tmp_path}/shared"], is_governed=True)
-    given = {"password": f"file:{tmp_path}/shared/link", "certFile": f"{tmp_path}/shared/../shared/link"}
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open/real").write_text("")
+    (tmp_path / "open/link").symlink_to(tmp_path / "open/real")
+    values = HostValues([f"{tmp_path}/open"], is_governed=True)
+    given = {"password": f"file:{tmp_path}/open/link", "certFile": f"{tmp_path}/open/../open/link"}
     judged = values.judged(SCHEMA.types["sslProfile"], given, None, UNRESTRICTED)
-    assert judged == {"password": f"file:{tmp_path}/shared/real", "certFile": f"{tmp_path}/shared/real"}
+    assert judged == {"password": f"file:{tmp_path}/open/real", "certFile": f"{tmp_path}/open/real"}
     bench = made(UNRESTRICTED, host_values=values)
-    assert bench.body("CREATE", given, type="sslProfile", name="p")["certFile"] == f"{tmp_path}/shared/real"
+    assert bench.body("CREATE", given, type="sslProfile", name="p")["certFile"] == f"{tmp_path}/open/real"
 
 
 def test_a_null_byte_names_no_file(tmp_path: Path) -> None:
@@ -396,6 +396,28 @@ def test_the_rules_of_the_router_are_out_of_reach_wherever_they_are(tmp_path: Pa
     for path in ("policy/new.json", "policy", "router.conf", "x/../policy/a"):
         with pytest.raises(NotAllowedError, match="rules and records"):
             values.judged(SCHEMA.types["log"], {"outputFile": f"{tmp_path}/{path}"}, None, UNRESTRICTED)
+
+
+def test_who_may_change_vhosts_cannot_give_the_right_host() -> None:
+    """Attack: an administrator adds it to his own group, or his own name to the group that has it."""
+    bench = made()
+    groups = {"chiefs": {"users": "root", "management": "administrator, host"}, "clerks": {"users": "anna"}}
+    bench.body("CREATE", {"hostname": "v", "groups": groups}, type="vhost", name="v")
+    bench.rights = read_rights("administrator")
+    for change in (
+        {"clerks": {"users": "anna", "management": ["administrator", "host"]}},
+        {"chiefs": {**groups["chiefs"], "users": "root, anna"}},
+        {"more": {"users": "eve", "management": "host"}},
+    ):
+        status, text = bench.refusal("UPDATE", {"groups": {**groups, **change}}, type="vhost", name="v")
+        assert (status, "has the right 'host'" in text) == (403, True)
+    assert bench.refusal("CREATE", {"hostname": "w", "groups": groups}, type="vhost", name="w")[0] == 403
+    assert bench.refusal("UPDATE", {"allowUnknownUser": True}, type="vhost", name="v")[0] == 403
+    assert bench.refusal("DELETE", type="vhost", name="v")[0] == 403
+    without = {"hostname": "x", "groups": {"clerks": {"users": "anna", "management": "observer"}}}
+    assert bench.ask("CREATE", without, type="vhost", name="x").status == 201
+    bench.rights = read_rights("administrator, host")
+    assert bench.ask("CREATE", {"hostname": "w", "groups": groups}, type="vhost", name="w").status == 201
 
 
 def test_a_refusal_for_a_value_is_on_record_with_its_reason() -> None:
