@@ -77,7 +77,7 @@ router {{
     id: interop
     saslConfigDir: {folder}/sasl
     auditDir: {folder}/audit
-    managementDirs: {folder}/files, {tls}
+    managementDirs: {files}
 }}
 policy {{
     enableVhostPolicy: yes
@@ -249,13 +249,14 @@ def eventually(claim: "Callable[[], Any]", timeout_s: float) -> Any:
 def write_configuration(
     folder: Path, certificates: Certificates, *, timeouts: Timeouts, users: Mapping[str, str], extra: str
 ) -> None:
-    for name in ("sasl", "policy", "audit", "files"):
+    for name in ("sasl", "policy", "audit"):
         (folder / name).mkdir(mode=0o700)
     (folder / "sasl" / "qdrouterd.conf").write_text(SASL_CONFIGURATION.format(folder=folder))
     (folder / "policy" / "interop.json").write_text(json.dumps(POLICY, indent=1))
     for user, password in users.items():
         set_user(str(folder / "users"), user, Secret(password), cost=CHEAP, must_exist=False)
-    text = CONFIGURATION.format(folder=folder, tls=certificates.folder, timeouts=timeouts.lines())
+    # What tests write lies beside it.
+    text = CONFIGURATION.format(folder=folder, files=folder.parent, tls=certificates.folder, timeouts=timeouts.lines())
     (folder / "qdrouterd.conf").write_text(text + extra)
 
 

@@ -458,7 +458,7 @@ def test_credentials_are_sent_as_configured(client: ManagementClient) -> None:
 )
 def test_forms_of_the_password(router: RunningRouter, client: ManagementClient, form: str, sent: bytes) -> None:
     """policy 51: `literal:` is no form of saslPassword."""
-    file = router.folder / "files" / "password"
+    file = router.folder / "password"
     file.write_text("from a file\nnot this\n")
     given = form.format(file=file)
     with (
@@ -479,7 +479,7 @@ def test_a_missing_variable_fails_the_connector(client: ManagementClient) -> Non
 
 def test_an_unreadable_password_file_is_said(router: RunningRouter, client: ManagementClient) -> None:
     """policy 51"""
-    path, since = router.folder / "files" / "none", router.mark()
+    path, since = router.folder / "none", router.mark()
     with (
         serving(greeting(mechanisms=("PLAIN",))) as server,
         connector(client, server, saslUsername="eve", saslPassword=f"file:{path}"),
