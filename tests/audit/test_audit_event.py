@@ -100,6 +100,51 @@ def test_attack_the_longest_event_is_bounded() -> None:
     assert len(line) < 100_000
 
 
+def test_attack_the_longest_record_of_a_change_is_bounded() -> None:
+    text = "\U0001f600" * 5000
+    texts = dict.fromkeys(["detail", "user", "mechanism", "requested_vhost", "vhost", "group", "address"], text)
+    asked = dict.fromkeys(["operation", "entity_type", "entity_name", "entity_identity"], text)
+    asked |= dict.fromkeys(["before", "after"], '"\\' * 10_000)
+    line = audit_event.encode(complete(stage="management", reason="allowed", management=asked, **texts))
+    assert len(line) < 150_000
+
+
+CHANGE: dict[str, Any] = {
+    "operation": "CREATE", "entity_type": "org.apache.qpid.dispatch.ban", "entity_name": "b",
+    "entity_identity": "ban/b", "before": None, "after": '{"name": "b"}', "status": 201,
+}  # fmt: skip
+
+
+def test_a_change_by_management_says_what_and_with_what_result() -> None:
+    whole = complete(stage="management", decision="allow", reason="allowed", management=CHANGE)
+    assert_valid(whole)
+    assert whole["management"] == CHANGE
+    assert not VALIDATOR.is_valid({**whole, "stage": "open"})
+    assert VALIDATOR.is_valid({name: value for name, value in whole.items() if name != "management"})
+
+
+@pytest.mark.parametrize(
+    ("management", "note"),
+    [
+        ({"status": 7000}, "management.status was out of range"),
+        ({"after": "line\nfeed"}, "management.after was"),
+        ({"flavour": 1}, "no such member: management.flavour"),
+        ("text", "management was of type str"),
+    ],
+)
+def test_a_change_that_is_badly_described_is_recorded_all_the_same(management: object, note: str) -> None:
+    whole = complete(stage="management", reason="allowed", management=management)
+    assert_valid(whole)
+    assert note in whole["detail"]
+
+
+def test_at_other_stages_nothing_is_changed_by_management() -> None:
+    whole = complete(stage="open", reason="no_vhost", management=CHANGE)
+    assert_valid(whole)
+    assert "management" not in whole
+    assert "management is only for stage management" in whole["detail"]
+
+
 def test_attack_a_name_cannot_break_the_line_or_steer_a_terminal() -> None:
     line = audit_event.encode(complete(stage="open", reason="no_vhost", user='a\n{"x":1}\r\u2028\x1b[2J\x00"'))
     assert line.count(b"\n") == 1
