@@ -5,7 +5,7 @@ raises: what is not foreseen is answered 500 and logged. A request is first unde
 rights of whoever makes it, in one place, and only then performed. Sources: docs/spec/management.md §5, §7, §8.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from policy.decision import Reason
@@ -205,7 +205,7 @@ class Agent:
         """A QUERY of several types shows those that may be read."""
         rights = request.requester.rights
         kinds = list(self.schema.subtypes(base or self.schema.types["entity"]))
-        readable = [kind for kind in kinds if rights.may(READ, kind.short_name)]
+        readable = {kind.short_name for kind in kinds if rights.may(READ, kind.short_name)}
         wanted = ManagementFacts(operation=READ, entity_type=kinds[0].short_name if len(kinds) == 1 else ALL)
         return Plan(
             facts=None if readable and len(kinds) > 1 else wanted,
@@ -224,8 +224,10 @@ class Agent:
         rights, facts = requester.rights, plan.facts
         if rights.is_nothing:
             raise NotAllowedError(NO_RIGHTS)
-        if facts is not None and not decide_management(rights, facts, requester.rule).is_allowed:
-            raise NotAllowedError(f"it takes the right '{lacking(rights, facts) or facts}'")
+        decision = decide_management(rights, facts, requester.rule) if facts is not None else None
+        if facts is not None and decision is not None and not decision.is_allowed:
+            missing = lacking(rights, facts) if decision.reason is Reason.MANAGEMENT_NOT_ALLOWED else str(facts)
+            raise NotAllowedError(f"it takes the right '{missing}'", decision.reason)
         if not plan.is_change:
             return None
         if not self._may_record():
@@ -383,7 +385,7 @@ class Agent:
         return None if is_node else (requested,)
 
     def _query(
-        self, base: EntityType | None, properties: Row, body: object, readable: Sequence[EntityType]
+        self, base: EntityType | None, properties: Row, body: object, readable: Collection[str]
     ) -> object:
         names = requested_names(body)
         known = self._node.attribute_names(base)
@@ -392,7 +394,7 @@ class Agent:
             raise ManagementError(404, f"Unknown attributes {shown(unknown, MAX_QUOTED_CHARACTERS)}{of_type}.")
         names = names or list(known)
         offset, count = max(number(properties, "offset"), 0), number(properties, "count")
-        rows = (row for _, row in self._views.agent_rows(base, readable.__contains__))
+        rows = (row for _, row in self._views.agent_rows(base, lambda kind: kind.short_name in readable))
         return QueryRows(names, agent_results(rows, names, offset, count))
 
     def _log(self, level: LogLevel, text: str) -> None:
