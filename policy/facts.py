@@ -50,3 +50,16 @@ class MessageFacts:
 
     target: Address | Unclear | None = None  # anonymous links only: the address the message is for
     user_id: bytes | None = None  # the user-id property
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementFacts:
+    """One management request, once it is known what it is about."""
+
+    operation: str  # one of policy.rights.OPERATIONS
+    entity_type: str  # short name
+    attributes: tuple[str, ...] = ()  # canonical names of those it would set
+
+    def __str__(self) -> str:
+        listed = f"({', '.join(self.attributes)})" if self.attributes else ""
+        return f"{self.operation} {self.entity_type}{listed}"

@@ -10,6 +10,8 @@ from typing import Final
 from policy.decision import Rule
 from policy.groups import UNLIMITED_LINKS, Group
 from policy.host_sets import ALL_HOSTS, Hosts, hosts_of
+from policy.rights import NOTHING, ManagementRights
+from policy.rights import UNRESTRICTED as UNRESTRICTED_MANAGEMENT
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 
@@ -47,6 +49,7 @@ class Grant:
     """hosts    from where the user may connect; empty when not at all
     sources   likewise targets: empty where no such link may be opened
     numbers   None: no limit
+    management  whether or not targets reach it
     """
 
     vhost: str | None
@@ -55,6 +58,7 @@ class Grant:
     targets: AddressList
     switches: Mapping[str, bool]
     numbers: Mapping[str, int | None]
+    management: ManagementRights
     host_rule: Rule | None = None
     place: Vhost | None = None
     group: Group | None = None
@@ -77,6 +81,7 @@ UNRESTRICTED: Final = Grant(
     targets=_EVERYTHING,
     switches=dict.fromkeys(SWITCHES, True),
     numbers=dict.fromkeys(NUMBERS),
+    management=UNRESTRICTED_MANAGEMENT,
 )
 
 
@@ -131,6 +136,7 @@ def grant_of(
         targets=_addresses(group, "targets", group.max_senders),
         switches=switches,
         numbers=numbers,
+        management=group.management,
         host_rule=group.rule("remoteHosts"),
         place=vhost,
         group=group,
@@ -161,5 +167,6 @@ def _refused(vhost: Vhost | None, rule: Rule | None = None) -> Grant:
         targets=_NOTHING,
         switches=dict.fromkeys(SWITCHES, False),
         numbers=dict.fromkeys(NUMBERS, 0),
+        management=NOTHING,
         host_rule=rule,
     )

@@ -27,6 +27,7 @@ from policy.attributes import (
 )
 from policy.decision import Rule
 from policy.hosts import HostError, HostRanges, parse_hosts
+from policy.rights import MANAGEMENT_KEY, UNSET, ManagementRights, read_rights
 from policy.windows import UNTIL_KEY, WINDOW_KEYS, Window, read_instant, read_window
 
 UNLIMITED_LINKS: Final = 2**31 - 1
@@ -103,6 +104,7 @@ class Group:
     allow_admin_status_update: bool
     sources: AddressRules
     targets: AddressRules
+    management: ManagementRights
     source_key: str  # "sources" or "sourcePattern"
     target_key: str
     denied_sources: LiteralRules
@@ -137,6 +139,7 @@ class CheckedGroup:
     numbers: Mapping[str, int]
     booleans: Mapping[str, bool]
     addresses: Mapping[str, tuple[str, ...]]
+    management: ManagementRights
     source_key: str
     target_key: str
 
@@ -156,6 +159,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
     hosts = HostRanges()
     instants: dict[str, float] = {}
     addresses: dict[str, tuple[str, ...]] = {}
+    management = UNSET
     for key, value in attributes.items():
         where = ("groups", name, key)
         if value is None:
@@ -171,6 +175,8 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
                 authenticator_groups = read_items(value)
             elif key == "remoteHosts":
                 hosts = parse_hosts(read_items(value), reading.resolve)
+            elif key == MANAGEMENT_KEY:
+                management = read_rights(value)
             elif key in WINDOW_KEYS:
                 instants[key] = read_instant(value)
             elif key in DENY_KEYS:
@@ -196,6 +202,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
         numbers=numbers,
         booleans=booleans,
         addresses=addresses,
+        management=management,
         source_key=source_key,
         target_key=target_key,
     )
@@ -216,6 +223,8 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
         extensions += ((AUTHENTICATOR_KEY, tuple(sorted(checked.authenticator_groups))),)
     if not checked.window.is_always:
         extensions += (("window", (checked.window.begin_s, checked.window.end_s)),)
+    if checked.management.is_set:
+        extensions += ((MANAGEMENT_KEY, checked.management.canonical),)
     return Group(
         name=checked.name,
         vhost=reading.vhost,
@@ -243,6 +252,7 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
         allow_admin_status_update=booleans["allowAdminStatusUpdate"],
         sources=sources,
         targets=targets,
+        management=checked.management,
         source_key=source_key,
         target_key=target_key,
         denied_sources=denied[0],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from policy.addressing.lists import Permission
 from policy.decision import Rule
 from policy.groups import Group
+from policy.rights import ManagementRights
 from policy.vhosts import Vhost
 
 
@@ -23,6 +24,7 @@ class Settings:
     max_senders         0: none may be opened; likewise max_receivers
     max_message_rate    messages a second, 0: none; None: no limit
     max_byte_rate       bytes of messages a second, likewise
+    management          what may be done by management, where sources and targets reach it
     sources, targets    with the user's name put in
     """
 
@@ -44,6 +46,7 @@ class Settings:
     allow_fallback_links: bool
     allow_dynamic_link_routes: bool
     allow_admin_status_update: bool
+    management: ManagementRights
     sources: Permission = field(repr=False)
     targets: Permission = field(repr=False)
     origin: Group = field(repr=False)
@@ -81,6 +84,7 @@ def make_settings(
         allow_fallback_links=group.allow_fallback_links,
         allow_dynamic_link_routes=group.allow_dynamic_link_routes,
         allow_admin_status_update=group.allow_admin_status_update,
+        management=group.management,
         sources=Permission(group.sources, group.denied_sources, user),
         targets=Permission(group.targets, group.denied_targets, user),
         origin=group,

@@ -10,6 +10,7 @@ from policy.addressing.address import Address, Unclear
 from policy.decide import ALLOWED, decide_link, decide_message, decide_session
 from policy.decision import Decision, Reason
 from policy.facts import LinkFacts, MessageFacts
+from policy.rights import NOTHING, UNRESTRICTED, UNSET, ManagementRights
 from router.admission import Admission, Gate, Occasion
 from router.effects import log
 from router.refusals import (
@@ -262,6 +263,32 @@ class ConnectionGate(Admission):
         if self.is_denied_now():
             return False
         return self.settings is None or self.settings.allow_admin_status_update
+
+    def management_rights(self) -> ManagementRights:
+        """What the client may do by management, by the settings it has now."""
+        if self.is_denied_now():
+            return NOTHING
+        if self.settings is not None:
+            return self.settings.management
+        return UNSET if self.gate.ruleset.is_enabled else UNRESTRICTED
+
+    def refuse_in_process(self, direction: Direction, address: str | None, *, link_name: str | None) -> Refusal:
+        """The peer of a connector without allowManagement wants to an address inside the router.
+
+        link_name  None: a message on an anonymous link
+        """
+        refusal = TARGET_REFUSED if link_name is None else LINK_REFUSED
+        settings = self.settings
+        self.gate.ledger.count_link_denied(settings.vhost if settings is not None else None, direction)
+        what = "AMQP message to" if link_name is None else f"AMQP Attach of a {direction} link with"
+        text = f"{what} '{address}', an address inside the router: connector {self.listener} lacks allowManagement"
+        self._log("info", f"[C{self.connection_id}] DENY {text}")
+        self._audit(
+            Decision(is_allowed=False, reason=Reason.IN_PROCESS_ADDRESS),
+            stage="transfer" if link_name is None else "attach",
+            direction=direction, address=address, link_name=link_name, refusal=refusal,
+        )  # fmt: skip
+        return refusal
 
     @property
     def watched_message_bytes(self) -> int:

@@ -182,6 +182,21 @@ def router_for(
     return route
 
 
+def outside(
+    link: InLink, route: Callable[[Handle, int], tuple[LiveAddress, int] | None], gate: ConnectionGate
+) -> Callable[[Handle, int], tuple[LiveAddress, int] | None]:
+    """`route`, but to no consumer inside the router."""
+
+    def look(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
+        routed = route(delivery, size)
+        if routed is None or not routed[0].subscribers:
+            return routed
+        link.refuse(delivery, condition_of(gate.refuse_in_process("send", routed[0].key, link_name=None)))
+        return None
+
+    return look
+
+
 def _to_of(size: int) -> str | None:
     properties_at = sections.find_properties(MESSAGE, size)
     if properties_at == sections.LOOK_CLOSER:

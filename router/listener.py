@@ -57,6 +57,7 @@ class ConnectionTerms:
     cost: int = 1
     policy_vhost: str | None = None
     is_multi_tenant: bool = False
+    reaches_in_process: bool = True  # may reach $management and what else is consumed inside the router
     message_components: tuple[str, ...] = ()  # logged of every message, none: not looked at
     open_properties: Mapping[str, Any] = field(default_factory=dict)
     failover: tuple[Mapping[str, str], ...] = ()  # advertised in the Open: network-host, port, scheme

@@ -31,7 +31,9 @@ from policy.lint import (
     ignore_comment,
     ignored_entity,
     lone_star_pattern,
+    management_by_connector,
     management_for_everybody,
+    management_without_rights,
     mapped_address,
     missing_default_vhost,
     missing_policy_vhost,
@@ -140,6 +142,8 @@ RULES: tuple[LintRule, ...] = (
     wildcard_behind_scheme,
     denied_item,
     idle_denial,
+    management_without_rights,
+    management_by_connector,
 )
 
 

@@ -17,6 +17,7 @@ from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
 from policy.addressing.address import Address
 from policy.failures import read_failure_rule
+from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED
 from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.audit_log import AuditLog
@@ -50,10 +51,12 @@ from router.io.security import Authentication
 from router.io.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.io.vhosts import Vhosts, compile_configured, place_of, tell_of
 from router.io.workers import Workers
-from router.management.agent import Agent
+from router.management.agent import Agent, Requester
 from router.management.config import Configuration, ConfiguredEntity, is_policy_file
 from router.management.entities import EntityStore, ManagementError
+from router.management.host_values import HostValues
 from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
+from router.management.rules import management_directories
 from router.management.schema import Schema
 from router.shadow.candidate import Shadow
 
@@ -261,11 +264,13 @@ class Application:
             log_entries=self.logs.ring.entries,
             update_connection=self.update_connection,
             is_debug_enabled=self.is_agent_debugged,
+            host_values=self._host_values(),
+            may_record=lambda: self.audit is None or self.audit.has_room(),
         )
         ManagementService(
             self.core,
             agent,
-            self.may_update_admin_status,
+            self.requester,
             self.reply_address,
             self.emit,
             self.router.work.finish,
@@ -456,10 +461,36 @@ class Application:
     def core(self) -> Core:
         return self.router.core
 
-    def may_update_admin_status(self, connection_id: int) -> bool:
-        """Attack: to ask for what takes long, then for this, and to be gone before its turn. Who is gone may not."""
+    def requester(self, connection_id: int) -> Requester:
+        """What a connection may do by management now.
+
+        Attack: to ask for what takes long, then for a change, and to be gone before its turn. Who is gone may not.
+        """
         connection = self.router.connections.get(connection_id)
-        return connection is not None and connection.gate.may_update_admin_status()
+        ruleset = self.router.gate.ruleset
+        if connection is None:
+            rights = NOTHING if ruleset.is_enabled else UNRESTRICTED
+            return Requester(connection_id=connection_id, rights=rights, is_admin_update_allowed=False)
+        gate = connection.gate
+        rights = gate.management_rights()
+        settings = gate.settings
+        return Requester(
+            connection_id=connection_id,
+            rights=rights,
+            rule=settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None,
+            facts={**gate.facts(), "ruleset_digest": ruleset.digest},
+            is_admin_update_allowed=gate.may_update_admin_status(),
+        )
+
+    def _host_values(self) -> HostValues:
+        """What may be named by management: nothing where the router keeps its rules and records."""
+        policy, router = self.configuration.policy, self.attributes
+        kept = (policy["policyDir"], policy[SHADOW_DIR], router.get("auditDir"), router.get("saslConfigDir"))
+        return HostValues(
+            management_directories(router),
+            [self.configuration.path, *(str(each) for each in kept if each)],
+            is_governed=self.router.gate.ruleset.is_enabled,
+        )
 
     def reply_address(self, link: InLink, reply_to: str) -> Address | None:
         """A requester may have replies sent to where it receives itself, or may send anyway.
