@@ -279,7 +279,8 @@ class ConnectionGate(Admission):
         """
         refusal = TARGET_REFUSED if link_name is None else LINK_REFUSED
         settings = self.settings
-        self.gate.ledger.count_link_denied(settings.vhost if settings is not None else None, direction)
+        if link_name is not None:
+            self.gate.ledger.count_link_denied(settings.vhost if settings is not None else None, direction)
         what = "AMQP message to" if link_name is None else f"AMQP Attach of a {direction} link with"
         text = f"{what} '{address}', an address inside the router: connector {self.listener} lacks allowManagement"
         self._log("info", f"[C{self.connection_id}] DENY {text}")
@@ -287,6 +288,7 @@ class ConnectionGate(Admission):
             Decision(is_allowed=False, reason=Reason.IN_PROCESS_ADDRESS),
             stage="transfer" if link_name is None else "attach",
             direction=direction, address=address, link_name=link_name, refusal=refusal,
+            detail=f"an address inside the router: connector {self.listener} lacks allowManagement",
         )  # fmt: skip
         return refusal
 
