@@ -56,6 +56,23 @@ def key_of(found: tuple[str, ...], phase: int = 0) -> str:
     return f"M{phase}{found[1]}" if found[0] == "M" else found[0] + found[1]
 
 
+def names_of(found: tuple[str, ...], plain: str, router: str = ROUTER) -> list[str]:
+    """Every plain text that reaches it. plain  the one that was read, without a tenant"""
+    kind, rest = found[0], found[-1]
+    rests = MANAGEMENT if is_management(found) else (rest,)
+    heads = ("_local/", f"_topo/0/{router}/", f"_topo/all/{router}/", f"_edge/{router}/")
+    own = [f"{head}{each}" for each in rests for head in heads]
+    management = ["$management", *(f"_local/{each}" for each in MANAGEMENT)] if is_management(found) else []
+    if kind == "M":
+        return [plain, rest, *(own if is_management(found) else ()), *management]
+    if kind == "L":
+        return own + management
+    if kind in "RT":
+        at = found[1] if kind == "R" else "all"
+        return [f"_topo/0/{at}/{rest}", f"_topo/all/{at}/{rest}", *management]
+    return [plain, *management]
+
+
 def is_management(found: tuple[str, ...]) -> bool:
     """Does it reach the management of this router, or of another?"""
     rest = found[-1].split("/", 3)[-1] if found[0] == "A" else found[-1]
