@@ -35,10 +35,8 @@ def router(tmp_path: Path) -> Iterator[Daemon]:
     everybody = {"users": "*", "remoteHosts": "*"}
     vhosts = [["vhost", {"hostname": name, "groups": {"g": {**everybody, **group}}}] for name, group in GROUPS.items()]
     (tmp_path / "policy" / "rules.json").write_text(json.dumps(vhosts))
-    made = start(
-        tmp_path,
-        f"router {{\n id: QDR\n}}\npolicy {{\n enableVhostPolicy: yes\n policyDir: {tmp_path / 'policy'}\n}}\n{LISTENER}",
-    )
+    policy = f"policy {{\n enableVhostPolicy: yes\n policyDir: {tmp_path / 'policy'}\n}}\n"
+    made = start(tmp_path, f"router {{\n id: QDR\n}}\n{policy}{LISTENER}")
     yield made
     made.end()
 

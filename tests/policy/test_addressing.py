@@ -5,8 +5,8 @@ from collections import defaultdict
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from benchmarks.naive_addresses import LETTERS, ROUTER, WORDS, is_management, key_of, meaning, read, texts
 
+from benchmarks.naive_addresses import LETTERS, ROUTER, WORDS, is_management, key_of, meaning, read, texts
 from policy.addressing.address import MANAGEMENT_TEXTS, Address, Unclear, resolve
 from policy.addressing.lists import Permission, compile_literals, compile_patterns, denied_items
 from policy.automata import Automaton, denial_automaton, management_automaton, unclear_automaton
