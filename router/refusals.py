@@ -26,7 +26,7 @@ SESSION_REFUSED: Final = Refusal(
 )
 LINK_LIMIT: Final = Refusal(condition="amqp:resource-limit-exceeded", description="link disallowed by local policy")
 LINK_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="link disallowed by local policy")
-ADDRESS_REFUSED: Final = Refusal(condition="amqp:invalid-field", description="the address names no one thing")
+ADDRESS_REFUSED: Final = Refusal(condition="amqp:invalid-field", description="the address does not name one thing")
 MALFORMED: Final = Refusal(condition="amqp:decode-error", description="invalid message format")
 USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="user_id proxy violation")
 TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")

@@ -208,6 +208,12 @@ def test_packages_import_only_what_the_table_admits() -> None:
     assert [report(found) for found in imports() if breaks_table(found)] == []
 
 
+def test_nobody_but_addressing_takes_an_address_apart() -> None:
+    """What is judged and what is bound come of one reading of the text."""
+    readers = {found.importer for found in imports() if is_within(found.imported, "policy.addressing.text")}
+    assert readers == {"policy.addressing.address", "policy.addressing.lists"}
+
+
 def test_packages_do_not_import_each_other_in_circles() -> None:
     edges: dict[str, set[str]] = {}
     for found in imports():

@@ -41,7 +41,7 @@ class AddressRules(Protocol):
 
     @property
     def aliases(self) -> "tuple[Alias, ...]":
-        """The items that are written as another name of what they reach."""
+        """The items that are written as another name of what they reach, but for whole addresses."""
         ...
 
     def bind(self, user: str) -> AddressMatcher: ...
@@ -97,7 +97,8 @@ class Permission:
         item = self._allowed.match(written)
         if item is None:
             return Verdict(None, None, written)
-        if plain == written or self._allowed.match(plain) is not None:
+        # An item that is the text itself is meant as well.
+        if written in (plain, item) or self._allowed.match(plain) is not None:
             return Verdict(item, None, written)
         for alias in self._aliases:
             if (
@@ -182,7 +183,9 @@ def compile_literals(items: Iterable[str]) -> LiteralRules:
     if not canonical:
         return _NO_LITERALS
     rules = _literals(canonical)
-    aliases = _aliases(canonical, reached_literal, _literals)
+    # Whole addresses are compared as they stand.
+    open_items = (item for item in canonical if item.endswith("*") or USER_TOKEN in item)
+    aliases = _aliases(open_items, reached_literal, _literals)
     return replace(rules, aliases=aliases) if aliases else rules
 
 
