@@ -75,13 +75,18 @@ _WHOLE: Final = {**QUICK, **_BODIES}
 _COMPOUND: Final = 0xC0
 _SIZES: Final = [_size_of(constructor) for constructor in range(256)]
 
+# How properties begin that are no empty list, whatever a client makes of a descriptor: its last byte, and what may be a
+# list. And the name, behind which the list begins.
+_NAME: Final = b"amqp:properties:list"
+_BEGINNINGS: Final = (b"\x73\xc0", b"\x73\xd0", b"\x73\xe0", b"\x73\xf0", _NAME)
+_SEARCHED_BYTES: Final = 512
+
 # What may be the beginning of properties with a user-id, for the most lenient of clients: the descriptor 0x73 in any
 # encoding of an integer, or its name, and a list that is not empty.
 _MAYBE_PROPERTIES: Final = re.compile(
     rb"\x73[\xc0\xd0](?:(?<=\0[\x50-\x55]..)|(?<=\0[\x60\x61]\0..)|(?<=\0[\x70\x71]\0{3}..)|(?<=\0[\x80\x81]\0{7}..))",
     re.DOTALL,
 )
-_NAME: Final = b"amqp:properties:list"
 _LONGEST_MATCH: Final = 32
 
 
@@ -102,7 +107,8 @@ def is_simple(buffer: Buffer, size: int) -> bool:
 def find_properties(buffer: Buffer, size: int) -> int:
     """As sections.find_properties, of a whole message that every client reads alike to its end."""
     at, last, found = 0, 0, ABSENT
-    sections_left, elements_left = MAX_SECTIONS_AT_ONCE, MAX_COUNTED_ELEMENTS
+    sections_left = MAX_SECTIONS_AT_ONCE
+    compounds: list[tuple[int, int]] = []
     while at + 4 <= size:
         quick = _WHOLE.get(_u32_at(buffer, at)[0])
         sections_left -= 1
@@ -121,16 +127,38 @@ def find_properties(buffer: Buffer, size: int) -> int:
         else:
             at += 4
         if buffer[value_at] >= _COMPOUND:
-            if at > size:
-                return LOOK_CLOSER
-            try:
-                elements_left = count_out(buffer, value_at, at, elements_left)
-            except MessageFault:
-                return LOOK_CLOSER
+            compounds.append((value_at, at))
+        last = code
+    if at != size or not last:
+        return LOOK_CLOSER
+    if not compounds or is_alone(buffer, size, found):
+        return found
+    elements_left = MAX_COUNTED_ELEMENTS
+    try:
+        for value_at, end in compounds:
+            elements_left = count_out(buffer, value_at, end, elements_left)
             if elements_left < 0:
                 return LOOK_CLOSER
-        last = code
-    return found if at == size and last else LOOK_CLOSER
+    except MessageFault:
+        return LOOK_CLOSER
+    return found
+
+
+def is_alone(buffer: Buffer, size: int, properties_at: int) -> bool:
+    """True where nothing at all but the properties at `properties_at` could be properties that hold something.
+
+    Spares most messages the counting. Only small ones are searched: counting is quicker for a long body.
+    """
+    if size > _SEARCHED_BYTES:
+        return False
+    find = buffer.find
+    for beginning in _BEGINNINGS:
+        at = find(beginning, 0, size)
+        while at >= 0:
+            if at + 1 != properties_at and at + len(beginning) != properties_at:
+                return False
+            at = find(beginning, at + 1, size)
+    return True
 
 
 def count_out(buffer: Buffer | memoryview, at: int, end: int, left: int) -> int:
@@ -213,7 +241,7 @@ class Rest:
     could not be looked at.
     """
 
-    __slots__ = ("_elements_left", "_kept", "_last", "_left", "_pending", "_tail")
+    __slots__ = ("_counts", "_elements_left", "_kept", "_last", "_left", "_pending", "_tail")
 
     def __init__(self, buffer: Buffer, envelope: Envelope, *, is_whole: bool) -> None:
         """The first `envelope.size` bytes of the message are in the buffer. is_whole  it has no more"""
@@ -224,10 +252,11 @@ class Rest:
         self._kept = b""  # the beginning of a section whose kind is not clear yet
         self._tail = b""  # the last bytes seen, where they matter: other properties may begin in them
         self._elements_left = MAX_COUNTED_ELEMENTS  # less than 0: there are lists or maps that were not counted
+        self._counts = not is_whole or not is_alone(buffer, size, envelope.properties_at)
         view = memoryview(buffer)[:size]
         at = 0
         try:
-            while at < envelope.rest_at:
+            while self._counts and at < envelope.rest_at:
                 _, value_at = descriptor_at(view, at)
                 at = skip_width(view, view[value_at], value_at + 1)
                 self._see(view, value_at, at)
@@ -292,7 +321,7 @@ class Rest:
 
     def _see(self, view: memoryview, value_at: int, end: int) -> None:
         """Count out a section's value, where it is a list or map and has all come."""
-        if self._elements_left < 0 or 0 < view[value_at] < _COMPOUND:
+        if not self._counts or self._elements_left < 0 or 0 < view[value_at] < _COMPOUND:
             return
         is_here = view[value_at] and end <= len(view)
         self._elements_left = count_out(view, value_at, end, self._elements_left) if is_here else -1

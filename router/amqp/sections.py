@@ -249,16 +249,26 @@ def _property(buffer: Buffer, size: int, properties_at: int, index: int) -> Any:
 
 
 def user_id(buffer: Buffer, size: int, properties_at: int) -> bytes | None:
-    """properties.user-id, None when absent; a value of another type counts as malformed."""
-    value = _property(buffer, size, properties_at, 1)
+    """properties.user-id, None when absent; a value of another type counts as malformed.
+
+    So does one behind a message-id that is a list or map: a client that goes by its count would find another user-id
+    than one that goes by its size.
+    """
+    if properties_at < 0:
+        return None
+    try:
+        view = memoryview(buffer)[:size]
+        count, at, end = _contents(view, properties_at)
+        if count < 2:
+            return None
+        view = view[:end]  # a field beyond the list's end is not what a receiver would take for it
+        if not 0x40 <= view[at] < 0xC0:
+            raise MessageFault(INVALID)
+        value = decode(view, skip(view, at))[0]
+    except (CodecError, IndexError):
+        raise MessageFault(INVALID) from None
     if value is not None and not isinstance(value, bytes):
         raise MessageFault(INVALID)
-    if properties_at >= 0:
-        count, first, end = _contents(memoryview(buffer)[:size], properties_at)
-        # A message-id that is a list or map would let a client that goes by its count find another user-id than one
-        # that goes by its size.
-        if count > 1 and first < end and not 0x40 <= buffer[first] < 0xC0:
-            raise MessageFault(INVALID)
     return value
 
 

@@ -36,7 +36,7 @@ listener {{
     port: 0
     authenticatePeer: yes
     saslMechanisms: PLAIN
-    maxConnectionAgeSeconds: {age}
+    {age}
 }}
 """
 VHOST = [["vhost", {"hostname": "localhost", "groups": {"$default": {
@@ -47,7 +47,8 @@ def write(tmp_path: Path, *, change: str = "enforce", watch: int = 1, age: int =
     sasl = write_users(tmp_path, {"alice": "alice's", "bob": "bob's"}, "PLAIN")
     (tmp_path / "policy").mkdir()
     (tmp_path / "policy" / "all.json").write_text(json.dumps(VHOST))
-    return CONFIGURATION.format(sasl=sasl, folder=tmp_path, change=change, watch=watch, age=age)
+    limit = f"maxConnectionAgeSeconds: {age}" if age else ""
+    return CONFIGURATION.format(sasl=sasl, folder=tmp_path, change=change, watch=watch, age=limit)
 
 
 def closed_with(peer: RawPeer, at_most_s: float = 10.0) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from fixtures import certificates, router  # noqa: F401
 from harness import RunningRouter
 from raw_peer import ATTACH, RawPeer, frame
 
-from router.values import Described, uint, ulong
+from router.values import Described, ubyte, uint, ulong
 
 DISPOSITION = 0x15
 ADDRESS = "guests.mail"
@@ -101,9 +101,9 @@ class Mail:
         self.number = 0
         source, target = Described(ulong(0x28), [ADDRESS]), Described(ulong(0x29), [ADDRESS])
         peer.send(raw_peer.IN_SESSION)
-        peer.send(frame(ATTACH, "r", uint(1), True, uint(1), None, source, Described(ulong(0x29), [])))
+        peer.send(frame(ATTACH, "r", uint(1), True, ubyte(1), None, source, Described(ulong(0x29), [])))
         peer.send(frame(raw_peer.FLOW, uint(0), uint(2048), uint(0), uint(2048), uint(1), uint(0), uint(100)))
-        peer.send(frame(ATTACH, "s", uint(0), False, uint(0), None, Described(ulong(0x28), []), target, None, None,
+        peer.send(frame(ATTACH, "s", uint(0), False, ubyte(0), None, Described(ulong(0x28), []), target, None, None,
                         uint(0)))  # fmt: skip
         peer.read_until(raw_peer.FLOW)
 

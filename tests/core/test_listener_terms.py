@@ -11,7 +11,7 @@ DEFAULTS: dict[str, Any] = {
     "name": "l", "host": "127.0.0.1", "port": "5672", "role": "normal", "cost": 1, "maxFrameSize": 16384,
     "maxSessions": 32768, "idleTimeoutSeconds": 16, "initialHandshakeTimeoutSeconds": 0, "stripAnnotations": "both",
     "requireSsl": False, "requireEncryption": False, "authenticatePeer": False, "multiTenant": False,
-    "messageLoggingComponents": "none",
+    "messageLoggingComponents": "none", "maxConnectionAgeSeconds": 0,
 }  # fmt: skip
 
 
