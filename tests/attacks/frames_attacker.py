@@ -26,7 +26,7 @@ __all__ = ["GREETING", "Attacker", "attacker", "besieged_router", "hostile_broke
 SASL = b"AMQP\x03\x01\x00\x00"
 # All that comes before AMQP's first frame, said in one go.
 GREETING = SASL + wire.frame(wire.performative(0x41, wire.symbol("ANONYMOUS")), kind=1) + wire.HEADER
-CLOSED_WITHIN_S = 10.0
+CLOSED_WITHIN_S = 5.0
 
 
 class Attacker:

@@ -33,11 +33,14 @@ sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent / "core")]
 import wire  # noqa: E402
 from orders import LIBERTIES, Scenario, Step, scenario  # noqa: E402
 
+from router.amqp.buffers import READ_BUFFER  # noqa: E402
 
-def use_sanitized_steps() -> None:
-    """Load the compiled steps that PALISADE_FUZZ_STEPS names, instead of those beside the sources."""
-    if path := os.environ.get("PALISADE_FUZZ_STEPS"):
-        spec = importlib.util.spec_from_file_location("router.amqp.engine._steps", path)
+
+def use_sanitized_modules() -> None:
+    """Load our compiled modules from the folder that PALISADE_FUZZ_MODULES names, not those beside the sources."""
+    for path in sorted(Path(os.environ.get("PALISADE_FUZZ_MODULES", os.devnull)).glob("**/_*.so")):
+        package = ".".join(path.parent.relative_to(os.environ["PALISADE_FUZZ_MODULES"]).parts)
+        spec = importlib.util.spec_from_file_location(f"{package}.{path.name.split('.')[0]}", path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -110,8 +113,9 @@ class FuzzPeer:
         self.net = net
         self.inbox = bytearray()
         self.is_reading = True
+        self.outbox = bytearray()  # not read by the router yet
+        self.has_overrun = False  # the router was given a read that it had not asked for
         self.is_dead = self.router_closed = self._is_paused = False
-        self.written = 0
         net.clients.append(self)
         if kind == "server":
             self.router = self._outgoing()
@@ -141,7 +145,6 @@ class FuzzPeer:
     def write(self, data: bytes) -> None:
         if not self.is_dead:
             self.inbox += data
-            self.written += len(data)
             if len(self.inbox) > 512 * 1024 and not self._is_paused:
                 self._is_paused = True
                 self.router.set_blocked(True)
@@ -150,7 +153,17 @@ class FuzzPeer:
         self.router_closed = True
 
     def push_to_router(self) -> bool:
-        return False
+        router = self.router
+        if self.is_dead or self.router_closed:
+            return False
+        if router.has_more:
+            router.resume()
+            self.net.work.finish()
+            return True
+        if router.waits_for_room or not self.outbox:
+            return False
+        self._deliver(bytes(self.outbox[: len(READ_BUFFER)]))
+        return True
 
     def pull_from_router(self) -> bool:
         if self.is_dead or not self.is_reading or not self.inbox:
@@ -163,15 +176,19 @@ class FuzzPeer:
         return True
 
     def say(self, data: bytes) -> None:
-        from router.amqp.engine import READ_BUFFER
-
-        for at in range(0, len(data), len(READ_BUFFER)):
-            if self.is_dead or self.router_closed:
+        """What the router does not read now it reads later, but for a read that is under way already."""
+        self.outbox += data
+        while self.outbox and not self.is_dead and not self.router_closed:
+            if (self.router.has_more or self.router.waits_for_room) and self.has_overrun:
                 return
-            piece = data[at : at + len(READ_BUFFER)]
-            READ_BUFFER[: len(piece)] = piece
-            self.router.receive_read(len(piece))
-            self.net.work.finish()
+            self.has_overrun = self.router.has_more or self.router.waits_for_room
+            self._deliver(bytes(self.outbox[: len(READ_BUFFER)]))
+
+    def _deliver(self, piece: bytes) -> None:
+        del self.outbox[: len(piece)]
+        READ_BUFFER[: len(piece)] = piece
+        self.router.receive_read(len(piece))
+        self.net.work.finish()
 
     def kill(self) -> None:
         if not self.is_dead:
@@ -213,7 +230,7 @@ def in_frames(data: bytes) -> list[str]:
 
 def work(options: argparse.Namespace, liberties: Sequence[str]) -> int:
     """Scenarios one after the other. `options.progress` always holds the number of the one that runs."""
-    use_sanitized_steps()
+    use_sanitized_modules()
     ends = time.monotonic() + options.seconds
     number = options.start
     with open(options.progress, "r+b", buffering=0) as progress:
@@ -233,7 +250,7 @@ def work(options: argparse.Namespace, liberties: Sequence[str]) -> int:
 
 
 def replay(path: str, *, is_loud: bool) -> int:
-    use_sanitized_steps()
+    use_sanitized_modules()
     run(load(path), is_loud=is_loud)
     print("no failure")
     return 0
@@ -241,7 +258,7 @@ def replay(path: str, *, is_loud: bool) -> int:
 
 def shrink(path: str) -> int:
     """Put into the file as few steps as still fail, and print them."""
-    use_sanitized_steps()
+    use_sanitized_modules()
     made = load(path)
     if not fails(made):
         print("alone it does not fail")
