@@ -9,7 +9,7 @@ import raw_peer
 from harness import RunningRouter
 from raw_peer import ATTACH, FLOW, TRANSFER, RawPeer, frame
 
-from router.values import Described, uint, ulong
+from router.values import Described, ubyte, uint, ulong
 
 ADDRESS = "guests.bystander"
 _PAYLOAD = b"\x00\x53\x75\xa0\x04fine"  # one data section
@@ -35,9 +35,9 @@ class Bystander:
         self.error: Exception | None = None
         source, target = Described(ulong(0x28), [ADDRESS]), Described(ulong(0x29), [ADDRESS])
         peer.send(raw_peer.IN_SESSION)
-        peer.send(frame(ATTACH, "s", uint(0), False, uint(1), None, Described(ulong(0x28), []), target, None, None,
+        peer.send(frame(ATTACH, "s", uint(0), False, ubyte(1), None, Described(ulong(0x28), []), target, None, None,
                         uint(0)))  # fmt: skip
-        peer.send(frame(ATTACH, "r", uint(1), True, uint(1), None, source, Described(ulong(0x29), [])))
+        peer.send(frame(ATTACH, "r", uint(1), True, ubyte(1), None, source, Described(ulong(0x29), [])))
         peer.send(_flow(0, credit=_CREDIT))
         peer.read_until(FLOW)  # the router's credit
         peer.received = b""
