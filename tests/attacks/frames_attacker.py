@@ -90,6 +90,13 @@ class Attacker:
         self.received += data
         return bool(data)
 
+    def read_some_for(self, seconds: float) -> None:
+        """Read what comes within that time, if anything does."""
+        try:
+            self.read_some(seconds)
+        except TimeoutError:
+            return
+
     def performatives(self) -> Iterator[tuple[int, list[object]]]:
         """Code and fields of every whole AMQP frame received, SASL's passed over."""
         at = 0

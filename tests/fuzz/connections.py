@@ -25,6 +25,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -54,6 +55,8 @@ class Session:
     def __init__(self, made: Scenario) -> None:
         from memory_net import Net, Vhosts
 
+        from router.amqp.engine import connection
+
         group = {
             "users": "*", "remoteHosts": "*", "sources": "a, b, m", "targets": "a, b, m, c", "maxSessions": 3,
             "maxSenders": 4, "maxReceivers": 4, "allowAnonymousSender": True, "allowDynamicSource": True,
@@ -73,6 +76,8 @@ class Session:
         self.net = Net({"m": "multicast", "c": "closest"}, vhosts=vhosts, **terms)  # type: ignore[arg-type]
         self.made = made
         self.peers: dict[int, FuzzPeer] = {}
+        self.warnings: list[str] = []
+        connection._traced = Warnings(self.warnings)
 
     def do(self, step: Step) -> None:
         if step.what == "join":
@@ -99,11 +104,23 @@ class Session:
             peer.is_reading = True
         net.pump()
         net.no_errors()
+        silenced = [text for text in self.warnings if "process error" in text]
+        assert not silenced, f"an engine has fallen silent for good: {self.warnings}"
         if with_bystanders:
             from test_connection_fuzz import Bystanders
 
             Bystanders(net).check()
         net.nothing_left()
+
+
+class Warnings(dict[Any, Any]):
+    """Takes the place of the engine's traced transports: what proton warns of is heard for all of them."""
+
+    def __init__(self, heard: list[str]) -> None:
+        self.heard = heard
+
+    def get(self, _transport: Any, _otherwise: Any = None) -> Any:
+        return self.heard.append
 
 
 class FuzzPeer:

@@ -28,6 +28,7 @@ LIBERTIES: Final = (
     "no delivery id",
     "continuation",  # a Transfer goes on with another delivery's id
     "credit",  # transfers without
+    "handle-max",  # a small one in Begin
     "window",
     "flow numbers",
     "disposition range",
@@ -149,7 +150,7 @@ class Peer:
         chance = self.chance
         frame = chance.choice((65536, 65536, 512, 4096, 0, 0xFFFFFFFF) if "window" in self.takes else (65536, 512, 4096))
         hostname = "v" if self.kind == "guest" else None
-        return wire.frame(wire.open_(f"p{self.number}", hostname, max_frame=frame, channels=chance.choice((100, 65535))))
+        return wire.frame(wire.open_(f"p{self.number}", hostname, max_frame=frame, channels=chance.choice((100, 100, 100, 65535, 0))))
 
     def begin(self) -> bytes:
         chance = self.chance
@@ -171,6 +172,8 @@ class Peer:
             self.sessions[channel] = Session(channel)
         if channel in self.ended:
             self.ended.remove(channel)
+        if self.dares("handle-max", 5):
+            numbers["handle_max"] = chance.choice((0, 0, 1, 3))
         return wire.frame(wire.begin(remote, **numbers), channel)
 
     def channel_for(self, session: Session) -> int:
@@ -250,7 +253,7 @@ class Peer:
         is_aborted = False
         state = wire.NULL
         if self.dares("state on transfer", 2):
-            state = chance.choice((wire.ACCEPTED, wire.REJECTED, wire.RELEASED, wire.MODIFIED, wire.RECEIVED,
+            state = chance.choice((wire.ACCEPTED, wire.REJECTED, self.large_state(), wire.RELEASED, wire.MODIFIED, wire.RECEIVED,
                                    wire.TRANSACTIONAL, chance.choice(VALUES)))  # fmt: skip
         if link.open_id is None:
             delivery_id: int | None = session.next_id
@@ -282,6 +285,15 @@ class Peer:
             is_aborted=is_aborted, state=state,
         )  # fmt: skip
         return wire.frame(body, channel)
+
+    def large_state(self) -> bytes:
+        """Larger than a frame of some receivers."""
+        size = self.chance.choice((400, 440, 480, 500, 700, 5000))
+        return self.chance.choice((
+            wire.performative(0x25, wire.error("amqp:x", "x" * size)),
+            wire.performative(0x27, wire.TRUE, wire.TRUE, wire.map_of(wire.symbol("k"), wire.text("v" * size))),
+            wire.performative(0x34, wire.binary(bytes(size))),
+        ))  # fmt: skip
 
     def link_flow(self, session: Session, link: Link) -> bytes:
         chance = self.chance
@@ -317,7 +329,7 @@ class Peer:
         states = [wire.ACCEPTED] * 4 + [wire.RELEASED, wire.REJECTED, wire.MODIFIED, wire.RECEIVED, wire.NULL]
         state = chance.choice(states)
         if self.dares("outcome", 3):
-            state = chance.choice((wire.TRANSACTIONAL, wire.described(0x25, chance.choice(VALUES)),
+            state = chance.choice((wire.TRANSACTIONAL, self.large_state(), wire.described(0x25, chance.choice(VALUES)),
                                    wire.performative(0x25, chance.choice(VALUES)),
                                    wire.performative(0x27, *(chance.choice(VALUES) for _ in range(3))),
                                    wire.performative(0x23, *(chance.choice(VALUES) for _ in range(2))),

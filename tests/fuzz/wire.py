@@ -101,9 +101,13 @@ def open_(container: str = "c", hostname: str | None = None, *, max_frame: int =
     return performative(OPEN, text(container), where, uint(max_frame), ushort(channels))
 
 
-def begin(remote: int | None = None, *, next_id: int = 0, incoming: int = 2048, outgoing: int = 2048) -> bytes:
+def begin(
+    remote: int | None = None, *, next_id: int = 0, incoming: int = 2048, outgoing: int = 2048,
+    handle_max: int | None = None,
+) -> bytes:  # fmt: skip
     answer = NULL if remote is None else ushort(remote)
-    return performative(BEGIN, answer, uint(next_id), uint(incoming), uint(outgoing))
+    most = NULL if handle_max is None else uint(handle_max)
+    return performative(BEGIN, answer, uint(next_id), uint(incoming), uint(outgoing), most)
 
 
 def attach(name: str, handle: int, *, is_receiver: bool, address: str | None = "a", is_dynamic: bool = False) -> bytes:
