@@ -21,7 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 
 import wire
 
-__all__ = ["GREETING", "Attacker", "attacker", "besieged_router", "hostile_broker", "say_in_turn", "send_to_router", "wire"]
+__all__ = [
+    "GREETING", "Attacker", "attacker", "besieged_router", "hostile_broker", "say_in_turn", "send_to_router", "wire",
+]  # fmt: skip
 
 SASL = b"AMQP\x03\x01\x00\x00"
 # All that comes before AMQP's first frame, said in one go.

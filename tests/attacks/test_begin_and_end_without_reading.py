@@ -1,8 +1,8 @@
 """A client says what must be answered, over and over, and reads none of the answers.
 
 Sessions that were begun and ended stayed in the AMQP engine until their End was written: 43 to 3,000 MB in twelve
-seconds, with `maxSessions: 1` too, and never given back. Links that were attached and detached likewise. Now a peer that
-does not read its answers is not read.
+seconds, with `maxSessions: 1` too, and never given back. Links that were attached and detached likewise. Now a peer
+that does not read its answers is not read.
 """
 
 import itertools
@@ -45,6 +45,7 @@ AFTERWARDS_KB = 30 * 1024
 OPEN, BEGIN, END = wire.frame(wire.open_("deaf")), wire.frame(wire.begin()), wire.frame(wire.end())
 LINK = wire.frame(wire.attach("r", 0, is_receiver=True, address="deaf"))
 SENDER = wire.frame(wire.attach("s", 1, is_receiver=False, address="deaf"))
+COORDINATOR = wire.performative(0x30)  # the router does no transactions
 MANY = 500  # at once
 
 
@@ -63,7 +64,12 @@ def dynamic_addresses() -> Iterator[bytes]:
 def refused_links() -> Iterator[bytes]:
     """On handles of their own: the router closes each, and the client never answers."""
     for number in itertools.count():
-        yield wire.frame(wire.attach(f"x{number}", 10 + number, is_receiver=False, address=None, is_dynamic=True))
+        yield wire.frame(
+            wire.performative(
+                wire.ATTACH, wire.text(f"x{number}"), wire.uint(10 + number), wire.FALSE, wire.NULL, wire.NULL,
+                wire.source("x"), COORDINATOR, wire.NULL, wire.NULL, wire.uint(0),
+            )  # fmt: skip
+        )
 
 
 def messages() -> Iterator[bytes]:

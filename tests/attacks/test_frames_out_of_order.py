@@ -90,7 +90,8 @@ def test_a_violation_closes_the_connection_with_a_condition(name: str, is_hasty:
 def test_what_follows_a_violation_is_not_done(name: str, router: RunningRouter) -> None:
     """An Attach right behind it, in the same bytes, attaches nothing."""
     with attacker(router) as peer:
-        say_in_turn(router, peer, ORDERS[name], at(0, wire.attach("behind", 30, is_receiver=True, address="guests.behind")))
+        behind = at(0, wire.attach("behind", 30, is_receiver=True, address="guests.behind"))
+        say_in_turn(router, peer, ORDERS[name], behind)
         assert peer.condition_of_close().startswith("amqp:")
         attached = [fields[0] for code, fields in peer.performatives() if code == wire.ATTACH]
     assert "behind" not in attached

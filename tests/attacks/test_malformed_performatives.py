@@ -104,7 +104,8 @@ MALFORMED = {
     # The rest
     "flow with nothing": LINK + body(wire.FLOW),
     "flow without windows": LINK + body(wire.FLOW, uint(0), NULL, NULL, NULL),
-    "flow with a text for credit": LINK + body(wire.FLOW, uint(0), uint(1), uint(0), uint(1), uint(0), uint(0), text("9")),
+    "flow with a text for credit": LINK
+    + body(wire.FLOW, uint(0), uint(1), uint(0), uint(1), uint(0), uint(0), text("9")),
     "disposition with nothing": LINK + body(wire.DISPOSITION),
     "disposition without a first": LINK + body(wire.DISPOSITION, TRUE, NULL),
     "disposition with a text for its role": LINK + body(wire.DISPOSITION, text("me"), uint(0)),

@@ -5,8 +5,9 @@
     python -m tests.fuzz.connections --replay 1:4711 --shrink  and as few steps as still fail
 
 A scenario (tests/fuzz/orders.py) runs against the router's own connections, accepted and made, in this process. A
-failure is a crash of the process, a report of a sanitizer where proton and the steps are built with one (tests/asan), an
-error in the router's log, or anything that is left when all peers have gone. The scenario that failed is printed.
+failure is a crash of the process, a report of a sanitizer where proton and our C are built with one (tests/asan), an
+engine that falls silent, an error in the router's log, or anything that is left when all peers have gone. The scenario
+that failed is printed.
 
 The scenarios run in a child process, because what they look for ends it.
 """
@@ -381,8 +382,8 @@ def shrunk(made: Scenario) -> Scenario:
 def summary_of(output: str) -> str:
     """The lines that say what went wrong, of all that a sanitizer prints."""
     lines = output.splitlines()
-    wanted = [line for line in lines if "ERROR: AddressSanitizer" in line or "runtime error" in line
-              or "SUMMARY" in line or "Assertion" in line or line.startswith(("AssertionError", "Fatal Python"))]  # fmt: skip
+    telling = ("ERROR: AddressSanitizer", "runtime error", "SUMMARY", "Assertion", "Fatal Python")
+    wanted = [line for line in lines if any(text in line for text in telling)]
     return "\n".join(wanted or lines[-5:])
 
 

@@ -10,6 +10,7 @@ A liberty is one rule of AMQP that the peers do not keep. Without any they are h
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import wire
@@ -52,7 +53,8 @@ VALUES: Final = (wire.NULL, wire.TRUE, wire.FALSE, b"\x45", wire.uint(0), wire.u
                  wire.map_of(wire.text("k")), b"\xe0\x05\x02\x56\x00\x01", b"\xf0\x00\x00\x00\x09\x00\x00\x00\x05\x45",
                  b"\xe0\x0a\x02\xe0\x02\x01\x56\x00\x02\x01\x56", wire.described(0x24, b"\x45"),
                  b"\x00\x00\x53\x10\x45\x45", b"\xb0\xff\xff\xff\xff", b"\xd0\xff\xff\xff\xff\xff\xff\xff\xff",
-                 b"\xc0\x01\xff", b"\xd1\x00\x00\x00\x04\xff\xff\xff\xff", b"\x55\xff", b"\x98" + bytes(16))  # fmt: skip
+                 b"\xc0\x01\xff", b"\xd1\x00\x00\x00\x04\xff\xff\xff\xff", b"\x55\xff",
+                 b"\x98" + bytes(16))  # fmt: skip
 
 
 @dataclass
@@ -122,9 +124,8 @@ class Peer:
         if self.is_open and self.dares("open twice", 0.3):
             return [self.open()]
         chance = self.chance
-        if not self.sessions or chance.random() < 0.05:
-            if len(self.sessions) < 6:
-                return [self.begin()]
+        if not self.sessions or (chance.random() < 0.05 and len(self.sessions) < 6):
+            return [self.begin()]
         session = self.sessions[chance.choice(list(self.sessions))]
         links = list(session.links.values())
         if len(links) < 2 or (chance.random() < 0.08 and len(links) < 8):
@@ -148,9 +149,10 @@ class Peer:
 
     def open(self) -> bytes:
         chance = self.chance
-        frame = chance.choice((65536, 65536, 512, 4096, 0, 0xFFFFFFFF) if "window" in self.takes else (65536, 512, 4096))
+        most = chance.choice((65536, 65536, 512, 4096, 0, 0xFFFFFFFF) if "window" in self.takes else (65536, 512, 4096))
         hostname = "v" if self.kind == "guest" else None
-        return wire.frame(wire.open_(f"p{self.number}", hostname, max_frame=frame, channels=chance.choice((100, 100, 100, 65535, 0))))
+        channels = chance.choice((100, 100, 100, 65535, 0))
+        return wire.frame(wire.open_(f"p{self.number}", hostname, max_frame=most, channels=channels))
 
     def begin(self) -> bytes:
         chance = self.chance
@@ -253,8 +255,8 @@ class Peer:
         is_aborted = False
         state = wire.NULL
         if self.dares("state on transfer", 2):
-            state = chance.choice((wire.ACCEPTED, wire.REJECTED, self.large_state(), wire.RELEASED, wire.MODIFIED, wire.RECEIVED,
-                                   wire.TRANSACTIONAL, chance.choice(VALUES)))  # fmt: skip
+            state = chance.choice((wire.ACCEPTED, wire.REJECTED, self.large_state(), wire.RELEASED, wire.MODIFIED,
+                                   wire.RECEIVED, wire.TRANSACTIONAL, chance.choice(VALUES)))  # fmt: skip
         if link.open_id is None:
             delivery_id: int | None = session.next_id
             payload = wire.message(size)
@@ -346,7 +348,8 @@ class Peer:
         if session.links.pop(handle, None) is not None:
             session.gone.append(handle)
         error = wire.error("amqp:x") if self.chance.random() < 0.1 else wire.NULL
-        return wire.frame(wire.detach(handle, is_closed=self.chance.random() < 0.6, error=error), self.channel_for(session))
+        body = wire.detach(handle, is_closed=self.chance.random() < 0.6, error=error)
+        return wire.frame(body, self.channel_for(session))
 
     def end(self, session: Session) -> bytes:
         channel = self.channel_for(session)
@@ -537,7 +540,7 @@ def say(steps: list[Step], peer: int, frames: list[bytes], chance: random.Random
         return
     pieces = chance.choice((1, 1, 1, 2, 5))
     cuts = sorted({0, len(data), *(chance.randrange(len(data)) for _ in range(pieces - 1))})
-    for start, stop in zip(cuts, cuts[1:], strict=False):
+    for start, stop in pairwise(cuts):
         steps.append(Step("say", peer, data[start:stop]))
     if chance.random() < 0.5:
         steps.append(Step("pass", peer))

@@ -132,8 +132,8 @@ def flow(
 
 
 def transfer(
-    handle: int, delivery_id: int | None, payload: bytes = b"", *, is_last: bool = True, is_settled: bool | None = False,
-    is_aborted: bool = False, state: bytes = NULL, tag: bytes | None = None,
+    handle: int, delivery_id: int | None, payload: bytes = b"", *, is_last: bool = True,
+    is_settled: bool | None = False, is_aborted: bool = False, state: bytes = NULL, tag: bytes | None = None,
 ) -> bytes:  # fmt: skip
     number = NULL if delivery_id is None else uint(delivery_id)
     name = NULL if delivery_id is None and tag is None else binary(tag or (delivery_id or 0).to_bytes(8, "big"))
