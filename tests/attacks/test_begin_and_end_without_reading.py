@@ -64,12 +64,9 @@ def dynamic_addresses() -> Iterator[bytes]:
 def refused_links() -> Iterator[bytes]:
     """On handles of their own: the router closes each, and the client never answers."""
     for number in itertools.count():
-        yield wire.frame(
-            wire.performative(
-                wire.ATTACH, wire.text(f"x{number}"), wire.uint(10 + number), wire.FALSE, wire.NULL, wire.NULL,
-                wire.source("x"), COORDINATOR, wire.NULL, wire.NULL, wire.uint(0),
-            )  # fmt: skip
-        )
+        names = wire.text(f"x{number}"), wire.uint(10 + number), wire.FALSE, wire.NULL, wire.NULL
+        termini = wire.source("x"), COORDINATOR, wire.NULL, wire.NULL, wire.uint(0)
+        yield wire.frame(wire.performative(wire.ATTACH, *names, *termini))
 
 
 def messages() -> Iterator[bytes]:

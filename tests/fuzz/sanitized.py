@@ -1,6 +1,6 @@
 """python-qpid-proton and our own compiled modules, built with the address and the undefined behaviour sanitizer.
 
-Kept in `.cache/asan` of the checkout, by the versions and sources that they are of: compiling the engine takes a minute.
+Kept in `.cache/asan` of the checkout, by the versions and sources that they are of: the engine takes a minute.
 proton's pool of events is left out of this build, so that an event used after its end is seen; its pool of deliveries
 cannot be, because proton itself looks at deliveries that lie in it.
 """
