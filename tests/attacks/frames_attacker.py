@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from certificates import Certificates
 from companion import companion_of
 from harness import RunningRouter, running_router
 from open_house import OPEN_HOUSE, management, port_of
-from server_peer import Call, Hangup, serving
+from server_peer import Call, serving
 
 from router.amqp.codec import decode
 from router.values import Described
@@ -22,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 import wire
 
 __all__ = [
-    "GREETING", "Attacker", "attacker", "besieged_router", "hostile_broker", "say_in_turn", "send_to_router", "wire",
+    "GREETING", "Attacker", "Broker", "attacker", "besieged_router", "clock_of", "hostile_broker", "say_in_turn",
+    "send_to_router", "wire",
 ]  # fmt: skip
 
 SASL = b"AMQP\x03\x01\x00\x00"
@@ -206,27 +208,33 @@ class Broker(Attacker):
 
 
 @contextmanager
-def hostile_broker(router: RunningRouter, behaviour: Callable[[Broker], None]) -> Iterator[list[BaseException]]:
+def hostile_broker(
+    router: RunningRouter, behaviour: Callable[[Broker], None]
+) -> Iterator[Callable[[], list[AssertionError]]]:
     """A connector of the router's to a server that opens as it should and then does as `behaviour` says.
 
-    Yields what went wrong in `behaviour`; the connector is gone at the end of the body.
+    Yields what waits until `behaviour` has been through once and returns what it found wrong. The connector is gone at
+    the end of the body.
     """
-    done: list[BaseException] = []
+    failures: list[AssertionError] = []
+    is_done = threading.Event()
 
     def behave(call: Call) -> None:
         call.sasl()
+        call.open()
         try:
-            call.open()
             behaviour(Broker(call))
-        except Hangup:
-            pass
         except AssertionError as failure:
-            done.append(failure)
+            failures.append(failure)
+        is_done.set()
+
+    def wait() -> list[AssertionError]:
+        assert is_done.wait(2 * CLOSED_WITHIN_S + 5), "the router did not come, or the broker is not done"
+        return failures
 
     with management(router) as client, serving(behave) as server:
         client.create({"host": "127.0.0.1", "port": str(server.port)}, type="connector", name="hostile")
         try:
-            server.wait_for_calls(1)
-            yield done
+            yield wait
         finally:
             client.delete(type="connector", name="hostile")
