@@ -1,7 +1,7 @@
 """A broker behind a connector answers the router's Open and then says frames in orders that AMQP does not know.
 
-It could do to the AMQP engine all that a client could: the router died of a Transfer on a link on which the broker
-received, and of a Begin that answered a channel which the router had not begun.
+The AMQP engine trusted it as it trusts clients, whose orders of frames killed the router; some of these it took in
+silence. Each is a violation that closes the connection with its condition.
 """
 
 import pytest
