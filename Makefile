@@ -33,7 +33,7 @@ bench: .venv/.dev
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv .run build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .run .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -rf router/amqp/engine/_steps*.so router/amqp/guard/_frames*.so spark-warehouse metastore_db derby.log tests/interop/node_modules
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 

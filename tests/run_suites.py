@@ -1,7 +1,7 @@
 """Run the test suites one after the other and see to it that they leave no process and no file behind.
 
-`python tests/run_suites.py [unit|python|interop|spark|packaging ...]`, all of them when none is named. Exit status 0
-only when every suite passed, none was empty, no process survived and the checkout is as it was.
+`python tests/run_suites.py [unit|python|interop|spark|packaging|asan ...]`, all of them when none is named. Exit status
+0 only when every suite passed, none was empty, no process survived and the checkout is as it was.
 """
 
 import contextlib
@@ -18,11 +18,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # Suite -> what selects it, for pytest. The fastest first: it fails soonest. `python` is what depends on the engine's
 # compiled steps, once more without them.
 SUITES = {
-    "unit": ["-n", "auto", "--dist", "worksteal", "-m", "not interop and not spark and not packaging"],
+    "unit": ["-n", "auto", "--dist", "worksteal", "-m", "not interop and not spark and not packaging and not asan"],
     "python": ["tests/amqp", "tests/core"],
     "interop": ["-n", "auto", "--dist", "worksteal", "-m", "interop"],
     "spark": ["-m", "spark and not interop"],
     "packaging": ["-m", "packaging"],
+    "asan": ["-m", "asan"],
 }
 ENVIRONMENTS = {"python": {"PALISADE_ENGINE": "python"}}
 PR_SET_CHILD_SUBREAPER = 36

@@ -95,6 +95,10 @@ class Intake:
                 self.rest, self.needed = bytearray(memoryview(data)[at:end]), size
                 return
             performative = guard.read(memoryview(data)[at : at + size])
+            if guard.is_crowded(performative):
+                engine.flush()
+                if not engine.is_blocked:
+                    guard.written()
             self.waits_for_room = engine.is_blocked and guard.is_answered(performative)
             if self.left <= 0 or self.waits_for_room:
                 self.rest, self.is_waiting = bytearray(memoryview(data)[at:end]), True

@@ -22,6 +22,9 @@ RELEASED: Final[int] = lib.PN_RELEASED
 MODIFIED: Final[int] = lib.PN_MODIFIED
 RECEIVED: Final[int] = lib.PN_RECEIVED
 
+# More than the other fields of our Transfers and Dispositions take. The least that a peer's frame may be is 512.
+OTHER_FIELDS_BYTES: Final = 256
+
 # Hot path: one global name per C function, looked up once.
 _readable, _partial, _recv = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_link_recv
 _advance, _send = lib.pn_link_advance, lib.pn_link_send
@@ -153,24 +156,50 @@ class _Wire:
         lib.pn_link_free(self.link)
 
     def relay_state(self, delivery: Pointer, origin: Pointer, state: int) -> None:
-        """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1)."""
+        """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1).
+
+        Without them where they do not fit into one of the peer's frames; a state that is nothing but data is then left.
+        """
         remote, local = lib.pn_delivery_remote(origin), lib.pn_delivery_local(delivery)
+        has_room = self._has_room_for(remote, state)
         if state == REJECTED:
             theirs, ours = lib.pn_disposition_condition(remote), lib.pn_disposition_condition(local)
-            if lib.pn_condition_is_set(theirs):
+            if has_room and lib.pn_condition_is_set(theirs):
                 lib.pn_condition_set_name(ours, lib.pn_condition_get_name(theirs))
                 lib.pn_condition_set_description(ours, lib.pn_condition_get_description(theirs))
                 lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
         elif state == MODIFIED:
             lib.pn_disposition_set_failed(local, True)
             lib.pn_disposition_set_undeliverable(local, lib.pn_disposition_is_undeliverable(remote))
-            lib.pn_data_copy(lib.pn_disposition_annotations(local), lib.pn_disposition_annotations(remote))
+            if has_room:
+                lib.pn_data_copy(lib.pn_disposition_annotations(local), lib.pn_disposition_annotations(remote))
         elif state == RECEIVED:
             lib.pn_disposition_set_section_number(local, lib.pn_disposition_get_section_number(remote))
             lib.pn_disposition_set_section_offset(local, lib.pn_disposition_get_section_offset(remote))
         elif state > 0x27:
+            if not has_room:
+                return
             lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
         _update(delivery, state)
+
+    def _has_room_for(self, disposition: Pointer, state: int) -> bool:
+        """Do a state's data fit into one frame for this link's peer?
+
+        Attack: where a Transfer's fields alone are larger than the receiver's frames, the engine never comes back.
+        """
+        frame = lib.pn_transport_get_remote_max_frame(self.engine.transport)
+        if not frame or state in (ACCEPTED, RELEASED, RECEIVED):
+            return True
+        if state == REJECTED:
+            condition = lib.pn_disposition_condition(disposition)
+            size = lib.pn_data_encoded_size(lib.pn_condition_info(condition))
+            for text in (lib.pn_condition_get_name(condition), lib.pn_condition_get_description(condition)):
+                size += len(ffi.string(text)) if text != ffi.NULL else 0
+        elif state == MODIFIED:
+            size = lib.pn_data_encoded_size(lib.pn_disposition_annotations(disposition))
+        else:
+            size = lib.pn_data_encoded_size(lib.pn_disposition_data(disposition))
+        return bool(size <= frame - OTHER_FIELDS_BYTES)
 
     @property
     def credit(self) -> int:

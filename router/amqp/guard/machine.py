@@ -60,7 +60,9 @@ class Guard:
     and `admit` whether it may go to the engine. All raise Refused, after which nothing more may be asked.
     """
 
-    __slots__ = ("channel_max", "channels", "is_open", "max_frame_bytes", "scan", "stage", "tables")
+    __slots__ = (
+        "answerable", "channel_max", "channels", "is_open", "max_frame_bytes", "scan", "stage", "tables", "unwritten",
+    )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
         """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same"""
@@ -68,6 +70,9 @@ class Guard:
         self.scan = self.tables.scan
         self.channel_max = min(channel_max, MAX_CHANNEL)
         self.channels: dict[int, set[int]] = {}  # begun and not ended -> handles attached and not detached
+        self.answerable: dict[int, int] = {}  # begun and not ended -> links that its handle-max lets us answer
+        # Channel -> links detached, None -> sessions ended, whose places in the engine our answer may still hold.
+        self.unwritten: dict[int | None, int] = {}
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
@@ -113,6 +118,24 @@ class Guard:
             if performative.code == DISPOSITION:
                 named += min((fields.get("last", fields["first"]) - fields["first"]) & _MAX_UINT, MAX_SPAN)
         return 1 + named // _SPAN_PER_FRAME + size // _BYTES_PER_FRAME
+
+    def is_crowded(self, performative: Performative | None) -> bool:
+        """Could it lack a channel or a handle of ours while the answers to earlier frames are unwritten?
+
+        The engine then falls silent for ever. `written` says that they are written.
+        """
+        if performative is None or not self.unwritten:
+            return False
+        if performative.code == BEGIN:
+            return len(self.channels) + self.unwritten.get(None, 0) > self.channel_max
+        channel = performative.channel
+        if performative.code != ATTACH or channel not in self.channels:
+            return False
+        return len(self.channels[channel]) + self.unwritten.get(channel, 0) >= self.answerable[channel]
+
+    def written(self) -> None:
+        """All our answers have left the engine."""
+        self.unwritten.clear()
 
     def admit(self, performative: Performative | None) -> bool:
         """Take one performative as said. Returns whether the engine is to see it."""
@@ -185,12 +208,16 @@ class Guard:
             raise Refused(_NOT_ALLOWED, f"channel {channel} has a session already")
         self.tables.add(session_key(channel))
         self.channels[channel] = set()
+        self.answerable[channel] = min(performative.fields.get("handle-max", _MAX_HANDLE), _MAX_HANDLE) + 1
         return True
 
     def _end(self, channel: int) -> bool:
         for handle in self.channels.pop(channel):
             self.tables.discard(link_key(channel, handle))
         self.tables.discard(session_key(channel))
+        del self.answerable[channel]
+        self.unwritten.pop(channel, None)
+        self.unwritten[None] = self.unwritten.get(None, 0) + 1
         return True
 
     # Links
@@ -201,6 +228,10 @@ class Guard:
             raise Refused(FRAMING, f"remote handle {handle} is above handle_max {_MAX_HANDLE}")
         if handle in self.channels[channel]:
             raise Refused("amqp:session:handle-in-use", f"handle {handle} of channel {channel} has a link already")
+        if len(self.channels[channel]) >= self.answerable[channel]:
+            # The answer needs a handle of ours, and they are used up.
+            answerable = self.answerable[channel]
+            raise Refused(_NOT_ALLOWED, f"attach of more links than the {answerable} that handle-max lets us answer")
         link = self.tables.add(link_key(channel, handle))
         if not fields["role"]:
             link.flags = IS_SENDER
@@ -220,6 +251,7 @@ class Guard:
         channel, handle = performative.channel, performative.fields["handle"]
         self.tables.discard(link_key(channel, handle))
         self.channels[channel].discard(handle)
+        self.unwritten[channel] = self.unwritten.get(channel, 0) + 1
         return True
 
     # Deliveries

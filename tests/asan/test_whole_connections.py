@@ -1,0 +1,58 @@
+"""The AMQP engine and our own C under AddressSanitizer, while peers say everything in every order.
+
+Short here: PALISADE_ASAN_SECONDS says how long (default 25, for each of the two ways that our steps are made). An hour
+by hand: `python -m tests.fuzz.sanitized --seconds 3600 --seed 7`.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
+
+from sanitized import Missing, Sanitized, sanitized  # noqa: E402
+
+SECONDS = os.environ.get("PALISADE_ASAN_SECONDS", "25")
+SEED = os.environ.get("PALISADE_ASAN_SEED", "20261122")
+# Uses memory that it has freed, in the engine itself: what the guard keeps from it.
+USE_AFTER_FREE = """
+from cproton_ffi import ffi, lib
+connection = lib.pn_connection()
+lib.pn_decref(connection)
+lib.pn_connection_open(connection)
+"""
+
+
+@pytest.fixture(scope="session")
+def built() -> Sanitized:
+    try:
+        return sanitized()
+    except Missing as missing:
+        if os.environ.get("PALISADE_REQUIRE_ALL"):
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+
+
+def python(built: Sanitized, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(built.python), *arguments], cwd=ROOT, env=os.environ | built.environment() | environment,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+    )  # fmt: skip
+
+
+def test_the_sanitizer_sees_the_engines_memory(built: Sanitized) -> None:
+    """Guards the test below: without it, that would prove nothing."""
+    result = python(built, "-c", USE_AFTER_FREE)
+    assert result.returncode == 86
+    assert "heap-use-after-free" in result.stdout
+
+
+@pytest.mark.parametrize("steps", ["compiled", "python"])
+def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> None:
+    arguments = "-m", "tests.fuzz.connections", "--seconds", SECONDS, "--seed", f"{SEED}-{steps}"
+    result = python(built, *arguments, PALISADE_ENGINE=steps if steps == "python" else "")
+    assert result.returncode == 0, result.stdout

@@ -1,0 +1,49 @@
+"""A sender gives its message a delivery state that is larger than the receiver's largest frame.
+
+The state travels in the Transfer itself. The AMQP engine took its size from the frame's, got less than nothing, and
+never came back: the whole router stood still, for good, by one Transfer of one client.
+"""
+
+import pytest
+from frames_attacker import attacker, besieged_router, say_in_turn, wire
+from harness import RunningRouter
+
+router = besieged_router
+
+ADDRESS = "guests.state"
+SESSION = wire.frame(wire.open_("sender", "localhost")) + wire.frame(wire.begin())
+SENDER = wire.frame(wire.attach("s", 0, is_receiver=False, address=ADDRESS))
+RECEIVER = (
+    wire.frame(wire.open_("receiver", "localhost", max_frame=512))
+    + wire.frame(wire.begin())
+    + wire.frame(wire.attach("r", 0, is_receiver=True, address=ADDRESS))
+    + wire.frame(wire.flow(0, credit=10))
+)
+STATES = {
+    "rejected": lambda size: wire.performative(0x25, wire.error("amqp:x", "x" * size)),
+    "rejected with information": lambda size: wire.performative(
+        0x25, wire.performative(0x1D, wire.symbol("a"), wire.NULL, wire.map_of(wire.symbol("k"), wire.text("v" * size)))
+    ),
+    "modified": lambda size: wire.performative(
+        0x27, wire.TRUE, wire.TRUE, wire.map_of(wire.symbol("k"), wire.text("v" * size))
+    ),
+    "transactional": lambda size: wire.performative(0x34, wire.binary(bytes(size))),
+}
+
+
+@pytest.mark.parametrize("size", [400, 440, 480, 512, 700, 15000])
+@pytest.mark.parametrize("name", STATES)
+def test_the_router_goes_on(name: str, size: int, router: RunningRouter) -> None:
+    state = STATES[name](size)
+    whole = wire.frame(wire.transfer(0, 0, wire.message(100), state=state))
+    # And one that is under way while the sender gives it its state.
+    begun = wire.frame(wire.transfer(0, 1, wire.message(200_000)[:15000], is_last=False))
+    given = wire.frame(wire.disposition(is_receiver=False, first=1, is_settled=False, state=state))
+    with attacker(router) as receiver, attacker(router) as sender:
+        say_in_turn(router, receiver, RECEIVER)
+        receiver.wait_for(wire.ATTACH)
+        say_in_turn(router, sender, SESSION, SENDER, whole, begun, given)
+        receiver.wait_for(wire.TRANSFER)
+        with attacker(router, "free") as another:
+            another.say(wire.frame(wire.open_("honest")))
+            another.wait_for(wire.OPEN)
