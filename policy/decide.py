@@ -9,7 +9,7 @@ from typing import Final
 
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
-from policy.groups import Group
+from policy.groups import REPLIES_KEY, REPLY_WINDOW_KEY, Group
 from policy.ruleset import Ruleset
 from policy.settings import Settings, make_settings
 from policy.vhosts import CONNECTOR_GROUP, Vhost
@@ -24,6 +24,7 @@ __all__ = [
     "decide_link",
     "decide_message",
     "decide_session",
+    "decide_ungoverned_link",
 ]
 
 ALLOWED: Final = Decision(is_allowed=True, reason=Reason.ALLOWED)
@@ -31,6 +32,8 @@ INTERNAL_ERROR: Final = Decision(is_allowed=False, reason=Reason.INTERNAL_ERROR)
 
 WAYPOINT_CAPABILITY_PREFIX: Final = "qd.waypoint"
 FALLBACK_CAPABILITY: Final = "qd.fallback"
+# No attribute opens it, so none is named.
+OWNERSHIP: Final = "only the connection that made a dynamic address receives from it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,13 @@ def decide_link(settings: Settings, facts: LinkFacts) -> Decision:
         return INTERNAL_ERROR
 
 
+def decide_ungoverned_link(facts: LinkFacts) -> Decision:
+    """May a connection without settings attach this link, where vhost policy is on (§3.8)?"""
+    if facts.direction == "receive" and not facts.is_dynamic and facts.dynamic_address == "other":
+        return _deny(Reason.DYNAMIC_ADDRESS_NOT_OWN, Rule(item=OWNERSHIP))
+    return ALLOWED
+
+
 def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
     """May this message pass (§3.9 steps 4 and 5)?"""
     try:
@@ -122,7 +132,8 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
             return _deny(Reason.USER_ID_PROXY, settings.rule("allowUserIdProxy", "false"))
         if target is not None and settings.targets.match(target) is None:
             rule = _denying_rule(settings, "denyTargets", target, settings.origin.target_key)
-            return _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, rule)
+            reply = _decide_reply(settings, target, facts.reply_age_s, is_dynamic=facts.is_dynamic_target)
+            return reply if reply is not None else _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, rule)
         return ALLOWED
     except Exception:
         return INTERNAL_ERROR
@@ -141,7 +152,8 @@ def decide_connector(ruleset: Ruleset, policy_vhost: str, user: str | None, now:
         group = vhost.groups.get(CONNECTOR_GROUP) if vhost is not None else None
         if vhost is None or group is None:
             name = vhost.name if vhost is not None else None
-            return ConnectionDecision(decision=Decision(is_allowed=False, reason=Reason.NO_VHOST), vhost=name)
+            rule = Rule(item=f"policyVhost: {policy_vhost}") if vhost is None else vhost.rule("groups", CONNECTOR_GROUP)
+            return ConnectionDecision(decision=_deny(Reason.NO_VHOST, rule), vhost=name)
         if not group.window.contains(now):
             return ConnectionDecision(decision=_not_valid(group, now), vhost=vhost.name, group=group.name)
         size = ruleset.max_message_size
@@ -185,8 +197,23 @@ def _decide_sender(settings: Settings, facts: LinkFacts) -> Decision:
     item = settings.targets.match(facts.address)
     key = settings.origin.target_key
     if item is None:
+        is_dynamic = facts.dynamic_address is not None
+        reply = _decide_reply(settings, facts.address, facts.reply_age_s, is_dynamic=is_dynamic)
+        if reply is not None:
+            return reply
         return _deny(Reason.TARGET_NOT_ALLOWED, _denying_rule(settings, "denyTargets", facts.address, key))
     return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))
+
+
+def _decide_reply(settings: Settings, address: str, age_s: float | None, *, is_dynamic: bool) -> Decision | None:
+    """`address` is not among the targets: is it one to reply to (§3.16)? None where replies have no say in it."""
+    if not settings.allow_replies or settings.is_denied("send", address):
+        return None
+    if age_s is None:
+        return _deny(Reason.REPLY_NOT_EXPECTED, settings.rule(REPLIES_KEY, "true")) if is_dynamic else None
+    if age_s >= settings.reply_window_s:
+        return _deny(Reason.REPLY_WINDOW_OVER, settings.rule(REPLY_WINDOW_KEY, settings.reply_window_s))
+    return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(REPLIES_KEY, "true"))
 
 
 def _decide_receiver(settings: Settings, facts: LinkFacts) -> Decision:
@@ -202,6 +229,10 @@ def _decide_receiver(settings: Settings, facts: LinkFacts) -> Decision:
         return denied
     item = settings.sources.match(facts.address)
     key = settings.origin.source_key
+    if facts.dynamic_address == "other":
+        return _deny(Reason.DYNAMIC_ADDRESS_NOT_OWN, settings.rule(OWNERSHIP))
+    if facts.dynamic_address == "own" and not settings.is_denied("receive", facts.address):
+        return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWNERSHIP))
     if item is None:
         return _deny(Reason.SOURCE_NOT_ALLOWED, _denying_rule(settings, "denySources", facts.address, key))
     return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))

@@ -6,6 +6,7 @@ Pure. A file is JSON, lines that begin with # are comments:
      "expect": [
        {"user": "alice", "host": "10.0.0.1", "is": "allow"},
        {"user": "alice", "host": "10.0.0.1", "send": ["orders.1", "orders.2"], "is": "allow"},
+       {"user": "alice", "host": "10.0.0.1", "send": "alice.replies", "replyAge": 20, "is": "allow"},
        {"user": "alice", "host": "10.0.0.1", "receive": "$management", "is": "deny", "reason": "source_not_allowed"}]}
 """
 
@@ -28,7 +29,8 @@ _TEXTS = ("name", "user", "host", "vhost", "mechanism", "at", "is", "reason")
 _SWITCHES = ("tls", "dynamic", "anonymous")
 _ADDRESSES = ("send", "receive")
 _LISTS = (*_ADDRESSES, "groups")
-_KEYS = (*_TEXTS, *_SWITCHES, *_LISTS)
+_REPLY_AGE = "replyAge"  # seconds since a message with the address as its reply-to was received
+_KEYS = (*_TEXTS, *_SWITCHES, *_LISTS, _REPLY_AGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,11 @@ def _problems(document: Document, path: tuple[str | int, ...], entry: Mapping[st
         elif key in _LISTS and not (isinstance(value, str) or _is_texts(value)):
             kind = "group" if key == "groups" else "address"
             yield _problem(document, place, f"'{key}' is {'a' if kind == 'group' else 'an'} {kind}, or a list of them")
+    age_s = entry.get(_REPLY_AGE, 0)
+    if isinstance(age_s, bool) or not isinstance(age_s, int | float) or age_s < 0:
+        yield _problem(document, (*path, _REPLY_AGE), f"'{_REPLY_AGE}' is a number of seconds, from 0 on")
+    elif _REPLY_AGE in entry and "send" not in entry:
+        yield _problem(document, (*path, _REPLY_AGE), f"'{_REPLY_AGE}' is said of an address to send to")
     if entry.get("is") not in ("allow", "deny"):
         yield _problem(document, (*path, "is"), '"is" is "allow" or "deny"')
     if isinstance(entry.get("host"), str) and not is_numeric_host(entry["host"]):
@@ -160,7 +167,9 @@ def _links(entry: Mapping[str, Any]) -> Iterator[tuple[LinkFacts | None, str]]:
     for direction in directions:
         addresses = entry.get(direction, [])
         for address in [addresses] if isinstance(addresses, str) else addresses:
-            yield LinkFacts(direction=direction, address=address), f"{direction} '{address}'"
+            age_s = entry.get(_REPLY_AGE) if direction == "send" else None
+            reply = f" as a reply after {age_s:g} s" if age_s is not None else ""
+            yield LinkFacts(direction=direction, address=address, reply_age_s=age_s), f"{direction} '{address}'{reply}"
     if entry.get("dynamic"):
         yield LinkFacts(direction="receive", address=None, is_dynamic=True), "a dynamic receiver"
     elif entry.get("anonymous"):

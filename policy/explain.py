@@ -5,10 +5,11 @@ Source: docs/spec/policy-and-auth.md §2.7, §3.3, §3.7, §3.8.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from policy.decide import ConnectionDecision, Settings, decide_connection, decide_link
+from policy.address_text import is_dynamic, normalise
+from policy.decide import OWNERSHIP, ConnectionDecision, Settings, decide_connection, decide_link
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.groups import UNLIMITED_LINKS, Group
@@ -58,7 +59,12 @@ def explain_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage | 
 
 
 def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
-    """settings  of the connection; None when policy does not govern it"""
+    """settings  of the connection; None when policy does not govern it
+
+    A dynamic address is another's, unless the facts say that it is the connection's own.
+    """
+    if facts.dynamic_address is None and facts.address and is_dynamic(normalise(facts.address)):
+        facts = replace(facts, dynamic_address="other")
     if settings is None:
         text = "the connection is not governed by policy: every link may be opened"
         return Explanation(decision=Decision(is_allowed=True, reason=Reason.ALLOWED), steps=(_passed("link", text),))
@@ -208,8 +214,24 @@ def _link_steps(settings: Settings, facts: LinkFacts, decision: Decision) -> Ite
     elif reason in (Reason.WAYPOINT_CAPABILITY, Reason.FALLBACK_CAPABILITY):
         switch = "allowWaypointLinks" if reason is Reason.WAYPOINT_CAPABILITY else "allowFallbackLinks"
         yield _switch_step(settings, f"the capability {', '.join(facts.capabilities)}", switch, False)
+    elif decision.rule is not None and decision.rule.item == OWNERSHIP:
+        text = f"'{facts.address}' has the form of a dynamic address: {OWNERSHIP}"
+        yield Step(about="owner", text=text, is_passed=decision.is_allowed, rule=decision.rule)
     else:
-        yield _address_step(settings, facts.address, is_send, decision)
+        yield from _address_steps(settings, facts, is_send, decision)
+
+
+def _address_steps(settings: Settings, facts: LinkFacts, is_send: bool, decision: Decision) -> Iterator[Step]:
+    address, age_s = facts.address or "", facts.reply_age_s
+    is_reply = decision.reason in (Reason.REPLY_WINDOW_OVER, Reason.REPLY_NOT_EXPECTED)
+    if is_send and (is_reply or (decision.is_allowed and settings.targets.match(address) is None)):
+        key = settings.origin.target_key
+        yield Step(about="address", text=f"{key} of group '{settings.group}' do not name '{address}'")
+        came = f"a message with this reply-to came {age_s:g} seconds ago" if age_s is not None else "none has come"
+        window = f"allowReplies lets the connection reply for {settings.reply_window_s} seconds"
+        yield Step(about="reply", text=f"{window}: {came}", is_passed=decision.is_allowed, rule=decision.rule)
+        return
+    yield _address_step(settings, address, is_send, decision)
 
 
 def _shown_rates(settings: Settings) -> str:
@@ -234,6 +256,8 @@ def _address_step(settings: Settings, address: str, is_send: bool, decision: Dec
         return _failed("address", f"may not {verb} '{address}': {decision.rule.item} overrides", decision.rule)
     listed = _shown(rules.canonical, "nothing")
     text = f"may not {verb} '{address}': {key} of group '{settings.group}' admits {listed}"
+    if is_send and settings.allow_replies:
+        text = f"{text} (and no message with it as reply-to has come that counts: allowReplies)"
     if (advice := _address_advice(rules.canonical, address)) is not None:
         text = f"{text} ({advice})"
     return _failed("address", text, settings.rule(key))

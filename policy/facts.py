@@ -40,6 +40,9 @@ class LinkFacts:
     is_coordinator: bool = False
     capabilities: tuple[str, ...] = ()  # of that terminus
     open_links: int = 0  # client-initiated links of this direction already open on the connection
+    # Set where the address has the form of one the router makes up: it is this connection's, or it is not (any more).
+    dynamic_address: Literal["own", "other"] | None = None
+    reply_age_s: float | None = None  # since a message with this reply-to was received last; None: none is remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,3 +51,5 @@ class MessageFacts:
 
     target: str | None = None  # anonymous links only: the address the message is for
     user_id: bytes | None = None  # the user-id property
+    is_dynamic_target: bool = False  # `target` has the form of an address the router makes up
+    reply_age_s: float | None = None  # of `target`, as in LinkFacts

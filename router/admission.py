@@ -7,7 +7,7 @@ decided on. Sources: docs/spec/policy-and-auth.md §2.7, §2.8, §3.2 to §3.5.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from auth.identity import Identity
 from policy.bans import BanSet
@@ -19,7 +19,7 @@ from policy.usage import UsageLedger
 from router.bans import BanGate
 from router.breakoffs import Breakoffs
 from router.effects import AdmissionFailed, Audit, Emit, log
-from router.refusals import CONNECTION_REFUSED, MOVED, OPEN_TEXTS, Refusal
+from router.refusals import CONNECTION_REFUSED, MOVED, OPEN_TEXTS, Refusal, explained, rule_text
 from router.shadow.candidate import ConnectionShadow, Shadow
 
 # Denials at Open that count towards an automatic ban. Not the limits of connections: others reach them for a bystander.
@@ -27,6 +27,12 @@ _COUNTED_AS_FAILURES: Final = frozenset({Reason.NO_VHOST, Reason.UNKNOWN_USER, R
 
 # Why open connections are decided again; `redecision` of an audit event.
 Occasion = Literal["policy_change", "expiry"]
+
+
+class ReplyAges(Protocol):
+    """What a connection was asked to reply to (router.replies)."""
+
+    def age(self, address: str) -> float | None: ...
 
 
 class Gate:
@@ -49,6 +55,7 @@ class Gate:
         self.shadow = shadow
         self.bans = BanGate(bans if bans is not None else BanSet(), ledger, emit)
         self.breakoffs = Breakoffs(emit)
+        self.explains = False  # denials name their rule to the peer (policy verboseDenials)
         # What was granted in an earlier epoch holds no longer for whoever is concerned.
         self.epoch = 0
         self.began_at = 0.0
@@ -86,7 +93,7 @@ class Gate:
             "POLICY",
             verdict[0],
             f"{verdict[1]} Connection '{remote_host}' based on global connection count. "
-            f"nConnections= {self.ledger.open_connections}",
+            f"nConnections= {self.ledger.open_connections}{'' if decision.is_allowed else rule_text(decision)}",
         )
         if not decision.is_allowed:
             self.audit(
@@ -137,6 +144,7 @@ class Admission:
         "open_sessions",
         "refusal",
         "remote_host",
+        "replies",
         "requested_vhost",
         "settings",
         "shadow",
@@ -167,6 +175,7 @@ class Admission:
         self.requested_vhost = ""
         self.settings: Settings | None = None
         self.shadow: ConnectionShadow | None = None
+        self.replies: ReplyAges | None = None  # None: nobody asks for them
         self.open_sessions = self.open_senders = self.open_receivers = 0
         self._allowed_targets: dict[str, bool] = {}  # of messages, as far as they are remembered
         self.refusal: Refusal | None = None  # decided again, and denied: the connection is to be closed
@@ -236,14 +245,14 @@ class Admission:
         who = f"for user '{self.identity.user or ''}', rhost '{self.remote_host}', vhost '{shown_vhost}'"
         if decision.reason is Reason.INTERNAL_ERROR:
             text = "Internal error: the connection's facts could not be judged"
-            self._log("info", f"DENY AMQP Open lookup_user failed {who}: {text}")
+            self._log("info", f"DENY AMQP Open lookup_user failed {who}: {text}{rule_text(decision)}")
         for reason in (decision.reason, *decision.also):
             if (text := OPEN_TEXTS.get(reason, "")):
-                when = f" ({decision.rule.item})" if reason is Reason.GROUP_NOT_VALID and decision.rule else ""
-                self._log("info", f"DENY AMQP Open {who}: {text}{when}")
+                rule = rule_text(decision) if reason is decision.reason else ""
+                self._log("info", f"DENY AMQP Open {who}: {text}{rule}")
         if judged.vhost is not None and decision.reason is not Reason.INTERNAL_ERROR:
             self.gate.ledger.count_open_denied(judged.vhost)
-        self._audit(
+        return self._audit(
             decision,
             stage="open",
             vhost=judged.vhost,
@@ -253,7 +262,6 @@ class Admission:
             now=now,
             **more,
         )
-        return CONNECTION_REFUSED
 
     def count_failure(self) -> None:
         """The peer's credentials do not hold, or do not let it in: towards an automatic ban of its host."""
@@ -282,15 +290,11 @@ class Admission:
     def _deny_connector(self, judged: ConnectionDecision, now: float, **more: Any) -> Refusal:
         decision = judged.decision
         what = f"policyVhost settings for connection '{self.connection_id}', policyVhost: '{self.requested_vhost}'"
-        if decision.reason is Reason.GROUP_NOT_VALID and decision.rule is not None:
-            text = f"No valid {what}: {decision.rule.item}"
-        else:
-            text = f"Failed to find {what}"
-        log(self.gate.emit, "POLICY", "error", f"[C{self.connection_id}] {text}")
-        self._audit(
+        text = f"No valid {what}" if decision.reason is Reason.GROUP_NOT_VALID else f"Failed to find {what}"
+        log(self.gate.emit, "POLICY", "error", f"[C{self.connection_id}] {text}{rule_text(decision)}")
+        return self._audit(
             decision, stage="open", vhost=judged.vhost, group=judged.group, refusal=CONNECTION_REFUSED, now=now, **more
         )
-        return CONNECTION_REFUSED
 
     def _connection_facts(self, now: float) -> ConnectionFacts:
         return ConnectionFacts(
@@ -459,6 +463,9 @@ class Admission:
         """Those of an event that speaks of the policy in force beside another."""
         return {**self.facts(), "ruleset_digest": self.gate.ruleset.digest}
 
-    def _audit(self, decision: Decision, *, refusal: Refusal, **facts: Any) -> None:
+    def _audit(self, decision: Decision, *, refusal: Refusal, **facts: Any) -> Refusal:
+        """Record a denial. Returns what the peer is told: `refusal`, with the rule where the policy wants that."""
+        refusal = explained(refusal, decision) if self.gate.explains else refusal
         merged = {**self.facts(), "condition": refusal.condition, "detail": refusal.description, **facts}
         self.gate.audit(decision, **merged)
+        return refusal

@@ -4,9 +4,9 @@ Every denial leaves a log line with the C router's wording, a count, and one aud
 decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 """
 
-from typing import Final
+from typing import Final, Literal
 
-from policy.decide import ALLOWED, decide_message, decide_session
+from policy.decide import ALLOWED, decide_message, decide_session, decide_ungoverned_link
 from policy.decision import Decision, Reason
 from policy.facts import LinkFacts, MessageFacts
 from router.admission import Admission, Gate, Occasion
@@ -22,6 +22,7 @@ from router.refusals import (
     Direction,
     Refusal,
     attach_text,
+    rule_text,
 )
 from router.spellings import is_target, judge_link, judge_target
 
@@ -51,13 +52,13 @@ class ConnectionGate(Admission):
         if settings is not None:
             where = f"user: {self._user}, rhost: {self.remote_host}, vhost: {self._vhost}"
             if not decision.is_allowed:
-                self._log("info", f"[C{self.connection_id}] DENY AMQP Begin Session due to session limit. {where}")
+                text = f"DENY AMQP Begin Session due to session limit. {where}{rule_text(decision)}"
+                self._log("info", f"[C{self.connection_id}] {text}")
                 self.gate.ledger.count_session_denied(settings.vhost)
-                self._audit(
+                return self._audit(
                     decision, stage="begin", usage={"open_sessions": others},
                     limit=settings.max_sessions, refusal=SESSION_REFUSED, **self._again(older, "sessions"),
                 )  # fmt: skip
-                return SESSION_REFUSED
             if older is None:
                 self._log("trace", f"[C{self.connection_id}] ALLOW AMQP Begin Session. {where}")
         if older is None:
@@ -79,17 +80,20 @@ class ConnectionGate(Admission):
         is_dynamic: bool,
         is_coordinator: bool,
         capabilities: tuple[str, ...],
+        dynamic_address: Literal["own", "other"] | None = None,
+        reply_age_s: float | None = None,
         older: int | None = None,
         is_for_candidate: bool = False,
     ) -> Refusal | None:
         """Judge a client's Attach. None: it is counted until `detach`.
 
         routed  `address` as the router will understand it, without scheme, authority and outer separators
+        dynamic_address, reply_age_s  as in LinkFacts
         older   of a link that is open and judged again: how many of its direction that were attached before it stay
         is_for_candidate  ask a new candidate policy about a link that is open, and nobody else
         """
         settings, shadow = self.settings, self.shadow
-        if settings is not None or shadow is not None:
+        if settings is not None or shadow is not None or self.gate.ruleset.is_enabled:
             open_links = self.open_senders if direction == "send" else self.open_receivers
             open_links = open_links if older is None else older
             asked = LinkFacts(
@@ -99,36 +103,52 @@ class ConnectionGate(Admission):
                 is_coordinator=is_coordinator,
                 capabilities=capabilities,
                 open_links=open_links,
+                dynamic_address=dynamic_address,
+                reply_age_s=reply_age_s,
             )
             if is_for_candidate:
                 if shadow is not None:
                     shadow.attach(ALLOWED, asked, routed)
                 return None
-            decision, facts = judge_link(settings, asked, routed) if settings is not None else (ALLOWED, asked)
+            if settings is not None:
+                decision, facts = judge_link(settings, asked, routed)
+            elif self.gate.ruleset.is_enabled:
+                decision, facts = decide_ungoverned_link(asked), asked
+            else:
+                decision, facts = ALLOWED, asked
             if shadow is not None and older is None:
                 shadow.attach(decision, asked, routed)
-        if settings is not None:
-            who = f"for user '{self._user}', rhost '{self.remote_host}', vhost '{self._vhost}'"
-            text = attach_text(decision, facts, who)
             if not decision.is_allowed:
-                self._log("info", f"[C{self.connection_id}] DENY {text}")
-                self.gate.ledger.count_link_denied(settings.vhost, direction)
-                is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
-                refusal = LINK_LIMIT if is_limit else LINK_REFUSED
-                limit = settings.max_senders if direction == "send" else settings.max_receivers
-                self._audit(
-                    decision, stage="attach", direction=direction, address=facts.address, link_name=link_name,
-                    usage={"open_links": open_links}, limit=limit if is_limit else None, refusal=refusal,
-                    **self._again(older, "links"),
-                )  # fmt: skip
-                return refusal
-            if older is None:
-                self._log("trace", f"[C{self.connection_id}] ALLOW {text}")
+                return self._deny_link(decision, facts, link_name, open_links, older)
+        if settings is not None and older is None:
+            text = attach_text(ALLOWED, facts, self._who)
+            self._log("trace", f"[C{self.connection_id}] ALLOW {text}")
         if older is None and direction == "send":
             self.open_senders += 1
         elif older is None:
             self.open_receivers += 1
         return None
+
+    def _deny_link(
+        self, decision: Decision, facts: LinkFacts, link_name: str, open_links: int, older: int | None
+    ) -> Refusal:
+        settings, direction = self.settings, facts.direction
+        text = attach_text(decision, facts, self._who)
+        self._log("info", f"[C{self.connection_id}] DENY {text}{rule_text(decision)}")
+        limit = None
+        if settings is not None:
+            self.gate.ledger.count_link_denied(settings.vhost, direction)
+            limit = settings.max_senders if direction == "send" else settings.max_receivers
+        is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
+        return self._audit(
+            decision, stage="attach", direction=direction, address=facts.address, link_name=link_name,
+            usage={"open_links": open_links}, limit=limit if is_limit else None,
+            refusal=LINK_LIMIT if is_limit else LINK_REFUSED, **self._again(older, "links"),
+        )  # fmt: skip
+
+    @property
+    def _who(self) -> str:
+        return f"for user '{self._user}', rhost '{self.remote_host}', vhost '{self._vhost}'"
 
     def detach(self, direction: Direction) -> None:
         if direction == "send":
@@ -157,8 +177,9 @@ class ConnectionGate(Admission):
             "debug",
             f"[C{self.connection_id}][L{link_id}] Message rejected due to user_id proxy violation. User:{self._user}",
         )
-        self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
-        return USER_ID_REFUSED
+        text = f"DENY AMQP message with the user-id of another {self._who}{rule_text(decision)}"
+        self._log("info", f"[C{self.connection_id}][L{link_id}] {text}")
+        return self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
 
     def refuse_target(self, target: str, link_id: int, *, routed: str) -> Refusal | None:
         """May a message on an anonymous link go to `target`? Allowed ones are remembered. routed  as for `attach`"""
@@ -169,23 +190,43 @@ class ConnectionGate(Admission):
         if is_known and (shadow is None or target in shadow.agreed_targets):
             return None
         named, decision = target, ALLOWED
+        reply_age_s = self.replies.age(named) if self.replies is not None else None
         if settings is not None and not is_known:
-            decision, target = judge_target(settings, named, routed)
+            decision, target = judge_target(settings, named, routed, reply_age_s)
         if shadow is not None:
-            shadow.target(decision, named, routed)
+            shadow.target(decision, named, routed, reply_age_s)
         if is_known:
             return None
-        where = (
-            f"AMQP message to '{target}' for user '{self._user}', rhost '{self.remote_host}', "
-            f"vhost '{self._vhost}' based on target address"
-        )
         if decision.is_allowed:
-            if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
-                self._allowed_targets.clear()
-            self._allowed_targets[named] = True
-            self._log("trace", f"[C{self.connection_id}] ALLOW {where}")
+            if decision.rule is None:  # and not as a reply, which is for a time
+                if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
+                    self._allowed_targets.clear()
+                self._allowed_targets[named] = True
+            self._log("trace", f"[C{self.connection_id}] ALLOW {self._message_text(target)}")
             return None
-        self._log("info", f"[C{self.connection_id}] DENY {where}")
+        return self._deny_message(decision, target, link_id)
+
+    def refuse_reply(self, target: str, link_id: int, *, routed: str, bound: str) -> Refusal | None:
+        """May a message still go to `target` on a link that was attached to reply? Never remembered: time passes.
+
+        routed  as for `attach`. bound  the target in the tenant's form, as the link is bound to it
+        """
+        if self.is_denied_now():
+            return TARGET_REFUSED
+        settings, named = self.settings, target
+        if settings is None:
+            return None
+        reply_age_s = self.replies.age(bound) if self.replies is not None else None
+        decision, target = judge_target(settings, named, routed, reply_age_s)
+        if self.shadow is not None:
+            self.shadow.target(decision, named, routed, reply_age_s)
+        return None if decision.is_allowed else self._deny_message(decision, target, link_id)
+
+    def _message_text(self, target: str) -> str:
+        return f"AMQP message to '{target}' {self._who} based on target address"
+
+    def _deny_message(self, decision: Decision, target: str, link_id: int) -> Refusal:
+        self._log("info", f"[C{self.connection_id}] DENY {self._message_text(target)}{rule_text(decision)}")
         log(
             self.gate.emit,
             "ROUTER",
@@ -193,8 +234,30 @@ class ConnectionGate(Admission):
             f"[C{self.connection_id}][L{link_id}] Message rejected due to policy violation on target. "
             f"User:{self._user}",
         )
-        self._audit(decision, stage="transfer", direction="send", address=target, refusal=TARGET_REFUSED)
-        return TARGET_REFUSED
+        return self._audit(decision, stage="transfer", direction="send", address=target, refusal=TARGET_REFUSED)
+
+    def is_listed(self, address: str, routed: str) -> bool:
+        """Is what a link with this target may do for good, or only as a reply? routed  as for `attach`"""
+        settings = self.settings
+        return settings is None or judge_target(settings, address, routed)[0].is_allowed
+
+    def may_name(self, address: str) -> bool:
+        """May a message of the client name `address` as its reply-to, so that its receiver may send there?
+
+        Attack: a reply-to where its sender may not send, to have a service write there in its place.
+        """
+        if self.is_denied_now():
+            return False
+        settings = self.settings
+        if settings is None and self.shadow is not None:
+            settings = self.shadow.settings
+        return settings is None or is_target(settings, address)
+
+    @property
+    def reply_window_s(self) -> int:
+        """For how long the reply-to of a message is to be remembered; 0: nobody asks for it."""
+        asking = (self.settings, self.shadow.settings if self.shadow is not None else None)
+        return max((each.reply_window_s for each in asking if each is not None and each.allow_replies), default=0)
 
     def may_send_to(self, address: str) -> bool:
         """Is `address` among the targets, by any spelling of it? For what is done in the client's name."""
@@ -223,15 +286,16 @@ class ConnectionGate(Admission):
         limit = settings.max_message_size if settings is not None else 0
         decision = ALLOWED
         if settings is not None and limit and size > limit:
-            decision = Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE)
+            rule = settings.rule("maxMessageSize", limit)
+            decision = Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE, rule=rule)
         if shadow is not None:
             shadow.size(decision, size, before, address)
         if settings is None or decision.is_allowed:
             return None
-        self._log("warning", f"[C{self.connection_id}][L{link_id}] DENY AMQP Transfer maxMessageSize exceeded")
+        text = f"DENY AMQP Transfer maxMessageSize exceeded{rule_text(decision)}"
+        self._log("warning", f"[C{self.connection_id}][L{link_id}] {text}")
         self.gate.ledger.count_oversize(settings.vhost)
-        self._audit(
+        return self._audit(
             decision, stage="transfer", direction="send", address=address,
             limit=settings.max_message_size, refusal=TOO_LARGE,
         )  # fmt: skip
-        return TOO_LARGE

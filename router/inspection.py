@@ -64,6 +64,25 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
     return inspect
 
 
+def reply_inspector(
+    link: InLink, inspect: Callable[[Handle, int], int], gate: ConnectionGate, target: str, bound: str
+) -> Callable[[Handle, int], int]:
+    """`inspect` for a link that was attached to reply: each message has to come in time. bound  as for refuse_reply"""
+    routed = normalise(target)
+
+    def look(delivery: Handle, size: int) -> int:
+        size = inspect(delivery, size)
+        if size < 0:
+            return size
+        refusal = gate.refuse_reply(target, link.identity, routed=routed, bound=bound)
+        if refusal is None:
+            return size
+        link.refuse(delivery, condition_of(refusal))
+        return -1
+
+    return look
+
+
 See = Callable[[bytes], None]  # is shown a message up to its body
 
 

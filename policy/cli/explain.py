@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from policy.address_text import is_dynamic, normalise
 from policy.cli.arguments import count
 from policy.cli.instants import add_at_option
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
@@ -24,6 +25,7 @@ EPILOG = """\
 examples:
   qdpolicy explain policies/ --user alice --host 10.0.0.1 --send orders.new
   qdpolicy explain qdrouterd.conf --user bob --host ::1 --vhost shop --receive-dynamic --json
+  qdpolicy explain policies/ --user service --host ::1 --send amqp:/_topo/0/R/temp.abcdefghijklmno --reply-age 20
 
 exit status:
   0  allowed
@@ -54,6 +56,15 @@ def add_parser(verbs: Any) -> None:
     link.add_argument("--send", metavar="ADDRESS", help="judge a sender to this address; '' is an anonymous one")
     link.add_argument("--receive", metavar="ADDRESS", help="judge a receiver from this address")
     link.add_argument("--receive-dynamic", action="store_true", help="judge a receiver from a dynamic source")
+    parser.add_argument(
+        "--reply-age",
+        metavar="SECONDS",
+        type=count,
+        help="with --send: the connection received a message with this reply-to so long ago (allowReplies)",
+    )
+    parser.add_argument(
+        "--own", action="store_true", help="with --receive: the router made the dynamic address for this connection"
+    )
     parser.add_argument("--capability", metavar="SYMBOL", action="append", default=[], help="of the link's terminus")
     for name in ("connections", "connections-of-user", "connections-of-host", "links"):
         help_ = f"open {name.replace('-', ' ')} before this one (default: 0)"
@@ -105,9 +116,21 @@ def _link(options: argparse.Namespace) -> LinkFacts | None:
             direction="receive", address=None, is_dynamic=True, capabilities=capabilities, open_links=open_links
         )
     if options.send is not None:
-        return LinkFacts(direction="send", address=options.send, capabilities=capabilities, open_links=open_links)
+        return LinkFacts(
+            direction="send",
+            address=options.send,
+            capabilities=capabilities,
+            open_links=open_links,
+            reply_age_s=options.reply_age,
+        )
     if options.receive is not None:
-        return LinkFacts(direction="receive", address=options.receive, capabilities=capabilities, open_links=open_links)
+        return LinkFacts(
+            direction="receive",
+            address=options.receive,
+            capabilities=capabilities,
+            open_links=open_links,
+            dynamic_address="own" if options.own and is_dynamic(normalise(options.receive)) else None,
+        )
     return None
 
 

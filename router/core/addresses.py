@@ -3,16 +3,19 @@
 Sources: docs/spec/routing.md §3, §4.
 """
 
+import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from policy.address_text import normalise
+from policy.address_text import RANDOM_NAME, normalise
 
 if TYPE_CHECKING:
     from router.core.in_links import InLink
     from router.core.out_links import OutLink
+
+_DYNAMIC_KEY: Final = re.compile(rf"(?:L|M[0-9]_\$)temp\.{RANDOM_NAME}")
 
 Distribution = Literal["multicast", "closest", "balanced", "unavailable"]
 
@@ -57,6 +60,11 @@ def _topological_key(address: str, router_id: str, area: str) -> str:
     return "L" + rest if router == router_id else "R" + router
 
 
+def is_dynamic_key(key: str) -> bool:
+    """Has the key the form of those that the router makes up for dynamic termini? No such name ever comes again."""
+    return _DYNAMIC_KEY.fullmatch(key) is not None
+
+
 class Address:
     """A live address: who sends to it, who receives from it. Exists while anything refers to it."""
 
@@ -66,6 +74,7 @@ class Address:
         "forward",
         "in_links",
         "key",
+        "made_by",
         "out_links",
         "priority",
         "retired_egress",
@@ -78,6 +87,8 @@ class Address:
         self.key = key
         self.distribution: Distribution = treatment.distribution
         self.priority = treatment.priority
+        # The link that the router made it up for, while that is there: the address belongs to its connection.
+        self.made_by: InLink | OutLink | None = None
         self.in_links: list[InLink] = []
         self.out_links: deque[OutLink] = deque()
         self.subscribers: deque[Subscriber] = deque()
@@ -124,14 +135,21 @@ class AddressTable:
             return self.treatment_of(address)
         return Treatment()
 
+    def key(self, text: str, *, is_ingress: bool) -> str:
+        """The key that a link to `text` is bound to: of a sender, or of a receiver."""
+        return self._key(text, self.treatment(text), is_ingress=is_ingress)
+
+    def _key(self, text: str, treatment: Treatment, *, is_ingress: bool) -> str:
+        phase = treatment.ingress_phase if is_ingress else treatment.egress_phase
+        return key_of(normalise(text), router_id=self.router_id, phase=phase)
+
     def obtain(self, text: str, *, is_ingress: bool, treatment: Treatment | None = None) -> Address:
         """The address that `text` names, created when it is not live.
 
         treatment  the one to use; None for the configured one
         """
         treatment = treatment or self.treatment(text)
-        phase = treatment.ingress_phase if is_ingress else treatment.egress_phase
-        key = key_of(normalise(text), router_id=self.router_id, phase=phase)
+        key = self._key(text, treatment, is_ingress=is_ingress)
         address = self.addresses.get(key)
         if address is None:
             address = self.addresses[key] = Address(key, treatment)

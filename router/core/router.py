@@ -7,10 +7,10 @@ something is permitted. Sources: docs/spec/routing.md §3-§9.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from policy.address_text import normalise
-from router.core.addresses import Address, AddressTable, Subscriber, Treatment, key_of
+from router.core.addresses import Address, AddressTable, Subscriber, Treatment, is_dynamic_key, key_of
 from router.core.forward import (
     forward_anonymous,
     forward_balanced,
@@ -118,7 +118,7 @@ class Core:
         self.work = work
         self.table = AddressTable(router_id, treatment_of)
         self.random_name = random_name  # 15 characters of A-Z a-z 0-9 + _
-        self._clock = clock
+        self.clock = clock
         self._set_timer = set_timer
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
@@ -136,8 +136,19 @@ class Core:
         if tenant is None:
             return address
         plain = normalise(address)
-        is_mobile = key_of(plain, router_id=self.router_id)[0] == "M"
-        return f"{tenant}/{plain}" if is_mobile else address
+        key = key_of(plain, router_id=self.router_id)
+        return f"{tenant}/{plain}" if key[0] == "M" and not is_dynamic_key(key) else address
+
+    def owner_of(self, address: str, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
+        """Whose is a dynamic address, by any spelling? None for addresses that have not the form of one.
+
+        A name whose link is gone is nobody's, and never comes again: it is another's to everybody.
+        """
+        key = self.table.key(address, is_ingress=is_ingress)
+        live = self.table.addresses.get(key)
+        if live is not None and live.made_by is not None:
+            return "own" if live.made_by.attachment is attachment else "other"
+        return "other" if is_dynamic_key(key) else None
 
     def check_target(self, address: str | None, *, is_coordinator: bool = False) -> Unroutable | None:
         """May a sender attach to this target? (routing §5.2)"""
@@ -186,6 +197,8 @@ class Core:
                 address, is_ingress=True, treatment=Treatment() if is_dynamic else None
             )
             link.address.in_links.append(link)
+            if is_dynamic:
+                link.address.made_by = link
             link.receivers = partial(list, link.address.out_links)
             wire.forward = link.address.forward
         attachment.in_links.add(link)
@@ -194,14 +207,18 @@ class Core:
         link.grant_initial(attachment.capacity if pacing is None else pacing.attach(link))
         return link
 
-    def add_out_link(self, wire: Any, attachment: Attachment, address: str) -> OutLink:
-        """Bind an admitted receiver to its source."""
+    def add_out_link(
+        self, wire: Any, attachment: Attachment, address: str, *, is_dynamic: bool = False
+    ) -> OutLink:
+        """Bind an admitted receiver to its source. is_dynamic  the address was made for this link"""
         link = OutLink(self.next_identity(), wire, attachment, self.work)
         wire.core = link
         wire.on_delivery = link.on_delivery
         wire.on_accepted = link.on_receiver_accepted
         wire.on_credit = link.on_credit
         link.address = self._obtain(address, is_ingress=False)
+        if is_dynamic:
+            link.address.made_by = link
         had_path = link.address.has_path
         link.address.out_links.append(link)
         attachment.out_links.add(link)
@@ -250,6 +267,8 @@ class Core:
             link.lose_everything()
         link.wire.release_core()
         if address is not None:
+            if address.made_by is link:
+                address.made_by = None
             self.table.discard_unused(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
@@ -262,7 +281,7 @@ class Core:
         elif pacing is not None:
             pacing.follow(rates)
         else:
-            pacing = attachment.pacing = Pacing(attachment, rates, clock=self._clock, set_timer=self._set_timer)
+            pacing = attachment.pacing = Pacing(attachment, rates, clock=self.clock, set_timer=self._set_timer)
             for link in attachment.in_links:
                 pacing.adopt(link)
 

@@ -1,0 +1,117 @@
+"""The reply addresses of the messages that one connection receives: which count, and how long ago they came.
+
+Whoever sends a message chooses its reply-to. It counts only where its sender has the right to have messages sent there,
+so that nobody makes a service write where he may not write himself: the dynamic address of the connection that the
+message came on, or an address among the targets of that connection. Addresses inside the router never count.
+
+Only connections whose settings allow replies, or would by a candidate policy, have one of these and pay for it.
+Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, Self
+
+from policy.address_text import normalise
+from policy.replies import ReplyMemory
+from router.amqp import sections
+from router.amqp.engine import MESSAGE, message_bytes
+from router.amqp.sections import MessageFault
+from router.core.addresses import is_dynamic_key
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
+from router.core.router import Core
+from router.gate import ConnectionGate
+
+Compose = Callable[[InLink | None, int], bytes]
+
+
+class Asker(Protocol):
+    """Who sent a message: the owner of the engine it came through."""
+
+    tenant: str | None
+    gate: ConnectionGate
+
+
+class Repliable(bytes):
+    """A message on its way to its receiver, who may reply once it has left.
+
+    key    of its reply-to in the table of addresses
+    asker  number of the connection it came on
+    """
+
+    key: str
+    asker: int
+
+    @classmethod
+    def of(cls, payload: bytes, key: str, asker: int) -> Self:
+        made = cls(payload)
+        made.key, made.asker = key, asker
+        return made
+
+
+class Replies:
+    """What one connection was asked to reply to."""
+
+    __slots__ = ("_core", "_tenant", "memory")
+
+    def __init__(self, core: Core, tenant: str | None, keep_s: float) -> None:
+        """tenant  whose address space the connection's mobile addresses are in. keep_s  as for ReplyMemory"""
+        self._core = core
+        self._tenant = tenant
+        self.memory = ReplyMemory(keep_s)
+
+    def age(self, address: str) -> float | None:
+        """Seconds since the connection received a message with this reply-to; None where none is remembered.
+
+        address  as a sender would be bound to it, in the tenant's form
+        """
+        return self.memory.age(self._core.table.key(address, is_ingress=True), self._core.clock())
+
+    def watch(self, link: OutLink) -> None:
+        """Remember the reply-to of each message that leaves on the link, from when it does."""
+        link.compose = self._marking(link.compose)
+        link.on_sending = self._on_sending
+
+    def _on_sending(self, payload: bytes) -> None:
+        if isinstance(payload, Repliable):
+            self.memory.remember(payload.key, payload.asker, self._core.clock())
+
+    def _marking(self, compose: Compose | None) -> Compose:
+        def mark(link: InLink | None, size: int) -> bytes:
+            key = self._key_for(link, size) if link is not None else None
+            payload = compose(link, size) if compose is not None else message_bytes(size)
+            if link is None or key is None:
+                return payload
+            return Repliable.of(payload, key, link.attachment.connection_id)
+
+        return mark
+
+    def _key_for(self, link: InLink, size: int) -> str | None:
+        """The key of the reply-to of the message in the buffer, which came on `link`; None where it does not count."""
+        if sections.is_plain(MESSAGE, size):
+            return None
+        try:
+            properties_at = sections.find_properties(MESSAGE, size)
+            if properties_at == sections.LOOK_CLOSER:
+                properties_at = sections.find(MESSAGE, size).properties_at
+            address = sections.reply_to(MESSAGE, size, properties_at)
+        except MessageFault:
+            return None  # whoever receives it cannot read it either
+        if not address:
+            return None
+        core, asker = self._core, _asker_of(link)
+        key = core.table.key(core.in_tenant(address, self._tenant), is_ingress=True)
+        if key != core.table.key(core.in_tenant(address, asker.tenant), is_ingress=True):
+            return None  # the two of them do not mean the same by it
+        live = core.table.addresses.get(key)
+        if live is not None and live.made_by is not None and live.made_by.attachment is link.attachment:
+            return key
+        is_inside = key[0] != "M" or normalise(address).startswith(("$", "_$")) or (live and live.subscribers)
+        if is_inside or is_dynamic_key(key):
+            return None
+        return key if asker.gate.may_name(address) else None
+
+
+def _asker_of(link: InLink) -> Asker:
+    asker: Asker = link.engine.owner
+    return asker
