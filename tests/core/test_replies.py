@@ -346,7 +346,10 @@ def test_deny_targets_holds_against_replies() -> None:
     exchange.ask()
     for address in (exchange.address, exchange.address.removeprefix("amqp:/")):
         assert exchange.replier(address).is_detached
-    assert {event["rule"]["item"] for event in exchange.net.audits} == {"denyTargets: amqp:/_topo/*", "denyTargets: _topo/*"}
+    assert {event["rule"]["item"] for event in exchange.net.audits} == {
+        "denyTargets: amqp:/_topo/*",
+        "denyTargets: _topo/*",
+    }
 
 
 # What counts as a reply-to
