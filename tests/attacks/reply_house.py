@@ -1,12 +1,13 @@
 """A router with a service that may reply, alice who asks it, and others who would like to have the answer.
 
-The rights are the least: alice may send requests and have a dynamic source, the service receives requests and may reply.
-bob may receive from everything. mallory may send requests and may not write to `secret`.
+The rights are the least: alice may send requests and have a dynamic source, the service receives requests and may
+reply. bob may receive from everything. mallory may send requests and may not write to `secret`.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
 TIMEOUT_S = 10
 PASSWORD = "long enough"
 ROUTER = "replies"
+_names = (f"link-{number}" for number in count())  # no two links of a connection have one name
 GROUPS: Mapping[str, Mapping[str, Any]] = {
     "askers": {
         "users": "alice",
@@ -120,7 +122,7 @@ def dynamic_receiver(connection: BlockingConnection) -> tuple[BlockingReceiver, 
 
 def send(connection: BlockingConnection, address: str | None, message: Message) -> None:
     """Send it presettled, and wait until it is on the wire and not for who receives it."""
-    put(connection, connection.create_sender(address, options=AtMostOnce()).link, message)
+    put(connection, connection.create_sender(address, name=next(_names), options=AtMostOnce()).link, message)
 
 
 def put(connection: BlockingConnection, link: Sender, message: Message) -> None:
@@ -147,7 +149,7 @@ def refusal(attach: Callable[[], object]) -> Condition:
 
 def rejection(connection: BlockingConnection, address: str, patience_s: float = TIMEOUT_S) -> Condition | None:
     """Send to it on an anonymous link: the error with which the message is rejected; None where nobody rejects it."""
-    delivery = connection.create_sender(None).link.send(Message(body="answer", address=address))
+    delivery = connection.create_sender(None, name=next(_names)).link.send(Message(body="answer", address=address))
     with suppress(Timeout):
         connection.wait(lambda: delivery.settled, timeout=patience_s)
     condition: Condition | None = delivery.remote.condition if delivery.remote_state == Delivery.REJECTED else None

@@ -1,4 +1,4 @@
-"""Attack: a request names another's address as its reply-to, and the service, which may reply, writes there for mallory."""
+"""Attack: a request names another's address as its reply-to, and the service, which may reply, writes there."""
 
 from pathlib import Path
 

@@ -22,6 +22,8 @@ SPELLINGS = [
     "_edge/QDR/{}",
     "amqp:/_edge/QDR/{}.",
 ]
+FORGED = ["secret", "amqp:/secret", "x:/secret", "board/x:/secret", "$management", "_local/x", "_$qd.x"]
+FORGED += ["amqp:/_topo/0/QDR/$management", "_topo/0/OTHER/x", "_topo/0/all/x"]
 MOBILE = ["amqp:/_${}", "_${}", "/_${}", "_${}/", "x:/_${}"]
 
 
@@ -364,8 +366,7 @@ def test_a_reply_queue_counts_where_its_asker_may_send_to_it() -> None:
     assert (sending.outcome, board.bodies) == (ACCEPTED, [b"!"])
 
 
-@pytest.mark.parametrize("address", ["secret", "amqp:/secret", "x:/secret", "board/x:/secret", "$management", "_local/x",
-                                     "amqp:/_topo/0/QDR/$management", "_topo/0/OTHER/x", "_topo/0/all/x", "_$qd.x"])  # fmt: skip
+@pytest.mark.parametrize("address", FORGED)
 def test_a_forged_reply_to_does_not_count(address: str) -> None:
     """Attack: have the service write where its asker may not write."""
     rules = {"targets": "service, board/*"} if "secret" in address else {"targets": "*"}
