@@ -28,6 +28,7 @@ from policy.lint import (
     host_names,
     idle_denial,
     idle_group,
+    idle_reply_window,
     ignore_comment,
     ignored_entity,
     lone_star_pattern,
@@ -43,6 +44,7 @@ from policy.lint import (
     no_timeout,
     no_trusted_authority,
     nobody_admitted,
+    open_dynamic_addresses,
     password_in_the_clear,
     peers_unauthenticated,
     powerful_from_anywhere,
@@ -140,6 +142,8 @@ RULES: tuple[LintRule, ...] = (
     wildcard_behind_scheme,
     denied_item,
     idle_denial,
+    open_dynamic_addresses,
+    idle_reply_window,
 )
 
 

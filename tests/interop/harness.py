@@ -54,8 +54,8 @@ POLICY: Sequence[tuple[str, Mapping[str, Any]]] = (
                     "users": "alice, carol",
                     "remoteHosts": "127.0.0.1, ::1",
                     "sources": "orders.*, multicast.*, ${user}.*",
-                    # Replies go to the dynamic addresses of others, which are targets as any other.
-                    "targets": "orders.*, multicast.*, ${user}.*, amqp:/_topo/0/interop/*",
+                    "targets": "orders.*, multicast.*, ${user}.*",
+                    "allowReplies": True,
                     "allowAnonymousSender": True,
                     "allowDynamicSource": True,
                 },
