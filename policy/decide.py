@@ -5,7 +5,7 @@ Source: docs/spec/policy-and-auth.md §3.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
@@ -34,6 +34,7 @@ WAYPOINT_CAPABILITY_PREFIX: Final = "qd.waypoint"
 FALLBACK_CAPABILITY: Final = "qd.fallback"
 # No attribute opens it, so none is named.
 OWNERSHIP: Final = "only the connection that made a dynamic address receives from it"
+OWN_TARGET: Final = "a connection may send to the dynamic addresses it made"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +133,8 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
             return _deny(Reason.USER_ID_PROXY, settings.rule("allowUserIdProxy", "false"))
         if target is not None and settings.targets.match(target) is None:
             rule = _denying_rule(settings, "denyTargets", target, settings.origin.target_key)
-            reply = _decide_reply(settings, target, facts.reply_age_s, is_dynamic=facts.is_dynamic_target)
-            return reply if reply is not None else _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, rule)
+            unlisted = _decide_unlisted(settings, target, facts.dynamic_address, facts.reply_age_s)
+            return unlisted if unlisted is not None else _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, rule)
         return ALLOWED
     except Exception:
         return INTERNAL_ERROR
@@ -197,19 +198,25 @@ def _decide_sender(settings: Settings, facts: LinkFacts) -> Decision:
     item = settings.targets.match(facts.address)
     key = settings.origin.target_key
     if item is None:
-        is_dynamic = facts.dynamic_address is not None
-        reply = _decide_reply(settings, facts.address, facts.reply_age_s, is_dynamic=is_dynamic)
-        if reply is not None:
-            return reply
+        unlisted = _decide_unlisted(settings, facts.address, facts.dynamic_address, facts.reply_age_s)
+        if unlisted is not None:
+            return unlisted
         return _deny(Reason.TARGET_NOT_ALLOWED, _denying_rule(settings, "denyTargets", facts.address, key))
     return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))
 
 
-def _decide_reply(settings: Settings, address: str, age_s: float | None, *, is_dynamic: bool) -> Decision | None:
-    """`address` is not among the targets: is it one to reply to (§3.16)? None where replies have no say in it."""
-    if not settings.allow_replies or settings.is_denied("send", address):
+def _decide_unlisted(
+    settings: Settings, address: str, dynamic_address: Literal["own", "other"] | None, age_s: float | None
+) -> Decision | None:
+    """No target allows `address`: is it the connection's own, or one to reply to (§3.16)? None: neither has a say."""
+    if settings.is_denied("send", address):
+        return None
+    if dynamic_address == "own":
+        return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET))
+    if not settings.allow_replies:
         return None
     if age_s is None:
+        is_dynamic = dynamic_address is not None
         return _deny(Reason.REPLY_NOT_EXPECTED, settings.rule(REPLIES_KEY, "true")) if is_dynamic else None
     if age_s >= settings.reply_window_s:
         return _deny(Reason.REPLY_WINDOW_OVER, settings.rule(REPLY_WINDOW_KEY, settings.reply_window_s))

@@ -51,5 +51,5 @@ class MessageFacts:
 
     target: str | None = None  # anonymous links only: the address the message is for
     user_id: bytes | None = None  # the user-id property
-    is_dynamic_target: bool = False  # `target` has the form of an address the router makes up
+    dynamic_address: Literal["own", "other"] | None = None  # of `target`, as in LinkFacts
     reply_age_s: float | None = None  # of `target`, as in LinkFacts

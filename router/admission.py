@@ -29,10 +29,11 @@ _COUNTED_AS_FAILURES: Final = frozenset({Reason.NO_VHOST, Reason.UNKNOWN_USER, R
 Occasion = Literal["policy_change", "expiry"]
 
 
-class ReplyAges(Protocol):
-    """What a connection was asked to reply to (router.replies)."""
+class KnownAddresses(Protocol):
+    """Which addresses are a connection's own, and which it was asked to reply to (router.replies)."""
 
-    def age(self, address: str) -> float | None: ...
+    def owner(self, address: str, *, is_ingress: bool) -> Literal["own", "other"] | None: ...
+    def reply_age(self, address: str) -> float | None: ...
 
 
 class Gate:
@@ -130,6 +131,7 @@ class Admission:
         "_is_counted",
         "_judged_as",
         "_redecided_in",
+        "addresses",
         "connection_id",
         "connection_name",
         "gate",
@@ -144,7 +146,6 @@ class Admission:
         "open_sessions",
         "refusal",
         "remote_host",
-        "replies",
         "requested_vhost",
         "settings",
         "shadow",
@@ -175,7 +176,7 @@ class Admission:
         self.requested_vhost = ""
         self.settings: Settings | None = None
         self.shadow: ConnectionShadow | None = None
-        self.replies: ReplyAges | None = None  # None: nobody asks for them
+        self.addresses: KnownAddresses | None = None  # None: not open yet
         self.open_sessions = self.open_senders = self.open_receivers = 0
         self._allowed_targets: dict[str, bool] = {}  # of messages, as far as they are remembered
         self.refusal: Refusal | None = None  # decided again, and denied: the connection is to be closed

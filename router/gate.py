@@ -190,15 +190,15 @@ class ConnectionGate(Admission):
         if is_known and (shadow is None or target in shadow.agreed_targets):
             return None
         named, decision = target, ALLOWED
-        reply_age_s = self.replies.age(named) if self.replies is not None else None
+        facts = self._message_facts(named, named)
         if settings is not None and not is_known:
-            decision, target = judge_target(settings, named, routed, reply_age_s)
+            decision, target = judge_target(settings, facts, routed)
         if shadow is not None:
-            shadow.target(decision, named, routed, reply_age_s)
+            shadow.target(decision, facts, routed)
         if is_known:
             return None
         if decision.is_allowed:
-            if decision.rule is None:  # and not as a reply, which is for a time
+            if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
                 if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
                     self._allowed_targets.clear()
                 self._allowed_targets[named] = True
@@ -213,14 +213,21 @@ class ConnectionGate(Admission):
         """
         if self.is_denied_now():
             return TARGET_REFUSED
-        settings, named = self.settings, target
+        settings = self.settings
         if settings is None:
             return None
-        reply_age_s = self.replies.age(bound) if self.replies is not None else None
-        decision, target = judge_target(settings, named, routed, reply_age_s)
+        facts = self._message_facts(target, bound)
+        decision, target = judge_target(settings, facts, routed)
         if self.shadow is not None:
-            self.shadow.target(decision, named, routed, reply_age_s)
+            self.shadow.target(decision, facts, routed)
         return None if decision.is_allowed else self._deny_message(decision, target, link_id)
+
+    def _message_facts(self, target: str, bound: str) -> MessageFacts:
+        """bound  the target as the message is routed, in the tenant's form"""
+        if self.addresses is None:
+            return MessageFacts(target=target)
+        owner, age_s = self.addresses.owner(bound, is_ingress=True), self.addresses.reply_age(bound)
+        return MessageFacts(target=target, dynamic_address=owner, reply_age_s=age_s)
 
     def _message_text(self, target: str) -> str:
         return f"AMQP message to '{target}' {self._who} based on target address"
@@ -239,7 +246,7 @@ class ConnectionGate(Admission):
     def is_listed(self, address: str, routed: str) -> bool:
         """Is what a link with this target may do for good, or only as a reply? routed  as for `attach`"""
         settings = self.settings
-        return settings is None or judge_target(settings, address, routed)[0].is_allowed
+        return settings is None or judge_target(settings, MessageFacts(target=address), routed)[0].is_allowed
 
     def may_name(self, address: str) -> bool:
         """May a message of the client name `address` as its reply-to, so that its receiver may send there?

@@ -168,12 +168,9 @@ class Peer:
 
     def _follow_replies(self) -> None:
         """What the connection may reply to is remembered for as long as its settings, or a candidate's, ask for."""
-        window_s = self.gate.reply_window_s
-        if self._replies is not None and window_s:
-            self._replies.memory.keep_s = window_s
-        elif self._replies is not None or window_s:
-            self._replies = Replies(self.core, self.tenant, window_s) if window_s else None
-            self.gate.replies = self._replies
+        if self._replies is None:
+            self._replies = self.gate.addresses = Replies(self.core, self.attachment, self.tenant)
+        if self._replies.keep(self.gate.reply_window_s):
             for link in self.attachment.out_links:
                 self._choose_composition(link)
 
@@ -269,10 +266,9 @@ class Peer:
         direction = _direction_of(wire)
         bound = self._in_tenant(terminus)
         dynamic_address = reply_age_s = None
-        if bound is not None and terminus is not None and not terminus.is_dynamic:
-            is_ingress = direction == "send"
-            dynamic_address = self.core.owner_of(bound, self.attachment, is_ingress=is_ingress)
-            reply_age_s = self._replies.age(bound) if self._replies is not None and is_ingress else None
+        if bound is not None and terminus is not None and not terminus.is_dynamic and self._replies is not None:
+            dynamic_address = self._replies.owner(bound, is_ingress=direction == "send")
+            reply_age_s = self._replies.reply_age(bound) if direction == "send" else None
         return self.gate.attach(
             direction,
             address=address,
@@ -312,7 +308,7 @@ class Peer:
         """What the connection's settings ask to be looked at in each message of a link, and nothing more."""
         link.max_message_bytes = self.gate.watched_message_bytes
         inspect = inspector(link, self.gate, strips=self.terms.strips_in)
-        if self._replies is not None:
+        if self._replies is not None and self._replies.memory is not None:
             inspect = self._as_reply(link, inspect)
         if self.terms.message_components:
             inspect = observed(inspect, self._message_log("Received", link.wire))
@@ -326,7 +322,8 @@ class Peer:
         target, bound = link.wire.target, link.wire.routed_address
         if target is None or not target.address or target.is_dynamic or bound is None:
             return inspect
-        if self.gate.is_listed(target.address, normalise(target.address)):
+        is_own = self.core.owner_of(bound, self.attachment, is_ingress=True) == "own"
+        if is_own or self.gate.is_listed(target.address, normalise(target.address)):
             return inspect
         return reply_inspector(link, inspect, self.gate, target.address, bound)
 
@@ -348,7 +345,7 @@ class Peer:
         link.on_sending = None
         if self.terms.message_components:
             link.compose = observed_sending(link.compose, self._message_log("Sent", link.wire))
-        if self._replies is not None:
+        if self._replies is not None and self._replies.memory is not None:
             self._replies.watch(link)
 
     def _message_log(self, verb: str, wire: Wire) -> Callable[[bytes], None]:

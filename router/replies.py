@@ -4,12 +4,12 @@ Whoever sends a message chooses its reply-to. It counts only where its sender ha
 so that nobody makes a service write where he may not write himself: the dynamic address of the connection that the
 message came on, or an address among the targets of that connection. Addresses inside the router never count.
 
-Only connections whose settings allow replies, or would by a candidate policy, have one of these and pay for it.
+Only connections whose settings allow replies, or would by a candidate policy, remember any and pay for it.
 Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
 """
 
 from collections.abc import Callable
-from typing import Protocol, Self
+from typing import Literal, Protocol, Self
 
 from policy.address_text import normalise
 from policy.replies import ReplyMemory
@@ -18,6 +18,7 @@ from router.amqp.engine import MESSAGE, message_bytes
 from router.amqp.sections import MessageFault
 from router.core.addresses import is_dynamic_key
 from router.core.in_links import InLink
+from router.core.links import Attachment
 from router.core.out_links import OutLink
 from router.core.router import Core
 from router.gate import ConnectionGate
@@ -50,21 +51,40 @@ class Repliable(bytes):
 
 
 class Replies:
-    """What one connection was asked to reply to."""
+    """Which addresses are a connection's own, and which it was asked to reply to.
 
-    __slots__ = ("_core", "_tenant", "memory")
+    memory  None where nobody asks for it, and nothing is remembered
+    """
 
-    def __init__(self, core: Core, tenant: str | None, keep_s: float) -> None:
-        """tenant  whose address space the connection's mobile addresses are in. keep_s  as for ReplyMemory"""
+    __slots__ = ("_attachment", "_core", "_tenant", "memory")
+
+    def __init__(self, core: Core, attachment: Attachment, tenant: str | None) -> None:
+        """tenant  whose address space the connection's mobile addresses are in"""
         self._core = core
+        self._attachment = attachment
         self._tenant = tenant
-        self.memory = ReplyMemory(keep_s)
+        self.memory: ReplyMemory | None = None
 
-    def age(self, address: str) -> float | None:
+    def keep(self, window_s: int) -> bool:
+        """Remember for so long, 0: not at all. Returns whether links are to be watched that were not, or no longer."""
+        memory = self.memory
+        if memory is not None and window_s:
+            memory.keep_s = window_s
+            return False
+        self.memory = ReplyMemory(window_s) if window_s else None
+        return memory is not self.memory
+
+    def owner(self, address: str, *, is_ingress: bool) -> Literal["own", "other"] | None:
+        """Whose is a dynamic address? As Core.owner_of, of an address in the tenant's form."""
+        return self._core.owner_of(address, self._attachment, is_ingress=is_ingress)
+
+    def reply_age(self, address: str) -> float | None:
         """Seconds since the connection received a message with this reply-to; None where none is remembered.
 
         address  as a sender would be bound to it, in the tenant's form
         """
+        if self.memory is None:
+            return None
         return self.memory.age(self._core.table.key(address, is_ingress=True), self._core.clock())
 
     def watch(self, link: OutLink) -> None:
@@ -73,7 +93,7 @@ class Replies:
         link.on_sending = self._on_sending
 
     def _on_sending(self, payload: bytes) -> None:
-        if isinstance(payload, Repliable):
+        if isinstance(payload, Repliable) and self.memory is not None:
             self.memory.remember(payload.key, payload.asker, self._core.clock())
 
     def _marking(self, compose: Compose | None) -> Compose:

@@ -11,7 +11,7 @@ is denied by every name. An alias that the operator listed as it stands is meant
 from dataclasses import replace
 from typing import Literal
 
-from policy.address_text import is_dynamic, normalise, without_authority
+from policy.address_text import normalise, without_authority
 from policy.decide import Settings, decide_link, decide_message
 from policy.decision import Decision
 from policy.facts import LinkFacts, MessageFacts
@@ -26,14 +26,9 @@ def judge_link(settings: Settings, facts: LinkFacts, routed: str | None) -> tupl
     return decision, facts
 
 
-def judge_target(
-    settings: Settings, target: str, routed: str, reply_age_s: float | None = None
-) -> tuple[Decision, str]:
-    """May a message on an anonymous link go to `target`? Returns the decision with the address that decided.
-
-    reply_age_s  as in MessageFacts
-    """
-    facts = MessageFacts(target=target, is_dynamic_target=is_dynamic(routed), reply_age_s=reply_age_s)
+def judge_target(settings: Settings, facts: MessageFacts, routed: str) -> tuple[Decision, str]:
+    """May a message on an anonymous link go to its target? Returns the decision with the address that decided."""
+    target = facts.target or ""
     decision = decide_message(settings, facts)
     if decision.is_allowed and _needs_second_look(settings, "send", target, routed):
         target = routed

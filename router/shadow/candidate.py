@@ -257,20 +257,20 @@ class ConnectionShadow:
                 own = decide_message(settings, MessageFacts(user_id=user_id))
                 self._compare("transfer", real, own, side=_side(settings), direction="send", address=address)
 
-    def target(self, real: Decision, target: str, routed: str, reply_age_s: float | None) -> None:
+    def target(self, real: Decision, facts: MessageFacts, routed: str) -> None:
         """A message on an anonymous link. Targets that both allow are remembered, and need not be asked about again.
 
-        Not those of replies, which hold for a time. reply_age_s  as in MessageFacts
+        Not those that no list allows: replies hold for a time.
         """
         settings = self.settings
         if settings is not None:
             with self._shadow.guard("transfer"):
-                own, judged = judge_target(settings, target, routed, reply_age_s)
+                own, judged = judge_target(settings, facts, routed)
                 is_other = self._compare("transfer", real, own, side=_side(settings), direction="send", address=judged)
-                if own.is_allowed and not is_other and reply_age_s is None:
+                if own.is_allowed and own.rule is None and not is_other and facts.target is not None:
                     if len(self.agreed_targets) >= MAX_AGREED_TARGETS:
                         self.agreed_targets.clear()
-                    self.agreed_targets.add(target)
+                    self.agreed_targets.add(facts.target)
 
     @property
     def max_message_bytes(self) -> int:

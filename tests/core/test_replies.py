@@ -556,7 +556,23 @@ def test_who_may_not_reply_pays_nothing() -> None:
     net.pump()
     (link,) = net.core.links.values()
     assert (link.compose, link.on_sending) == (None, None)  # type: ignore[union-attr]
-    assert client.router.gate.replies is None
+    assert client.router.peer is not None
+    assert client.router.peer._replies is not None
+    assert client.router.peer._replies.memory is None
+
+
+@pytest.mark.parametrize("service", [{}, {"allowReplies": False}])
+def test_who_made_an_address_may_send_to_it_as_well(service: dict[str, Any]) -> None:
+    """Nobody but itself receives from it."""
+    net = Net(vhosts=house(service={"allowDynamicSource": True, **service}))
+    client = net.client(hostname="service")
+    receiver, address = dynamic(client, credit=9)
+    links = [client.sender(address), client.sender(None)]
+    net.pump()
+    sendings = [link.send(b"x", address=address) for link in links]
+    net.pump()
+    assert [sending.outcome for sending in sendings] == [ACCEPTED] * 2
+    assert receiver.bodies == [b"x", b"x"]
 
 
 def test_nothing_is_left() -> None:
