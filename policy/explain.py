@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from policy.address_text import is_dynamic, normalise
-from policy.decide import OWNERSHIP, ConnectionDecision, Settings, decide_connection, decide_link
+from policy.decide import OWN_TARGET, OWNERSHIP, ConnectionDecision, Settings, decide_connection, decide_link
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.groups import UNLIMITED_LINKS, Group
@@ -214,8 +214,8 @@ def _link_steps(settings: Settings, facts: LinkFacts, decision: Decision) -> Ite
     elif reason in (Reason.WAYPOINT_CAPABILITY, Reason.FALLBACK_CAPABILITY):
         switch = "allowWaypointLinks" if reason is Reason.WAYPOINT_CAPABILITY else "allowFallbackLinks"
         yield _switch_step(settings, f"the capability {', '.join(facts.capabilities)}", switch, False)
-    elif decision.rule is not None and decision.rule.item == OWNERSHIP:
-        text = f"'{facts.address}' has the form of a dynamic address: {OWNERSHIP}"
+    elif decision.rule is not None and decision.rule.item in (OWNERSHIP, OWN_TARGET):
+        text = f"'{facts.address}' has the form of a dynamic address: {decision.rule.item}"
         yield Step(about="owner", text=text, is_passed=decision.is_allowed, rule=decision.rule)
     else:
         yield from _address_steps(settings, facts, is_send, decision)

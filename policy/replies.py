@@ -56,10 +56,14 @@ class ReplyMemory:
         """
         if len(key) > MAX_KEY_CHARACTERS:
             return False
-        known = self._entries.get(key)
+        known = self._entries.pop(key, None)
         if known is not None:
-            asker = known.asker
-            self._forget(key)
+            known.received_at = now
+            self._entries[key] = known
+            keys = self._askers[known.asker]
+            del keys[key]
+            keys[key] = None
+            return True
         size = ENTRY_BYTES + len(key.encode("utf-8", "replace"))
         while self._entries and (len(self._entries) >= MAX_REPLIES or self._bytes + size > MAX_REPLY_BYTES):
             self._forget(self._least_needed(now))

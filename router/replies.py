@@ -9,10 +9,10 @@ Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
 """
 
 from collections.abc import Callable
-from typing import Literal, Protocol, Self
+from typing import Final, Literal, Protocol, Self
 
 from policy.address_text import normalise
-from policy.replies import ReplyMemory
+from policy.replies import MAX_KEY_CHARACTERS, ReplyMemory
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, message_bytes
 from router.amqp.sections import MessageFault
@@ -22,6 +22,9 @@ from router.core.links import Attachment
 from router.core.out_links import OutLink
 from router.core.router import Core
 from router.gate import ConnectionGate
+
+# Spares working out the key of a reply-to that comes again. Stops endless different ones from filling the memory.
+MAX_KNOWN_TEXTS: Final = 1024
 
 Compose = Callable[[InLink | None, int], bytes]
 
@@ -56,7 +59,7 @@ class Replies:
     memory  None where nobody asks for it, and nothing is remembered
     """
 
-    __slots__ = ("_attachment", "_core", "_tenant", "memory")
+    __slots__ = ("_attachment", "_core", "_dynamic", "_tenant", "memory")
 
     def __init__(self, core: Core, attachment: Attachment, tenant: str | None) -> None:
         """tenant  whose address space the connection's mobile addresses are in"""
@@ -64,6 +67,7 @@ class Replies:
         self._attachment = attachment
         self._tenant = tenant
         self.memory: ReplyMemory | None = None
+        self._dynamic: dict[str, str] = {}  # the key of a dynamic address as somebody wrote it: that never changes
 
     def keep(self, window_s: int) -> bool:
         """Remember for so long, 0: not at all. Returns whether links are to be watched that were not, or no longer."""
@@ -119,12 +123,24 @@ class Replies:
             return None  # whoever receives it cannot read it either
         if not address:
             return None
-        core, asker = self._core, _asker_of(link)
+        core = self._core
+        known = self._dynamic.get(address)
+        if known is not None:
+            live = core.table.addresses.get(known)
+            is_own = live is not None and live.made_by is not None and live.made_by.attachment is link.attachment
+            return known if is_own else None
+        asker = _asker_of(link)
         key = core.table.key(core.in_tenant(address, self._tenant), is_ingress=True)
-        if key != core.table.key(core.in_tenant(address, asker.tenant), is_ingress=True):
-            return None  # the two of them do not mean the same by it
+        if asker.tenant != self._tenant:
+            meant = core.table.key(core.in_tenant(address, asker.tenant), is_ingress=True)
+            if key != meant:
+                return None  # the two of them do not mean the same by it
         live = core.table.addresses.get(key)
         if live is not None and live.made_by is not None and live.made_by.attachment is link.attachment:
+            if is_dynamic_key(key) and len(address) <= MAX_KEY_CHARACTERS:
+                if len(self._dynamic) >= MAX_KNOWN_TEXTS:
+                    self._dynamic.clear()
+                self._dynamic[address] = key
             return key
         is_inside = key[0] != "M" or normalise(address).startswith(("$", "_$")) or (live and live.subscribers)
         if is_inside or is_dynamic_key(key):

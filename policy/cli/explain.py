@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from policy.address_text import is_dynamic, normalise
 from policy.cli.arguments import count
@@ -63,7 +63,7 @@ def add_parser(verbs: Any) -> None:
         help="with --send: the connection received a message with this reply-to so long ago (allowReplies)",
     )
     parser.add_argument(
-        "--own", action="store_true", help="with --receive: the router made the dynamic address for this connection"
+        "--own", action="store_true", help="the router made the dynamic address for this connection, not for another"
     )
     parser.add_argument("--capability", metavar="SYMBOL", action="append", default=[], help="of the link's terminus")
     for name in ("connections", "connections-of-user", "connections-of-host", "links"):
@@ -121,6 +121,7 @@ def _link(options: argparse.Namespace) -> LinkFacts | None:
             address=options.send,
             capabilities=capabilities,
             open_links=open_links,
+            dynamic_address=_owner(options.send, is_own=options.own),
             reply_age_s=options.reply_age,
         )
     if options.receive is not None:
@@ -129,9 +130,15 @@ def _link(options: argparse.Namespace) -> LinkFacts | None:
             address=options.receive,
             capabilities=capabilities,
             open_links=open_links,
-            dynamic_address="own" if options.own and is_dynamic(normalise(options.receive)) else None,
+            dynamic_address=_owner(options.receive, is_own=options.own),
         )
     return None
+
+
+def _owner(address: str, *, is_own: bool) -> Literal["own", "other"] | None:
+    if not is_dynamic(normalise(address)):
+        return None
+    return "own" if is_own else "other"
 
 
 def _report(explained: list[Explanation]) -> dict[str, object]:
