@@ -223,11 +223,20 @@ def naive_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> str:
     if not group.get("allowFallbackLinks", True) and "qd.fallback" in facts.capabilities:
         return "fallback_capability"
     address = facts.address
+    if not is_send and facts.dynamic_address == "other":
+        return "dynamic_address_not_own"
     if any(denies(item, address) for item in group.get(f"deny{name.title()}s", ())):
         return f"{name}_not_allowed"
     is_allowed = any(matches_literal(item, user, address) for item in group.get(f"{name}s", ()))
     is_allowed = is_allowed or any(matches_pattern(item, user, address) for item in group.get(f"{name}Pattern", ()))
-    return "allowed" if is_allowed else f"{name}_not_allowed"
+    if is_allowed or facts.dynamic_address == "own":
+        return "allowed"
+    if is_send and group.get("allowReplies"):
+        if facts.reply_age_s is not None:
+            return "reply_window_over" if facts.reply_age_s >= group.get("replyWindow", 300) else "allowed"
+        if facts.dynamic_address == "other":
+            return "reply_not_expected"
+    return f"{name}_not_allowed"
 
 
 # Random
@@ -253,7 +262,10 @@ def random_group(chance: random.Random, users: Sequence[str]) -> dict[str, Any]:
     for key in ("maxConnectionsPerUser", "maxConnectionsPerHost", "maxSenders", "maxReceivers"):
         if chance.random() < 0.2:
             group[key] = chance.randint(0, 2)
-    for key in ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowFallbackLinks"):
+    if chance.random() < 0.3:
+        group["replyWindow"] = 10
+    switches = ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowFallbackLinks", "allowReplies")
+    for key in switches:
         if chance.random() < 0.4:
             group[key] = chance.random() < 0.5
     return group
@@ -288,6 +300,8 @@ def random_link(chance: random.Random, user: str) -> LinkFacts:
         is_coordinator=chance.random() < 0.05,
         capabilities=chance.choice(((), (), ("qd.waypoint.1",), ("x", "qd.fallback"))),
         open_links=chance.choice((0, 0, 0, 1, 2)),
+        dynamic_address=chance.choice((None, None, None, None, "own", "other")),
+        reply_age_s=chance.choice((None, None, 0.0, 9.9, 10.0, 299.9, 300.0)),
     )
 
 

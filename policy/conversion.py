@@ -18,7 +18,16 @@ from policy.automata import TooComplexError
 from policy.c_router import group_extensions, vhost_extensions
 from policy.changes import Change
 from policy.denials import resolve_denials
-from policy.groups import ADDRESS_KEYS, AUTHENTICATOR_KEY, BOOLEAN_KEYS, DENY_KEYS, NUMBER_KEYS, Group
+from policy.groups import (
+    ADDRESS_KEYS,
+    AUTHENTICATOR_KEY,
+    BOOLEAN_KEYS,
+    DENY_KEYS,
+    NUMBER_KEYS,
+    REPLIES_KEY,
+    REPLY_WINDOW_KEY,
+    Group,
+)
 from policy.hosts import parse_address
 from policy.patterns import ONE
 from policy.ruleset import Ruleset
@@ -145,6 +154,9 @@ class _Compatible:
                 self._resolve(path, settings, key)
         if self.narrows:
             settings.pop(AUTHENTICATOR_KEY, None)
+        if self.narrows or settings.get(REPLIES_KEY) is not True:  # which only ever permits
+            for key in (REPLIES_KEY, REPLY_WINDOW_KEY):
+                settings.pop(key, None)
         for key in sorted(group_extensions() & settings.keys() - {*DENY_KEYS}):
             self._refuse((*path, key), f"'{key}' cannot be expressed: 1.20 passes over it")
 
