@@ -11,7 +11,6 @@ Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, Self
 
-from policy.address_text import normalise
 from policy.replies import MAX_KEY_CHARACTERS, ReplyMemory
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, message_bytes
@@ -142,8 +141,8 @@ class Replies:
                     self._dynamic.clear()
                 self._dynamic[address] = key
             return key
-        is_inside = key[0] != "M" or normalise(address).startswith(("$", "_$")) or (live and live.subscribers)
-        if is_inside or is_dynamic_key(key):
+        is_mobile = key[0] == "M" and not key[2:].startswith(("$", "_$"))  # which is where the router's own begin
+        if not is_mobile or (live is not None and live.subscribers) or is_dynamic_key(key):
             return None
         return key if asker.gate.may_name(address) else None
 
