@@ -3,8 +3,12 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from memory_net import ACCEPTED, REJECTED, RELEASED, Client, Net, Receiver, Sender, Vhosts, ruleset_of
 from test_redecision import enforce
+
+from router.core.addresses import is_dynamic_key
 
 NOT_ALLOWED = "amqp:unauthorized-access"
 ASKER = {"remoteHosts": "*", "targets": "service, board", "sources": "board", "allowDynamicSource": True}
@@ -580,3 +584,51 @@ def test_nothing_is_left() -> None:
     exchange.ask()
     exchange.replier()
     exchange.net.nothing_left()
+
+
+# Whatever anybody does
+
+PREFIXES = ["", "amqp:/", "/", "amqp://h/", "x:/", "x:/y:/", "//h/", "amqp:/amqp:/"]
+HEADS = ["_topo/0/QDR/", "_topo/all/QDR/", "_topo/all/all/", "_topo/1/QDR/", "_edge/QDR/", "_edge/R/", "_local/", "_$"]
+SUFFIXES = ["", "/", ".", "//", "x"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_no_receiver_is_ever_bound_to_the_dynamic_address_of_another(data: st.DataObject) -> None:
+    """Three connections make addresses, let them go, and attach to each other's by every spelling there may be."""
+    everything = {"remoteHosts": "*", "sources": "*", "targets": "*", "allowDynamicSource": True}
+    net = Net(vhosts=house(asker={**everything, "allowAnonymousSender": True}))
+    tenants = data.draw(st.lists(st.booleans(), min_size=3, max_size=3))
+    clients = [net.client(hostname="asker", is_multi_tenant=is_tenant) for is_tenant in tenants]
+    net.pump()
+    links: list[Any] = []
+    names: list[str] = ["temp.aaaaaaaaaaaaaaa"]
+    for _ in range(data.draw(st.integers(3, 14))):
+        client = data.draw(st.sampled_from(clients))
+        match data.draw(st.sampled_from(["source", "target", "receive", "receive", "receive", "send", "close"])):
+            case "source":
+                link, address = dynamic(client)
+                names.append(address.rpartition("/")[2])
+                links.append(link)
+            case "target":
+                sender = client.sender(None, target={"dynamic": True})
+                net.pump()
+                names.append(sender.link.remote_target.address.rpartition("$")[2])
+                links.append(sender)
+            case "close" if links:
+                link = links.pop(data.draw(st.integers(0, len(links) - 1)))
+                if not link.is_detached:
+                    link.link.close()
+            case kind:
+                parts = [data.draw(st.sampled_from(each)) for each in (PREFIXES, HEADS, names, SUFFIXES)]
+                links.append((client.sender if kind == "send" else client.receiver)("".join(parts)))
+        net.pump()
+        for address in net.core.table.addresses.values():
+            receivers = {link.attachment for link in address.out_links}
+            if address.made_by is not None:
+                assert receivers <= {address.made_by.attachment}
+            elif is_dynamic_key(address.key):
+                assert receivers == set()
+    net.no_errors()
+    net.nothing_left()
