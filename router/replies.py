@@ -11,7 +11,7 @@ Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, Self
 
-from policy.replies import MAX_KEY_CHARACTERS, ReplyMemory
+from policy.replies import ReplyMemory
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, message_bytes
 from router.amqp.sections import MessageFault
@@ -24,6 +24,7 @@ from router.gate import ConnectionGate
 
 # Spares working out the key of a reply-to that comes again. Stops endless different ones from filling the memory.
 MAX_KNOWN_TEXTS: Final = 1024
+MAX_KNOWN_CHARACTERS: Final = 256
 
 Compose = Callable[[InLink | None, int], bytes]
 
@@ -136,7 +137,7 @@ class Replies:
                 return None  # the two of them do not mean the same by it
         live = core.table.addresses.get(key)
         if live is not None and live.made_by is not None and live.made_by.attachment is link.attachment:
-            if is_dynamic_key(key) and len(address) <= MAX_KEY_CHARACTERS:
+            if is_dynamic_key(key) and len(address) <= MAX_KNOWN_CHARACTERS:
                 if len(self._dynamic) >= MAX_KNOWN_TEXTS:
                     self._dynamic.clear()
                 self._dynamic[address] = key
