@@ -264,8 +264,8 @@ def random_group(chance: random.Random, users: Sequence[str]) -> dict[str, Any]:
             group[key] = chance.randint(0, 2)
     if chance.random() < 0.3:
         group["replyWindow"] = 10
-    switches = ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowFallbackLinks", "allowReplies")
-    for key in switches:
+    switches = ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowFallbackLinks")
+    for key in (*switches, "allowReplies"):
         if chance.random() < 0.4:
             group[key] = chance.random() < 0.5
     return group
