@@ -22,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from policy.addressing.address import resolve
 from policy.bans import BanSet, parse_ban
 from policy.cli.main import main as qdpolicy
 from policy.conf_layout import vhost_section
@@ -138,7 +139,7 @@ def main() -> int:
         ).settings
         assert settings is not None
         for address, is_allowed in (("orders.998.new", True), ("orders.999.new.x", True), ("orders.999.old", False)):
-            link = LinkFacts(direction="receive", address=address)
+            link = LinkFacts(direction="receive", address=resolve(address, router_id=""))
             assert decide_link(settings, link).is_allowed == is_allowed
             cost = seconds_per_call(lambda settings=settings, link=link: decide_link(settings, link), 20_000)  # type: ignore[misc]
             verdict = "allowed" if is_allowed else "denied"

@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 from auth.identity import Identity
 from benchmarks.policy_speed import seconds_per_call
+from policy.addressing.address import Address, resolve
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
 from router.gate import ConnectionGate, Gate
 from router.shadow.candidate import Shadow
 
 CALLS = 5_000
+TEXT = "orders.500.new"
 
 
 def ruleset(**more: object) -> Ruleset:
@@ -47,15 +49,16 @@ def connected(candidate: Ruleset | None) -> tuple[ConnectionGate, Callable[[], N
 
 def attach(connection: ConnectionGate) -> None:
     refusal = connection.attach(
-        "receive", address="orders.500.new", routed="orders.500.new", link_name="l", is_dynamic=False,
-        is_coordinator=False, capabilities=(),
+        "receive", address=resolve(TEXT, router_id="R"), link_name="l", is_dynamic=False, is_coordinator=False,
+        capabilities=(),
     )  # fmt: skip
     assert refusal is None
     connection.detach("receive")
 
 
 def send(connection: ConnectionGate) -> None:
-    assert connection.refuse_target("orders.500.new", 1, routed="orders.500.new") is None
+    if connection.known_target(TEXT) is None:
+        assert isinstance(connection.judge_target(resolve(TEXT, router_id="R"), 1), Address)
 
 
 def main() -> int:

@@ -3,7 +3,9 @@
 Sets are compared, never samples: hosts as ranges, addresses as automata, vhost names and users as the classes the rules
 can tell apart, time as the stretches in which no group becomes valid or ceases to be. Every difference has a witness,
 which the same decisions the router makes must confirm.
-Left out is what permits nothing by itself: maxFrameSize and maxSessionWindow.
+Addresses are compared by their plain texts, so that what can be reached is compared exactly; of their other spellings
+(`amqp:/a`, `a/`) those that stand in a list. Others, which only a wildcard lets pass, reach nothing that is not allowed
+by its plain text as well. Left out is what permits nothing by itself: maxFrameSize and maxSessionWindow.
 Pure. Source: docs/spec/policy-and-auth.md §1.3, §2, §3.
 """
 
@@ -11,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
 
-from policy.addresses import USER_TOKEN
-from policy.automata import Automaton, address_automaton, find_word
+from policy.addressing.address import Address, resolve_named
+from policy.addressing.lists import USER_TOKEN, Permission, compile_literals, compile_patterns, reached_item
+from policy.automata import Automaton, address_automaton, denial_automaton, find_word, unclear_automaton
 from policy.changes import NAMELESS, OTHERS, Change, UnconfirmedError, Witness
 from policy.confirmation import confirms
 from policy.decision import Rule
@@ -35,10 +38,13 @@ from policy.windows import Window, joined, shown_instant, stretches_of
 _Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, one of them
 
 
-def diff_rulesets(old: Ruleset, new: Ruleset, at: float | None = None) -> tuple[Change, ...]:
+def diff_rulesets(
+    old: Ruleset, new: Ruleset, at: float | None = None, *, router_id: str = ""
+) -> tuple[Change, ...]:
     """What the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError.
 
-    at  look at this instant only, seconds since 1970 UTC; None: at all of time
+    at         look at this instant only, seconds since 1970 UTC; None: at all of time
+    router_id  as for addressing.address.resolve
     """
     changes: list[Change] = []
     _only_in.cache_clear()
@@ -53,9 +59,9 @@ def diff_rulesets(old: Ruleset, new: Ruleset, at: float | None = None) -> tuple[
                     for vhost in (before, after)
                     if vhost is not None and (group := vhost.group_of(user, groups)) is not None
                 )
-                compare = partial(_confirmed, old, new, requested, user, groups, shown)
+                compare = partial(_confirmed, old, new, router_id, requested, user, groups, shown)
                 changes += _over_time(windows, at, compare)
-        changes += _connector_changes(old, new, requested, at)
+        changes += _connector_changes(old, new, router_id, requested, at)
     if old.max_connections != new.max_connections:
         changes.append(_total_change(old, new))
     return tuple(_merged(changes))
@@ -87,18 +93,25 @@ def _over_time(
 
 
 def _confirmed(
-    old: Ruleset, new: Ruleset, requested: str, user: str, groups: tuple[str, ...], label: str, at: float | None
+    old: Ruleset,
+    new: Ruleset,
+    router_id: str,
+    requested: str,
+    user: str,
+    groups: tuple[str, ...],
+    label: str,
+    at: float | None,
 ) -> Iterator[Change]:
     """The changes of a user at an instant, his name a readable one, each confirmed by the decisions."""
     before, after = (grant_of(ruleset, requested, user, groups, at=at) for ruleset in (old, new))
     vhost = after.vhost or before.vhost or requested
     shown_at = shown_instant(at) if at is not None else None
-    for change in _grant_changes(before, after, user):
+    for change in _grant_changes(before, after, user, router_id):
         witness = replace(change.witness, vhost=requested, user=user or None, groups=groups, at=shown_at)
-        yield _with_readable_user(old, new, replace(change, witness=witness, vhost=vhost, users=(label,)))
+        yield _with_readable_user(old, new, router_id, replace(change, witness=witness, vhost=vhost, users=(label,)))
 
 
-def _with_readable_user(old: Ruleset, new: Ruleset, change: Change) -> Change:
+def _with_readable_user(old: Ruleset, new: Ruleset, router_id: str, change: Change) -> Change:
     for name in (*READABLE_USERS, FRESH_USER):
         witness = change.witness
         if witness.user is not None:
@@ -109,12 +122,12 @@ def _with_readable_user(old: Ruleset, new: Ruleset, change: Change) -> Change:
                 address=address.replace(FRESH_USER, name) if address is not None else None,
             )
         found = replace(change, witness=witness)
-        if confirms(old, new, found):
+        if confirms(old, new, found, router_id=router_id):
             return found
     raise UnconfirmedError(f"{change.subject} of {change.users} in vhost '{change.vhost}': please report this")
 
 
-def _grant_changes(before: Grant, after: Grant, user: str) -> Iterator[Change]:
+def _grant_changes(before: Grant, after: Grant, user: str, router_id: str) -> Iterator[Change]:
     for is_widening, less, more in ((True, before, after), (False, after, before)):
         gained = subtract(more.hosts, less.hosts)
         if gained:
@@ -124,7 +137,7 @@ def _grant_changes(before: Grant, after: Grant, user: str) -> Iterator[Change]:
     if not both:
         return
     for direction in ("send", "receive"):
-        yield from _address_changes(before, after, direction, user, both)
+        yield from _address_changes(before, after, direction, user, both, router_id)
     for key in SWITCHES:
         if before.switches[key] != after.switches[key]:
             words = {True: "true", False: "false"}
@@ -146,36 +159,94 @@ def _grant_changes(before: Grant, after: Grant, user: str) -> Iterator[Change]:
             )
 
 
-def _address_changes(before: Grant, after: Grant, direction: str, user: str, hosts: Hosts) -> Iterator[Change]:
+def _address_changes(
+    before: Grant, after: Grant, direction: str, user: str, hosts: Hosts, router_id: str
+) -> Iterator[Change]:
     one, other = before.addresses(direction), after.addresses(direction)
     if one.is_same(other):
         return
     for is_widening, less, more in ((True, one, other), (False, other, one)):
         for item in more.items:
             has_user = any(USER_TOKEN in each for each in (item, *less.items))
-            for addresses, exceptions, word in _only_in(item, more, less, user if has_user else ""):
+            for addresses, exceptions, word in _only_in(item, more, less, user if has_user else "", router_id):
                 change = _change(is_widening, direction, hosts, (one.rule, other.rule))
                 witness = replace(change.witness, direction="send" if direction == "send" else "receive", address=word)
                 yield replace(change, witness=witness, addresses=addresses, exceptions=exceptions)
 
 
 @lru_cache(maxsize=65536)
-def _only_in(item: str, more: AddressList, less: AddressList, user: str) -> tuple[_Found, ...]:
-    """What `item` of `more` allows and `less` does not: sets as (item, exceptions), each with an address in it."""
+def _only_in(item: str, more: AddressList, less: AddressList, user: str, router_id: str) -> tuple[_Found, ...]:
+    """What `item` of `more` allows and `less` does not: sets as (item, exceptions), each with an address in it.
+
+    Addresses by their plain texts, all of them; other texts where the item itself is one, such as `amqp:/orders.*`.
+    """
     found = []
-    own, denied_here = address_automaton(more.key, (item,), user), more.denied_automaton()
+    own, unclear = address_automaton(more.key, (item,), user), unclear_automaton()
+    denied_here = denial_automaton(more.denied, router_id)
     other = address_automaton(less.key, less.items, user)
-    word = find_word((own, denied_here, other), lambda is_in: is_in == (True, False, False))
+    word = find_word((own, unclear, denied_here, other), lambda is_in: is_in == (True, False, False, False))
+    word = _alias_only_in(item, more, less, user, router_id) if word is None else word
     if word is not None:
         exceptions = [each for each in (*less.items, *more.denied) if _meets(own, less, each, user)]
         found.append((item, tuple(exceptions), word))
     for denied in less.denied:
-        there = address_automaton("sources", (denied,), "")
-        word = find_word((own, denied_here, other, there), lambda is_in: is_in == (True, False, True, True))
+        there = denial_automaton((denied,), router_id)
+        word = find_word(
+            (own, unclear, denied_here, other, there), lambda is_in: is_in == (True, False, False, True, True)
+        )
         if word is not None:
             shown = item if item == denied else f"{item}' as far as it is '{denied}"
             found.append((shown, more.denied, word))
     return tuple(found)
+
+
+def _alias_only_in(item: str, more: AddressList, less: AddressList, user: str, router_id: str) -> str | None:
+    """A text that an item such as `amqp:/orders.*` allows as it stands, and `less` does not."""
+    reached = reached_item(more.key, item)
+    if reached == item or not reached:
+        return None
+    if not more.key.endswith("Pattern") and not item.endswith("*"):
+        text = item.replace(USER_TOKEN, user)
+        address = resolve_named(text, router_id=router_id)
+        is_in = [isinstance(address, Address) and _is_allowed(each, address, user) for each in (more, less)]
+        return text if is_in == [True, False] else None
+    # One host stands for all where the item leaves it open.
+    head = item[: len(item) - len(reached)].replace(USER_TOKEN, user).replace("*", FRESH_USER).replace("#", FRESH_USER)
+    behind = partial(_behind, head)
+    pairs = [
+        (behind(less.key, (each,), user), address_automaton(less.key, (plain,), user))
+        for each in less.items
+        if (plain := reached_item(less.key, each)) != each and plain
+    ]
+    own = (address_automaton(more.key, (reached,), user), behind(more.key, (item,), user))
+    unwanted = (
+        *(unclear_automaton(), denial_automaton(more.denied, router_id), behind("sources", more.denied, "")),
+    )
+    denied_there = (denial_automaton(less.denied, router_id), behind("sources", less.denied, ""))
+    there = (behind(less.key, less.items, user), address_automaton(less.key, less.items, user))
+    count = len(own) + len(unwanted)
+
+    def is_wanted(is_in: tuple[bool, ...]) -> bool:
+        if not (is_in[0] and is_in[1]) or any(is_in[len(own) : count]):
+            return False
+        if any(is_in[count : count + 2]):
+            return True
+        allowed = is_in[count + 2 :]
+        return not any(written and plain for written, plain in zip(allowed[::2], allowed[1::2], strict=True))
+
+    word = find_word((*own, *unwanted, *denied_there, *there, *(each for pair in pairs for each in pair)), is_wanted)
+    return None if word is None else head + word
+
+
+def _behind(head: str, key: str, items: tuple[str, ...], user: str) -> Automaton:
+    """What may follow `head` in the texts of a list."""
+    return address_automaton(key, items, user).behind(head)
+
+
+def _is_allowed(addresses: AddressList, address: Address, user: str) -> bool:
+    compiled = compile_patterns if addresses.key.endswith("Pattern") else compile_literals
+    permission = Permission(compiled(addresses.items), compile_literals(addresses.denied), user)
+    return permission.judge(address).item is not None
 
 
 def _meets(own: Automaton, less: AddressList, item: str, user: str) -> bool:
@@ -228,7 +299,9 @@ def _merged(changes: Iterable[Change]) -> Iterator[Change]:
 # Connections the router makes
 
 
-def _connector_changes(old: Ruleset, new: Ruleset, requested: str, at: float | None) -> Iterator[Change]:
+def _connector_changes(
+    old: Ruleset, new: Ruleset, router_id: str, requested: str, at: float | None
+) -> Iterator[Change]:
     """What peers may ask for on connectors whose policyVhost is `requested`."""
     groups = [
         group
@@ -244,17 +317,17 @@ def _connector_changes(old: Ruleset, new: Ruleset, requested: str, at: float | N
     vhosts = [vhost for ruleset in (old, new) if (vhost := ruleset.select_vhost(requested)) is not None]
     names = sorted(denied_names(vhosts))
     for user in ("", *names, *user_shapes([(key, rules.items) for key, rules in lists])):
-        compare = partial(_confirmed_connector, old, new, requested, user)
+        compare = partial(_confirmed_connector, old, new, router_id, requested, user)
         yield from _over_time((group.window for group in groups), at, compare)
 
 
 def _confirmed_connector(
-    old: Ruleset, new: Ruleset, requested: str, user: str, at: float | None
+    old: Ruleset, new: Ruleset, router_id: str, requested: str, user: str, at: float | None
 ) -> Iterator[Change]:
     before, after = (grant_of(ruleset, requested, user, at=at, is_connector=True) for ruleset in (old, new))
     shown_at = shown_instant(at) if at is not None else None
-    for change in _grant_changes(before, after, user):
+    for change in _grant_changes(before, after, user, router_id):
         witness = replace(change.witness, vhost=requested, user=user or None, at=shown_at)
         label = f"peers of connectors, {OTHERS if user else NAMELESS}"
         named = replace(change, witness=witness, vhost=after.vhost or before.vhost or requested, users=(label,))
-        yield _with_readable_user(old, new, replace(named, subject=f"connector {change.subject}"))
+        yield _with_readable_user(old, new, router_id, replace(named, subject=f"connector {change.subject}"))

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-from policy.addresses import USER_TOKEN, tokens_after, tokens_before
-from policy.patterns import ANY_NUMBER, ONE, split_tokens
+from policy.addressing.address import MANAGEMENT_NAMES, MANAGEMENT_TEXTS, Address, resolve
+from policy.addressing.lists import USER_TOKEN, compile_literals, tokens_after, tokens_before
+from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 
 SEPARATORS: Final = "./"
 # Labels of steps that are no single character.
@@ -60,6 +61,18 @@ class Automaton:
         labels = (letter, kind, _ANY)
         return frozenset(target for state in states for label, target in self.steps[state] if label in labels)
 
+    def walked(self, states: frozenset[int], text: str) -> frozenset[int]:
+        for letter in text:
+            states = self.moved(states, letter)
+        return states
+
+    def behind(self, head: str) -> "Automaton":
+        """What may follow `head` in the words it accepts."""
+        made = Automaton()
+        made.steps, made.accepting, made.letters = self.steps, self.accepting, self.letters
+        made.starts = set(self.walked(frozenset(self.starts), head))
+        return made
+
     def outgoing(self, states: Iterable[int]) -> set[str]:
         return {label for state in states for label, _ in self.steps[state] if len(label) == 1}
 
@@ -77,6 +90,96 @@ def address_automaton(key: str, items: tuple[str, ...], user: str) -> Automaton:
             _add_pattern(automaton, item, user)
         else:
             _add_literal(automaton, item, user)
+    return automaton
+
+
+@lru_cache(maxsize=1)
+def unclear_automaton() -> Automaton:
+    """The texts that do not stand for themselves: aliases of another text, and what is no address.
+
+    All others are the plain texts of `addressing.address`, of which each address has at least one.
+    """
+    automaton = Automaton()
+    start, inside, end, ever = (automaton.state() for _ in range(4))
+    automaton.starts.add(start)
+    automaton.accepting |= {end, ever}
+    automaton.step(start, "/", ever)
+    automaton.step(ever, _ANY, ever)
+    for state in (start, inside):
+        automaton.step(state, _ANY, inside)
+        automaton.step(state, _SEPARATOR, end)
+        automaton.step(automaton.chain(state, ":"), "/", ever)
+    for head, parts in (("_topo/", 2), ("_edge/", 1)):
+        state = automaton.chain(start, head)
+        for _ in range(parts):
+            automaton.step(state, "/", ever)
+            state = _add_part(automaton, state)
+            automaton.accepting.add(state)
+            state = automaton.chain(state, "/")
+    return automaton
+
+
+@lru_cache(maxsize=4)
+def management_automaton() -> Automaton:
+    """The plain texts by which the management agent of some router is reached."""
+    automaton = Automaton()
+    automaton.starts.add(start := automaton.state())
+    for text in MANAGEMENT_TEXTS:
+        automaton.accepting.add(automaton.chain(start, text))
+    _add_management_of_others(automaton, start)
+    return automaton
+
+
+def _add_management_of_others(automaton: Automaton, start: int) -> None:
+    for head, parts in (("_topo/", 2), ("_edge/", 1)):
+        state = automaton.chain(start, head)
+        for _ in range(parts):
+            state = automaton.chain(_add_part(automaton, state), "/")
+        for name in MANAGEMENT_NAMES:
+            automaton.accepting.add(automaton.chain(state, name))
+
+
+def _add_part(automaton: Automaton, origin: int) -> int:
+    """One or more characters other than `/`."""
+    state = automaton.state()
+    for label in (_WORD, "."):
+        automaton.step(origin, label, state)
+        automaton.step(state, label, state)
+    return state
+
+
+@lru_cache(maxsize=1024)
+def denial_automaton(denied: tuple[str, ...], router_id: str) -> Automaton:
+    """The plain texts that are denied: by themselves, or by another name of what they reach.
+
+    denied     as lists.denied_items gives them
+    router_id  as for addressing.address.resolve
+    """
+    automaton = Automaton()
+    for item in denied:
+        _add_literal(automaton, item, "")
+    # Texts that differ only in how they begin, and reach the same.
+    alike: list[tuple[str, ...]] = [("_topo/0/", "_topo/all/")]
+    if router_id:
+        alike.append(("_local/", f"_topo/0/{router_id}/", f"_topo/all/{router_id}/", f"_edge/{router_id}/"))
+    for heads in alike:
+        begun = frozenset(automaton.starts)
+        behind = frozenset(state for head in heads for state in automaton.walked(begun, head))
+        for head in heads if behind else ():
+            automaton.starts.add(start := automaton.state())
+            end = automaton.chain(start, head)
+            automaton.steps[end] += [step for state in behind for step in automaton.steps[state]]
+            if not behind.isdisjoint(automaton.accepting):
+                automaton.accepting.add(end)
+    matcher = compile_literals(denied).bind("")
+    own = resolve(MANAGEMENT_TEXTS[0], router_id=router_id)
+    assert isinstance(own, Address)
+    automaton.starts.add(start := automaton.state())
+    if any(matcher.match(name) is not None for name in own.names):
+        for name in own.names:
+            automaton.accepting.add(automaton.chain(start, name))
+    if any(matcher.match(name) is not None for name in MANAGEMENT_TEXTS):
+        _add_management_of_others(automaton, start)
     return automaton
 
 
@@ -203,7 +306,7 @@ def _reachable(tokens: Sequence[str], index: int) -> list[int]:
 def find_word(automata: Sequence[Automaton], wanted: Callable[[tuple[bool, ...]], bool]) -> str | None:
     """The shortest non-empty word for which `wanted` holds, None when there is none. Raises TooComplexError.
 
-    wanted  gets, for each automaton, whether it accepts the word
+    wanted  gets, for each automaton, whether it accepts the word; it never holds for a word the first does not accept
     """
     letters = set().union(*(automaton.letters for automaton in automata))
     fresh = next(letter for letter in _fresh_letters() if letter not in letters)
@@ -228,7 +331,7 @@ def find_word(automata: Sequence[Automaton], wanted: Callable[[tuple[bool, ...]]
             )
             if wanted(accepts):
                 return longer
-            if any(moved):
+            if moved[0]:
                 queue.append((moved, longer))
     return None
 

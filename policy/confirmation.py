@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from policy.addressing.address import resolve_named
 from policy.changes import Change, Direction
 from policy.decide import decide_connection, decide_connector, decide_link, decide_session
 from policy.decision import Reason
@@ -10,15 +11,18 @@ from policy.grants import SWITCHES
 from policy.ruleset import Ruleset
 
 
-def confirms(old: Ruleset, new: Ruleset, change: Change) -> bool:
-    """Do the decisions the router makes differ at the witness, in the direction the change says?"""
+def confirms(old: Ruleset, new: Ruleset, change: Change, *, router_id: str = "") -> bool:
+    """Do the decisions the router makes differ at the witness, in the direction the change says?
+
+    router_id  as for addressing.address.resolve
+    """
     if change.subject == "policy maxConnections":
         return change.is_widening == (new.max_connections > old.max_connections)
-    was, is_ = (_value(ruleset, change) for ruleset in (old, new))
+    was, is_ = (_value(ruleset, change, router_id) for ruleset in (old, new))
     return is_ > was if change.is_widening else is_ < was
 
 
-def _value(ruleset: Ruleset, change: Change) -> float:
+def _value(ruleset: Ruleset, change: Change, router_id: str) -> float:
     """How much a ruleset permits at the witness: 0 or 1, or a number where there is no decision to ask."""
     witness = change.witness
     is_connector = change.subject.startswith("connector ")
@@ -50,7 +54,8 @@ def _value(ruleset: Ruleset, change: Change) -> float:
         return float("inf") if change.before is not None and change.after not in ("true", "false") else 1.0
     match subject:
         case "send" | "receive":
-            link = LinkFacts(direction=witness.direction or "send", address=witness.address)
+            address = resolve_named(witness.address, router_id=router_id)
+            link = LinkFacts(direction=witness.direction or "send", address=address)
             return float(decide_link(settings, link).is_allowed)
         case "allowDynamicSource":
             return float(

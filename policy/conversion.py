@@ -11,7 +11,8 @@ from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network, summarize_address_range
 from typing import Final
 
-from policy.addresses import DEPRECATED_USER_TOKEN, USER_TOKEN, denied_items
+from policy.addressing.lists import DEPRECATED_USER_TOKEN, USER_TOKEN, denied_items
+from policy.addressing.patterns import ONE
 from policy.analysis import diff_rulesets
 from policy.attributes import Path, read_items, split_items
 from policy.automata import TooComplexError
@@ -29,7 +30,6 @@ from policy.groups import (
     Group,
 )
 from policy.hosts import parse_address
-from policy.patterns import ONE
 from policy.ruleset import Ruleset
 from policy.vhosts import DEFAULT_GROUP, DEPRECATED_ATTRIBUTES, LIMIT_KEYS
 

@@ -5,8 +5,10 @@ Source: docs/spec/policy-and-auth.md §3.
 """
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
+from policy.addressing.address import Address, Unclear
+from policy.addressing.lists import Verdict
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.groups import REPLIES_KEY, REPLY_WINDOW_KEY, Group
@@ -111,9 +113,11 @@ def decide_session(settings: Settings, open_sessions: int) -> Decision:
 def decide_link(settings: Settings, facts: LinkFacts) -> Decision:
     """May the client attach this link (§3.7, §3.8)? An allowed one names the list item that allows it."""
     try:
+        if isinstance(facts.address, Unclear):
+            return _unclear(facts.address)
         if facts.direction == "send":
-            return _decide_sender(settings, facts)
-        return _decide_receiver(settings, facts)
+            return _decide_sender(settings, facts, facts.address)
+        return _decide_receiver(settings, facts, facts.address)
     except Exception:
         return INTERNAL_ERROR
 
@@ -131,10 +135,16 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
         user_id, target = facts.user_id, facts.target
         if user_id and not settings.allow_user_id_proxy and user_id != settings.user.encode():
             return _deny(Reason.USER_ID_PROXY, settings.rule("allowUserIdProxy", "false"))
-        if target is not None and settings.targets.match(target) is None:
-            rule = _denying_rule(settings, "denyTargets", target, settings.origin.target_key)
-            unlisted = _decide_unlisted(settings, target, facts.dynamic_address, facts.reply_age_s)
-            return unlisted if unlisted is not None else _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, rule)
+        if isinstance(target, Unclear):
+            return _unclear(target)
+        if target is not None:
+            verdict = settings.targets.judge(target, is_message=True)
+            if verdict.item is None:
+                unlisted = _decide_unlisted(settings, facts, verdict)
+                if unlisted is not None:
+                    return unlisted
+                key = settings.origin.target_key
+                return _address_denied(settings, Reason.MESSAGE_TARGET_NOT_ALLOWED, key, "denyTargets", verdict)
         return ALLOWED
     except Exception:
         return INTERNAL_ERROR
@@ -186,71 +196,77 @@ def _limits_reached(vhost: Vhost, group: Group, usage: Usage) -> list[tuple[Reas
     return reached
 
 
-def _decide_sender(settings: Settings, facts: LinkFacts) -> Decision:
+def _decide_sender(settings: Settings, facts: LinkFacts, address: Address | None) -> Decision:
     if facts.open_links >= settings.max_senders:
         return _deny(Reason.SENDER_LIMIT, settings.rule("maxSenders", settings.max_senders))
-    if facts.is_coordinator or not facts.address:
+    if facts.is_coordinator or address is None:
         if settings.allow_anonymous_sender:
             return ALLOWED
         return _deny(Reason.ANONYMOUS_SENDER, settings.rule("allowAnonymousSender", "false"))
     if facts.capabilities and (denied := _capability_denied(settings, facts.capabilities)) is not None:
         return denied
-    item = settings.targets.match(facts.address)
-    key = settings.origin.target_key
-    if item is None:
-        unlisted = _decide_unlisted(settings, facts.address, facts.dynamic_address, facts.reply_age_s)
+    verdict, key = settings.targets.judge(address), settings.origin.target_key
+    if verdict.item is None:
+        unlisted = _decide_unlisted(settings, facts, verdict)
         if unlisted is not None:
             return unlisted
-        return _deny(Reason.TARGET_NOT_ALLOWED, _denying_rule(settings, "denyTargets", facts.address, key))
-    return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))
+        return _address_denied(settings, Reason.TARGET_NOT_ALLOWED, key, "denyTargets", verdict)
+    return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, verdict.item), address=verdict.text)
 
 
-def _decide_unlisted(
-    settings: Settings, address: str, dynamic_address: Literal["own", "other"] | None, age_s: float | None
-) -> Decision | None:
-    """No target allows `address`: is it the connection's own, or one to reply to (§3.16)? None: neither has a say."""
-    if settings.is_denied("send", address):
+def _decide_unlisted(settings: Settings, facts: LinkFacts | MessageFacts, verdict: Verdict) -> Decision | None:
+    """No target allows the address: is it the connection's own, or one to reply to (§3.16)? None: neither has a say."""
+    if verdict.denied_by is not None:
         return None
-    if dynamic_address == "own":
-        return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET))
-    if not settings.allow_replies:
+    owner, age_s = facts.dynamic_address, facts.reply_age_s
+    if owner == "own":
+        return Decision(
+            is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET), address=verdict.text
+        )
+    if not settings.allow_replies or (age_s is None and owner is None):
         return None
+    is_allowed, rule = False, settings.rule(REPLIES_KEY, "true")
     if age_s is None:
-        is_dynamic = dynamic_address is not None
-        return _deny(Reason.REPLY_NOT_EXPECTED, settings.rule(REPLIES_KEY, "true")) if is_dynamic else None
-    if age_s >= settings.reply_window_s:
-        return _deny(Reason.REPLY_WINDOW_OVER, settings.rule(REPLY_WINDOW_KEY, settings.reply_window_s))
-    return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(REPLIES_KEY, "true"))
+        reason = Reason.REPLY_NOT_EXPECTED
+    elif age_s < settings.reply_window_s:
+        is_allowed, reason = True, Reason.ALLOWED
+    else:
+        reason, rule = Reason.REPLY_WINDOW_OVER, settings.rule(REPLY_WINDOW_KEY, settings.reply_window_s)
+    return Decision(is_allowed=is_allowed, reason=reason, rule=rule, address=verdict.text)
 
 
-def _decide_receiver(settings: Settings, facts: LinkFacts) -> Decision:
+def _decide_receiver(settings: Settings, facts: LinkFacts, address: Address | None) -> Decision:
     if facts.open_links >= settings.max_receivers:
         return _deny(Reason.RECEIVER_LIMIT, settings.rule("maxReceivers", settings.max_receivers))
     if facts.is_dynamic:
         if settings.allow_dynamic_source:
             return ALLOWED
         return _deny(Reason.DYNAMIC_SOURCE, settings.rule("allowDynamicSource", "false"))
-    if not facts.address:
+    if address is None:
         return _deny(Reason.NO_SOURCE_ADDRESS, settings.rule(settings.origin.source_key))
     if facts.capabilities and (denied := _capability_denied(settings, facts.capabilities)) is not None:
         return denied
-    item = settings.sources.match(facts.address)
-    key = settings.origin.source_key
-    if facts.dynamic_address == "other":
-        return _deny(Reason.DYNAMIC_ADDRESS_NOT_OWN, settings.rule(OWNERSHIP))
-    if facts.dynamic_address == "own" and not settings.is_denied("receive", facts.address):
-        return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWNERSHIP))
-    if item is None:
-        return _deny(Reason.SOURCE_NOT_ALLOWED, _denying_rule(settings, "denySources", facts.address, key))
-    return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, item))
+    verdict, key = settings.sources.judge(address), settings.origin.source_key
+    if facts.dynamic_address is not None:
+        is_own = facts.dynamic_address == "own"
+        if not is_own or verdict.denied_by is None:
+            reason = Reason.ALLOWED if is_own else Reason.DYNAMIC_ADDRESS_NOT_OWN
+            rule = settings.rule(OWNERSHIP)
+            return Decision(is_allowed=is_own, reason=reason, rule=rule, address=verdict.text)
+    if verdict.item is None:
+        return _address_denied(settings, Reason.SOURCE_NOT_ALLOWED, key, "denySources", verdict)
+    return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, verdict.item), address=verdict.text)
 
 
-def _denying_rule(settings: Settings, deny_key: str, address: str, key: str) -> Rule:
-    """The item that denies the address, else the list that does not allow it."""
-    origin = settings.origin
-    denied = origin.denied_targets if deny_key == "denyTargets" else origin.denied_sources
-    item = denied.bind("").match(address) if denied.items else None
-    return settings.rule(key) if item is None else settings.rule(deny_key, item)
+def _unclear(address: Unclear) -> Decision:
+    return Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS, address=address.written)
+
+
+def _address_denied(settings: Settings, reason: Reason, key: str, deny_key: str, verdict: Verdict) -> Decision:
+    """By the item that denies the address, else by the list that does not allow it."""
+    denied_by = verdict.denied_by
+    rule = settings.rule(key) if denied_by is None else settings.rule(deny_key, denied_by)
+    return Decision(is_allowed=False, reason=reason, rule=rule, address=verdict.text)
 
 
 def _capability_denied(settings: Settings, capabilities: tuple[str, ...]) -> Decision | None:

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     ANONYMOUS_SENDER = "anonymous_sender"
     DYNAMIC_SOURCE = "dynamic_source"
     NO_SOURCE_ADDRESS = "no_source_address"
+    UNCLEAR_ADDRESS = "unclear_address"
     MESSAGE_TARGET_NOT_ALLOWED = "message_target_not_allowed"
     DYNAMIC_ADDRESS_NOT_OWN = "dynamic_address_not_own"
     REPLY_WINDOW_OVER = "reply_window_over"
@@ -51,10 +52,12 @@ class Rule:
 class Decision:
     """Allow or deny, with the reason and the rule.
 
-    `also` holds further violated limits (docs/spec/policy-and-auth.md §3.3: all three are evaluated).
+    also     further violated limits (docs/spec/policy-and-auth.md §3.3: all three are evaluated)
+    address  the text that decided where lists of addresses were asked: as it was written, or as it is understood
     """
 
     is_allowed: bool
     reason: Reason
     rule: Rule | None = None
     also: tuple[Reason, ...] = ()
+    address: str | None = None

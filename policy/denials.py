@@ -8,8 +8,8 @@ Pure. Source: docs/policy.md, Extensions.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from policy.addresses import USER_TOKEN, denied_items
-from policy.automata import address_automaton, find_word
+from policy.addressing.lists import USER_TOKEN, denied_items
+from policy.automata import address_automaton, denial_automaton, find_word, unclear_automaton
 from policy.request_classes import names_in_denied, user_shapes
 
 
@@ -62,9 +62,16 @@ def _word(key: str, items: Sequence[str], denied: Sequence[str], *, is_denied: b
     users = [""]
     if any(USER_TOKEN in item for item in items):
         users += [*sorted(names_in_denied(items, denied)), *user_shapes([(key, tuple(items))])]
-    denials = address_automaton("sources", tuple(denied), "")
+    # Of an item that is another spelling there is no plain text: what its texts are denied by is looked at.
+    plain = tuple(item for item in items if not _has_names(item))
+    others = tuple(item for item in items if _has_names(item))
+    unclear = unclear_automaton()
     for user in users:
-        allowed = address_automaton(key, tuple(items), user)
+        allowed, denials = address_automaton(key, plain, user), denial_automaton(tuple(denied), "")
+        word = find_word((allowed, denials, unclear), lambda is_in: is_in == (True, is_denied, False))
+        if word is not None:
+            return word
+        allowed, denials = address_automaton(key, others, user), address_automaton("sources", tuple(denied), "")
         word = find_word((allowed, denials), lambda is_in: is_in == (True, is_denied))
         if word is not None:
             return word

@@ -11,10 +11,11 @@ Pure. A file is JSON, lines that begin with # are comments:
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from policy.addressing.address import resolve_named
 from policy.attributes import InvalidValue
 from policy.decision import Decision, Reason, Rule
 from policy.explain import explain_connection, explain_link, is_numeric_host
@@ -26,7 +27,7 @@ from policy.vhosts import CONNECTOR_GROUP
 from policy.windows import read_instant
 
 _TEXTS = ("name", "user", "host", "vhost", "mechanism", "at", "is", "reason")
-_SWITCHES = ("tls", "dynamic", "anonymous")
+_SWITCHES = ("tls", "dynamic", "anonymous", "multiTenant")
 _ADDRESSES = ("send", "receive")
 _LISTS = (*_ADDRESSES, "groups")
 _REPLY_AGE = "replyAge"  # seconds since a message with the address as its reply-to was received
@@ -37,14 +38,18 @@ _KEYS = (*_TEXTS, *_SWITCHES, *_LISTS, _REPLY_AGE)
 class Expectation:
     """One question and its answer.
 
-    link    None: only the connection is asked about. A link that may not be opened for want of a connection is denied
-    reason  None: any
+    link     None: only the connection is asked about. A link that may not be opened for want of a connection is denied
+    address  of the link, as a client writes it; the link's own is made of it where the router is known
+    is_multi_tenant  does the listener give each vhost its own address space?
+    reason   None: any
     """
 
     name: str
     line: int
     connection: ConnectionFacts
     link: LinkFacts | None
+    address: str | None
+    is_multi_tenant: bool
     is_allowed: bool
     reason: Reason | None
 
@@ -151,40 +156,47 @@ def _expectations(entry: Mapping[str, Any], line: int) -> Iterator[Expectation]:
         now=read_instant(entry["at"]) if "at" in entry else None,
     )
     who = f"'{connection.user}'" if connection.user else "a peer without a name"
-    for link, what in _links(entry):
+    for link, address, what in _links(entry):
         yield Expectation(
             name=entry.get("name") or f"{who} from {connection.remote_host}: {what} is {entry['is']}",
             line=line,
             connection=connection,
             link=link,
+            address=address,
+            is_multi_tenant=entry.get("multiTenant", False),
             is_allowed=entry["is"] == "allow",
             reason=Reason(entry["reason"]) if "reason" in entry else None,
         )
 
 
-def _links(entry: Mapping[str, Any]) -> Iterator[tuple[LinkFacts | None, str]]:
+def _links(entry: Mapping[str, Any]) -> Iterator[tuple[LinkFacts | None, str | None, str]]:
     directions: tuple[Literal["send", "receive"], ...] = ("send", "receive")
     for direction in directions:
         addresses = entry.get(direction, [])
         for address in [addresses] if isinstance(addresses, str) else addresses:
             age_s = entry.get(_REPLY_AGE) if direction == "send" else None
-            reply = f" as a reply after {age_s:g} s" if age_s is not None else ""
-            yield LinkFacts(direction=direction, address=address, reply_age_s=age_s), f"{direction} '{address}'{reply}"
+            what = f"{direction} '{address}'" + (f" as a reply after {age_s:g} s" if age_s is not None else "")
+            yield LinkFacts(direction=direction, address=None, reply_age_s=age_s), address, what
     if entry.get("dynamic"):
-        yield LinkFacts(direction="receive", address=None, is_dynamic=True), "a dynamic receiver"
+        yield LinkFacts(direction="receive", address=None, is_dynamic=True), None, "a dynamic receiver"
     elif entry.get("anonymous"):
-        yield LinkFacts(direction="send", address=None), "an anonymous sender"
+        yield LinkFacts(direction="send", address=None), None, "an anonymous sender"
     elif not any(key in entry for key in _ADDRESSES):
-        yield None, "connecting"
+        yield None, None, "connecting"
 
 
-def check_expectations(ruleset: Ruleset, expectations: Iterable[Expectation]) -> tuple[Outcome, ...]:
-    """What the policy decides, question by question."""
+def check_expectations(
+    ruleset: Ruleset, expectations: Iterable[Expectation], *, router_id: str = ""
+) -> tuple[Outcome, ...]:
+    """What the policy decides, question by question. router_id  as for addressing.address.resolve"""
     outcomes = []
     for wanted in expectations:
         explained = [explain_connection(ruleset, wanted.connection)]
         if explained[0].decision.is_allowed and wanted.link is not None:
-            explained.append(explain_link(explained[0].settings, wanted.link))
+            tenant = explained[0].vhost or wanted.connection.requested_vhost or None
+            tenant = tenant if wanted.is_multi_tenant else None
+            address = resolve_named(wanted.address, router_id=router_id, tenant=tenant)
+            explained.append(explain_link(explained[0].settings, replace(wanted.link, address=address)))
         steps = [step for explanation in explained for step in explanation.steps]
         rules = tuple(step.rule for step in steps if step.rule is not None)
         outcomes.append(Outcome(expectation=wanted, decision=explained[-1].decision, rules=rules))

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from policy.address_text import is_dynamic, normalise
+from policy.addressing.address import Address, Unclear
+from policy.addressing.patterns import split_tokens
 from policy.decide import OWN_TARGET, OWNERSHIP, ConnectionDecision, Settings, decide_connection, decide_link
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.groups import UNLIMITED_LINKS, Group
 from policy.hosts import HostRanges, parse_address
-from policy.patterns import split_tokens
 from policy.ruleset import Ruleset
 from policy.vhosts import ANY_USER, DEFAULT_GROUP, Vhost
 from policy.windows import shown_instant
@@ -63,13 +63,18 @@ def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
 
     A dynamic address is another's, unless the facts say that it is the connection's own.
     """
-    if facts.dynamic_address is None and facts.address and is_dynamic(normalise(facts.address)):
-        facts = replace(facts, dynamic_address="other")
+    if isinstance(facts.address, Unclear):
+        decision = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS, address=facts.address.written)
+        text = f"'{facts.address.written}' is no address: {facts.address.why}"
+        return Explanation(decision=decision, steps=(_failed("address", text),))
     if settings is None:
         text = "the connection is not governed by policy: every link may be opened"
         return Explanation(decision=Decision(is_allowed=True, reason=Reason.ALLOWED), steps=(_passed("link", text),))
+    address = facts.address
+    if facts.dynamic_address is None and address is not None and address.is_dynamic:
+        facts = replace(facts, dynamic_address="other")
     decision = decide_link(settings, facts)
-    steps = tuple(_link_steps(settings, facts, decision))
+    steps = tuple(_link_steps(settings, facts, address, decision))
     return Explanation(decision=decision, steps=steps, vhost=settings.vhost, group=settings.group, settings=settings)
 
 
@@ -190,7 +195,7 @@ def _limit_step(what: str, count: int, limit: int, rule: Rule) -> Step:
     return Step(about="limit", text=text, is_passed=count < limit, rule=rule)
 
 
-def _link_steps(settings: Settings, facts: LinkFacts, decision: Decision) -> Iterator[Step]:
+def _link_steps(settings: Settings, facts: LinkFacts, address: Address | None, decision: Decision) -> Iterator[Step]:
     is_send = facts.direction == "send"
     role, key = ("senders", "maxSenders") if is_send else ("receivers", "maxReceivers")
     limit = settings.max_senders if is_send else settings.max_receivers
@@ -204,34 +209,36 @@ def _link_steps(settings: Settings, facts: LinkFacts, decision: Decision) -> Ite
     if is_send and (rates := _shown_rates(settings)):
         yield Step(about="rate", text=f"the connection may send {rates}, held back by credit")
     reason = decision.reason
-    if is_send and (facts.is_coordinator or not facts.address):
+    if is_send and (facts.is_coordinator or address is None):
         what = "a transaction coordinator" if facts.is_coordinator else "a sender without an address"
         yield _switch_step(settings, what, "allowAnonymousSender", settings.allow_anonymous_sender)
     elif not is_send and facts.is_dynamic:
         yield _switch_step(settings, "a dynamic source", "allowDynamicSource", settings.allow_dynamic_source)
-    elif not facts.address:
+    elif address is None:
         yield _failed("address", "a receiver needs an address", settings.rule(settings.origin.source_key))
     elif reason in (Reason.WAYPOINT_CAPABILITY, Reason.FALLBACK_CAPABILITY):
         switch = "allowWaypointLinks" if reason is Reason.WAYPOINT_CAPABILITY else "allowFallbackLinks"
         yield _switch_step(settings, f"the capability {', '.join(facts.capabilities)}", switch, False)
     elif decision.rule is not None and decision.rule.item in (OWNERSHIP, OWN_TARGET):
-        text = f"'{facts.address}' has the form of a dynamic address: {decision.rule.item}"
+        text = f"'{address.written}' has the form of a dynamic address: {decision.rule.item}"
         yield Step(about="owner", text=text, is_passed=decision.is_allowed, rule=decision.rule)
+    elif is_send and _is_about_replies(settings, address, decision):
+        yield from _reply_steps(settings, facts, address, decision)
     else:
-        yield from _address_steps(settings, facts, is_send, decision)
+        yield from _address_steps(settings, address, is_send, decision)
 
 
-def _address_steps(settings: Settings, facts: LinkFacts, is_send: bool, decision: Decision) -> Iterator[Step]:
-    address, age_s = facts.address or "", facts.reply_age_s
-    is_reply = decision.reason in (Reason.REPLY_WINDOW_OVER, Reason.REPLY_NOT_EXPECTED)
-    if is_send and (is_reply or (decision.is_allowed and settings.targets.match(address) is None)):
-        key = settings.origin.target_key
-        yield Step(about="address", text=f"{key} of group '{settings.group}' do not name '{address}'")
-        came = f"a message with this reply-to came {age_s:g} seconds ago" if age_s is not None else "none has come"
-        window = f"allowReplies lets the connection reply for {settings.reply_window_s} seconds"
-        yield Step(about="reply", text=f"{window}: {came}", is_passed=decision.is_allowed, rule=decision.rule)
-        return
-    yield _address_step(settings, address, is_send, decision)
+def _is_about_replies(settings: Settings, address: Address, decision: Decision) -> bool:
+    is_unlisted = decision.is_allowed and settings.targets.judge(address).item is None
+    return is_unlisted or decision.reason in (Reason.REPLY_WINDOW_OVER, Reason.REPLY_NOT_EXPECTED)
+
+
+def _reply_steps(settings: Settings, facts: LinkFacts, address: Address, decision: Decision) -> Iterator[Step]:
+    age_s, key = facts.reply_age_s, settings.origin.target_key
+    yield Step(about="address", text=f"{key} of group '{settings.group}' do not name '{address.written}'")
+    came = f"a message with this reply-to came {age_s:g} seconds ago" if age_s is not None else "none has come"
+    window = f"allowReplies lets the connection reply for {settings.reply_window_s} seconds"
+    yield Step(about="reply", text=f"{window}: {came}", is_passed=decision.is_allowed, rule=decision.rule)
 
 
 def _shown_rates(settings: Settings) -> str:
@@ -244,23 +251,30 @@ def _switch_step(settings: Settings, what: str, key: str, is_on: bool) -> Step:
     return Step(about="link", text=text, is_passed=is_on, rule=settings.rule(key, "true" if is_on else "false"))
 
 
-def _address_step(settings: Settings, address: str, is_send: bool, decision: Decision) -> Step:
-    origin = settings.origin
+def _address_steps(settings: Settings, address: Address, is_send: bool, decision: Decision) -> Iterator[Step]:
+    if address.plain != address.written:
+        yield Step(
+            about="address", text=f"'{address.written}' is understood as '{address.plain}', which must be allowed"
+        )
+    if address.is_management:
+        yield Step(about="address", text=f"'{address.plain}' reaches the management of a router")
+    origin, text = settings.origin, decision.address or address.written
     key, rules = (origin.target_key, origin.targets) if is_send else (origin.source_key, origin.sources)
     verb = "send to" if is_send else "receive from"
     if decision.is_allowed:
         item = (decision.rule.item or "") if decision.rule is not None else ""
-        text = f"may {verb} '{address}': it matches {item}"
-        return _passed("address", text, decision.rule)
+        yield _passed("address", f"may {verb} '{text}': it matches {item}", decision.rule)
+        return
     if decision.rule is not None and (decision.rule.item or "").startswith("deny"):
-        return _failed("address", f"may not {verb} '{address}': {decision.rule.item} overrides", decision.rule)
+        yield _failed("address", f"may not {verb} '{text}': {decision.rule.item} overrides", decision.rule)
+        return
     listed = _shown(rules.canonical, "nothing")
-    text = f"may not {verb} '{address}': {key} of group '{settings.group}' admits {listed}"
+    why = f"may not {verb} '{text}': {key} of group '{settings.group}' admits {listed}"
     if is_send and settings.allow_replies:
-        text = f"{text} (and no message with it as reply-to has come that counts: allowReplies)"
-    if (advice := _address_advice(rules.canonical, address)) is not None:
-        text = f"{text} ({advice})"
-    return _failed("address", text, settings.rule(key))
+        why = f"{why} (and no message with it as reply-to has come that counts: allowReplies)"
+    if (advice := _address_advice(rules.canonical, text)) is not None:
+        why = f"{why} ({advice})"
+    yield _failed("address", why, settings.rule(key))
 
 
 def _address_advice(items: tuple[str, ...], address: str) -> str | None:

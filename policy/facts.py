@@ -6,6 +6,8 @@ Sources: docs/spec/policy-and-auth.md §3.
 from dataclasses import dataclass
 from typing import Literal
 
+from policy.addressing.address import Address, Unclear
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionFacts:
@@ -35,7 +37,7 @@ class LinkFacts:
     """One client-initiated Attach."""
 
     direction: Literal["send", "receive"]  # what the client does on the link
-    address: str | None  # of the target (send) or source (receive) as the client wrote it
+    address: Address | Unclear | None  # of the target (send) or source (receive)
     is_dynamic: bool = False
     is_coordinator: bool = False
     capabilities: tuple[str, ...] = ()  # of that terminus
@@ -49,7 +51,7 @@ class LinkFacts:
 class MessageFacts:
     """One message on an admitted link, as far as a rule may ask about it."""
 
-    target: str | None = None  # anonymous links only: the address the message is for
+    target: Address | Unclear | None = None  # anonymous links only: the address the message is for
     user_id: bytes | None = None  # the user-id property
     dynamic_address: Literal["own", "other"] | None = None  # of `target`, as in LinkFacts
     reply_age_s: float | None = None  # of `target`, as in LinkFacts

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from policy.automata import Automaton, address_automaton
 from policy.decision import Rule
 from policy.groups import UNLIMITED_LINKS, Group
 from policy.host_sets import ALL_HOSTS, Hosts, hosts_of
@@ -43,9 +42,6 @@ class AddressList:
 
     def is_same(self, other: "AddressList") -> bool:
         return (self.key, self.items, self.denied) == (other.key, other.items, other.denied)
-
-    def denied_automaton(self) -> Automaton:
-        return address_automaton("sources", self.denied, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from policy.addresses import (
+from policy.addressing.lists import (
     DEPRECATED_USER_TOKEN,
     USER_TOKEN,
     AddressRules,

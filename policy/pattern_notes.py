@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from policy.addresses import PatternRules
-from policy.patterns import normal_form, normalise_tokens, split_tokens
+from policy.addressing.lists import PatternRules
+from policy.addressing.patterns import normal_form, normalise_tokens, split_tokens
 from policy.ruleset import Ruleset
 from policy.vhosts import Vhost
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations
 from typing import Final
 
-from policy.addresses import USER_TOKEN
+from policy.addressing.lists import USER_TOKEN
+from policy.addressing.patterns import PatternTree, split_tokens
 from policy.automata import MAX_VISITED, TooComplexError
 from policy.changes import NAMELESS, OTHERS
-from policy.patterns import PatternTree, split_tokens
 from policy.ruleset import Ruleset
 from policy.vhosts import Vhost
 

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from policy.addressing.patterns import PatternTree, normalise, split_tokens
 from policy.attributes import InvalidValue, PolicyError, VhostSource, read_integer
 from policy.hosts import Resolve
-from policy.patterns import PatternTree, normalise, split_tokens
 from policy.vhosts import Vhost, compile_vhost
 
 __all__ = ["PolicyError", "Ruleset", "Vhost", "VhostSource", "assemble_ruleset", "compile_ruleset"]

@@ -4,9 +4,8 @@ Source: docs/spec/policy-and-auth.md §1.3, §2.8, §3.5.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
 
-from policy.addresses import AddressMatcher, AddressRules, Exclusions
+from policy.addressing.lists import Permission
 from policy.decision import Rule
 from policy.groups import Group
 from policy.vhosts import Vhost
@@ -48,14 +47,9 @@ class Settings:
     allow_admin_status_update: bool
     allow_replies: bool
     reply_window_s: int
-    sources: AddressMatcher = field(repr=False)
-    targets: AddressMatcher = field(repr=False)
+    sources: Permission = field(repr=False)
+    targets: Permission = field(repr=False)
     origin: Group = field(repr=False)
-
-    def is_denied(self, direction: Literal["send", "receive"], address: str) -> bool:
-        """Does denyTargets or denySources name `address`? For a second spelling of one that was judged."""
-        denied = self.origin.denied_targets if direction == "send" else self.origin.denied_sources
-        return bool(denied.items) and denied.bind("").match(address) is not None
 
     def rule(self, key: str, value: object = None) -> Rule:
         """The place of one of the group's attributes, for a decision that rests on it."""
@@ -92,16 +86,11 @@ def make_settings(
         allow_admin_status_update=group.allow_admin_status_update,
         allow_replies=group.allow_replies,
         reply_window_s=group.reply_window_s,
-        sources=_bound(group.sources, group.denied_sources, user),
-        targets=_bound(group.targets, group.denied_targets, user),
+        sources=Permission(group.sources, group.denied_sources, user),
+        targets=Permission(group.targets, group.denied_targets, user),
         origin=group,
     )
 
 
 def _nearest(of_group: int | None, of_vhost: int | None) -> int | None:
     return of_vhost if of_group is None else of_group
-
-
-def _bound(allowed: AddressRules, denied: AddressRules, user: str) -> AddressMatcher:
-    """The list with the user's name put in; who has no denials pays nothing for them."""
-    return Exclusions(allowed.bind(user), denied.bind(user)) if denied.items else allowed.bind(user)

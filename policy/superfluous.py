@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from policy.addresses import USER_TOKEN
+from policy.addressing.lists import USER_TOKEN, reached_item
+from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.automata import address_automaton, find_word
-from policy.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.request_classes import user_shapes
 
 
@@ -72,10 +72,14 @@ def covering_items(key: str, item: str, others: Sequence[str]) -> tuple[str, ...
         candidates = tuple(other for other in others if other.endswith("*") and item.startswith(other[:-1]))
     if not candidates:
         return None
+    # An item that is another spelling, `amqp:/a*`, also allows what its texts are understood as.
+    both = {item, reached_item(key, item)} - {""}
     for user in ("", *user_shapes([(key, (item, *candidates))])):
-        one = address_automaton(key, (item,), user)
-        if find_word((one, address_automaton(key, candidates, user)), lambda is_in: is_in[0] and not is_in[1]):
-            return None
+        all_of_them = address_automaton(key, tuple(others) if len(both) > 1 else candidates, user)
+        for each in both:
+            one = address_automaton(key, (each,), user)
+            if find_word((one, all_of_them), lambda is_in: is_in[0] and not is_in[1]):
+                return None
     return candidates
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any, Final, Literal, Protocol
 
 from auth.identity import Identity
+from policy.addressing.address import Address
 from policy.bans import BanSet
 from policy.decide import ConnectionDecision, Settings, decide_accept, decide_connection, decide_connector
 from policy.decision import Decision, Reason
@@ -32,8 +33,8 @@ Occasion = Literal["policy_change", "expiry"]
 class KnownAddresses(Protocol):
     """Which addresses are a connection's own, and which it was asked to reply to (router.replies)."""
 
-    def owner(self, address: str, *, is_ingress: bool) -> Literal["own", "other"] | None: ...
-    def reply_age(self, address: str) -> float | None: ...
+    def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None: ...
+    def reply_age(self, address: Address) -> float | None: ...
 
 
 class Gate:
@@ -178,7 +179,7 @@ class Admission:
         self.shadow: ConnectionShadow | None = None
         self.addresses: KnownAddresses | None = None  # None: not open yet
         self.open_sessions = self.open_senders = self.open_receivers = 0
-        self._allowed_targets: dict[str, bool] = {}  # of messages, as far as they are remembered
+        self._allowed_targets: dict[str, Address] = {}  # of messages, as far as they are remembered
         self.refusal: Refusal | None = None  # decided again, and denied: the connection is to be closed
         self._epoch = self._redecided_in = 0
         self._is_counted = False  # in the ledger, under its settings' vhost
@@ -248,7 +249,7 @@ class Admission:
             text = "Internal error: the connection's facts could not be judged"
             self._log("info", f"DENY AMQP Open lookup_user failed {who}: {text}{rule_text(decision)}")
         for reason in (decision.reason, *decision.also):
-            if (text := OPEN_TEXTS.get(reason, "")):
+            if text := OPEN_TEXTS.get(reason, ""):
                 rule = rule_text(decision) if reason is decision.reason else ""
                 self._log("info", f"DENY AMQP Open {who}: {text}{rule}")
         if judged.vhost is not None and decision.reason is not Reason.INTERNAL_ERROR:

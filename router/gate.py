@@ -6,12 +6,14 @@ decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 
 from typing import Final, Literal
 
-from policy.decide import ALLOWED, decide_message, decide_session, decide_ungoverned_link
+from policy.addressing.address import Address, Unclear
+from policy.decide import ALLOWED, decide_link, decide_message, decide_session, decide_ungoverned_link
 from policy.decision import Decision, Reason
 from policy.facts import LinkFacts, MessageFacts
 from router.admission import Admission, Gate, Occasion
 from router.effects import log
 from router.refusals import (
+    ADDRESS_REFUSED,
     CONNECTION_REFUSED,
     LINK_LIMIT,
     LINK_REFUSED,
@@ -22,14 +24,17 @@ from router.refusals import (
     Direction,
     Refusal,
     attach_text,
+    judged_text,
     rule_text,
 )
-from router.spellings import is_target, judge_link, judge_target
 
 __all__ = ["CONNECTION_REFUSED", "ConnectionGate", "Direction", "Gate", "Occasion", "Refusal"]
 
 # Remembered per-message target decisions per connection; stops endless distinct addresses from growing it.
 MAX_REMEMBERED_TARGETS: Final = 1024
+# Longer ones are judged each time: stops a few endless addresses from doing the same.
+MAX_REMEMBERED_CHARACTERS: Final = 1024
+_UNCLEAR: Final = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
 
 
 class ConnectionGate(Admission):
@@ -74,8 +79,7 @@ class ConnectionGate(Admission):
         self,
         direction: Direction,
         *,
-        address: str | None,
-        routed: str | None,
+        address: Address | Unclear | None,
         link_name: str,
         is_dynamic: bool,
         is_coordinator: bool,
@@ -87,11 +91,13 @@ class ConnectionGate(Admission):
     ) -> Refusal | None:
         """Judge a client's Attach. None: it is counted until `detach`.
 
-        routed  `address` as the router will understand it, without scheme, authority and outer separators
+        address  of its target or source; the very value that is bound where it is allowed
         dynamic_address, reply_age_s  as in LinkFacts
-        older   of a link that is open and judged again: how many of its direction that were attached before it stay
+        older    of a link that is open and judged again: how many of its direction that were attached before it stay
         is_for_candidate  ask a new candidate policy about a link that is open, and nobody else
         """
+        if isinstance(address, Unclear):
+            return self._refuse_unclear(address, "attach", direction=direction, link_name=link_name)
         settings, shadow = self.settings, self.shadow
         if settings is not None or shadow is not None or self.gate.ruleset.is_enabled:
             open_links = self.open_senders if direction == "send" else self.open_receivers
@@ -108,30 +114,25 @@ class ConnectionGate(Admission):
             )
             if is_for_candidate:
                 if shadow is not None:
-                    shadow.attach(ALLOWED, asked, routed)
+                    shadow.attach(ALLOWED, asked)
                 return None
             if settings is not None:
-                decision, facts = judge_link(settings, asked, routed)
-            elif self.gate.ruleset.is_enabled:
-                decision, facts = decide_ungoverned_link(asked), asked
+                decision = decide_link(settings, asked)
             else:
-                decision, facts = ALLOWED, asked
+                decision = decide_ungoverned_link(asked) if self.gate.ruleset.is_enabled else ALLOWED
             if shadow is not None and older is None:
-                shadow.attach(decision, asked, routed)
+                shadow.attach(decision, asked)
             if not decision.is_allowed:
-                return self._deny_link(decision, facts, link_name, open_links, older)
-        if settings is not None and older is None:
-            text = attach_text(ALLOWED, facts, self._who)
-            self._log("trace", f"[C{self.connection_id}] ALLOW {text}")
+                return self._deny_link(decision, asked, link_name, older)
+            if settings is not None and older is None:
+                self._log("trace", f"[C{self.connection_id}] ALLOW {attach_text(decision, asked, self._who)}")
         if older is None and direction == "send":
             self.open_senders += 1
         elif older is None:
             self.open_receivers += 1
         return None
 
-    def _deny_link(
-        self, decision: Decision, facts: LinkFacts, link_name: str, open_links: int, older: int | None
-    ) -> Refusal:
+    def _deny_link(self, decision: Decision, facts: LinkFacts, link_name: str, older: int | None) -> Refusal:
         settings, direction = self.settings, facts.direction
         text = attach_text(decision, facts, self._who)
         self._log("info", f"[C{self.connection_id}] DENY {text}{rule_text(decision)}")
@@ -141,8 +142,8 @@ class ConnectionGate(Admission):
             limit = settings.max_senders if direction == "send" else settings.max_receivers
         is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
         return self._audit(
-            decision, stage="attach", direction=direction, address=facts.address, link_name=link_name,
-            usage={"open_links": open_links}, limit=limit if is_limit else None,
+            decision, stage="attach", direction=direction, address=judged_text(decision, facts.address),
+            link_name=link_name, usage={"open_links": facts.open_links}, limit=limit if is_limit else None,
             refusal=LINK_LIMIT if is_limit else LINK_REFUSED, **self._again(older, "links"),
         )  # fmt: skip
 
@@ -181,59 +182,63 @@ class ConnectionGate(Admission):
         self._log("info", f"[C{self.connection_id}][L{link_id}] {text}")
         return self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
 
-    def refuse_target(self, target: str, link_id: int, *, routed: str) -> Refusal | None:
-        """May a message on an anonymous link go to `target`? Allowed ones are remembered. routed  as for `attach`"""
+    def known_target(self, text: str) -> Address | None:
+        """The address a message on an anonymous link is for, where that was allowed before and still is."""
+        address = self._allowed_targets.get(text)
+        if address is None or self.is_denied_now():
+            return None
+        return address if self.shadow is None or text in self.shadow.agreed_targets else None
+
+    def judge_target(self, address: Address | Unclear, link_id: int) -> Address | Refusal:
+        """May a message on an anonymous link go to `address`? Allowed ones are remembered."""
         if self.is_denied_now():
             return TARGET_REFUSED
-        settings, shadow = self.settings, self.shadow
-        is_known = settings is None or target in self._allowed_targets
-        if is_known and (shadow is None or target in shadow.agreed_targets):
-            return None
-        named, decision = target, ALLOWED
-        facts = self._message_facts(named, named)
+        if isinstance(address, Unclear):
+            return self._refuse_unclear(address, "transfer", direction="send", link_id=link_id)
+        settings, shadow, text = self.settings, self.shadow, address.written
+        is_known = text in self._allowed_targets
+        decision, facts = ALLOWED, self._message_facts(address)
         if settings is not None and not is_known:
-            decision, target = judge_target(settings, facts, routed)
+            decision = decide_message(settings, facts)
         if shadow is not None:
-            shadow.target(decision, facts, routed)
+            shadow.target(decision, facts)
         if is_known:
-            return None
-        if decision.is_allowed:
-            if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
-                if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
-                    self._allowed_targets.clear()
-                self._allowed_targets[named] = True
-            self._log("trace", f"[C{self.connection_id}] ALLOW {self._message_text(target)}")
-            return None
-        return self._deny_message(decision, target, link_id)
+            return address
+        if not decision.is_allowed:
+            return self._deny_message(decision, address, link_id)
+        if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
+            if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
+                self._allowed_targets.clear()
+            if len(text) <= MAX_REMEMBERED_CHARACTERS:
+                self._allowed_targets[text] = address
+        if settings is not None:
+            self._log("trace", f"[C{self.connection_id}] ALLOW {self._message_text(decision, address)}")
+        return address
 
-    def refuse_reply(self, target: str, link_id: int, *, routed: str, bound: str) -> Refusal | None:
-        """May a message still go to `target` on a link that was attached to reply? Never remembered: time passes.
-
-        routed  as for `attach`. bound  the target in the tenant's form, as the link is bound to it
-        """
+    def refuse_reply(self, target: Address, link_id: int) -> Refusal | None:
+        """May a message still go to `target` on a link that was attached to reply? Never remembered: time passes."""
         if self.is_denied_now():
             return TARGET_REFUSED
         settings = self.settings
         if settings is None:
             return None
-        facts = self._message_facts(target, bound)
-        decision, target = judge_target(settings, facts, routed)
+        facts = self._message_facts(target)
+        decision = decide_message(settings, facts)
         if self.shadow is not None:
-            self.shadow.target(decision, facts, routed)
+            self.shadow.target(decision, facts)
         return None if decision.is_allowed else self._deny_message(decision, target, link_id)
 
-    def _message_facts(self, target: str, bound: str) -> MessageFacts:
-        """bound  the target as the message is routed, in the tenant's form"""
+    def _message_facts(self, target: Address) -> MessageFacts:
         if self.addresses is None:
             return MessageFacts(target=target)
-        owner, age_s = self.addresses.owner(bound, is_ingress=True), self.addresses.reply_age(bound)
+        owner, age_s = self.addresses.owner(target, is_ingress=True), self.addresses.reply_age(target)
         return MessageFacts(target=target, dynamic_address=owner, reply_age_s=age_s)
 
-    def _message_text(self, target: str) -> str:
-        return f"AMQP message to '{target}' {self._who} based on target address"
+    def _message_text(self, decision: Decision, target: Address) -> str:
+        return f"AMQP message to '{decision.address or target.full}' {self._who} based on target address"
 
-    def _deny_message(self, decision: Decision, target: str, link_id: int) -> Refusal:
-        self._log("info", f"[C{self.connection_id}] DENY {self._message_text(target)}{rule_text(decision)}")
+    def _deny_message(self, decision: Decision, target: Address, link_id: int) -> Refusal:
+        self._log("info", f"[C{self.connection_id}] DENY {self._message_text(decision, target)}{rule_text(decision)}")
         log(
             self.gate.emit,
             "ROUTER",
@@ -241,14 +246,16 @@ class ConnectionGate(Admission):
             f"[C{self.connection_id}][L{link_id}] Message rejected due to policy violation on target. "
             f"User:{self._user}",
         )
-        return self._audit(decision, stage="transfer", direction="send", address=target, refusal=TARGET_REFUSED)
+        return self._audit(
+            decision, stage="transfer", direction="send", address=decision.address or target.full,
+            refusal=TARGET_REFUSED,
+        )  # fmt: skip
 
-    def is_listed(self, address: str, routed: str) -> bool:
-        """Is what a link with this target may do for good, or only as a reply? routed  as for `attach`"""
-        settings = self.settings
-        return settings is None or judge_target(settings, MessageFacts(target=address), routed)[0].is_allowed
+    def is_listed(self, address: Address) -> bool:
+        """Is what a link with this target may do for good, or only as a reply?"""
+        return self.settings is None or self.settings.targets.judge(address).item is not None
 
-    def may_name(self, address: str) -> bool:
+    def may_name(self, address: Address) -> bool:
         """May a message of the client name `address` as its reply-to, so that its receiver may send there?
 
         Attack: a reply-to where its sender may not send, to have a service write there in its place.
@@ -258,7 +265,7 @@ class ConnectionGate(Admission):
         settings = self.settings
         if settings is None and self.shadow is not None:
             settings = self.shadow.settings
-        return settings is None or is_target(settings, address)
+        return settings is None or settings.targets.judge(address).item is not None
 
     @property
     def reply_window_s(self) -> int:
@@ -266,11 +273,33 @@ class ConnectionGate(Admission):
         asking = (self.settings, self.shadow.settings if self.shadow is not None else None)
         return max((each.reply_window_s for each in asking if each is not None and each.allow_replies), default=0)
 
-    def may_send_to(self, address: str) -> bool:
-        """Is `address` among the targets, by any spelling of it? For what is done in the client's name."""
+    def _refuse_unclear(
+        self,
+        address: Unclear,
+        stage: Literal["attach", "transfer"],
+        *,
+        direction: Direction,
+        link_name: str | None = None,
+        link_id: int | None = None,
+    ) -> Refusal:
+        """With or without policy: what the router would bind is not what anybody has judged."""
+        where = f"[C{self.connection_id}]" + (f"[L{link_id}]" if link_id is not None else "")
+        what = "Attach" if stage == "attach" else "message"
+        text = f"DENY AMQP {what} address '{address.written}' {self._who}: {address.why}"
+        self._log("info", f"{where} {text}{rule_text(_UNCLEAR)}")
+        if stage == "attach" and self.settings is not None:
+            self.gate.ledger.count_link_denied(self.settings.vhost, direction)
+        self._audit(
+            _UNCLEAR, stage=stage, direction=direction, address=address.written, link_name=link_name,
+            detail=address.why, refusal=ADDRESS_REFUSED,
+        )  # fmt: skip
+        return ADDRESS_REFUSED
+
+    def may_send_to(self, address: Address) -> bool:
+        """Is `address` among the targets? For what is done in the client's name."""
         if self.is_denied_now():
             return False
-        return self.settings is None or is_target(self.settings, address)
+        return self.settings is None or self.settings.targets.judge(address).item is not None
 
     def may_update_admin_status(self) -> bool:
         """May the client drop other connections by management?"""

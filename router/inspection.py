@@ -6,12 +6,12 @@ eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-aut
 
 from collections.abc import Callable
 
-from policy.address_text import normalise
+from policy.addressing.address import Address, Unclear
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, load_message, message_bytes
 from router.amqp.sections import MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
-from router.core.addresses import Address
+from router.core.addresses import LiveAddress
 from router.core.in_links import InLink
 from router.core.links import Handle
 from router.core.router import NO_ADDRESS, Core
@@ -65,16 +65,15 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
 
 
 def reply_inspector(
-    link: InLink, inspect: Callable[[Handle, int], int], gate: ConnectionGate, target: str, bound: str
+    link: InLink, inspect: Callable[[Handle, int], int], gate: ConnectionGate, target: Address
 ) -> Callable[[Handle, int], int]:
-    """`inspect` for a link that was attached to reply: each message has to come in time. bound  as for refuse_reply"""
-    routed = normalise(target)
+    """`inspect` for a link that was attached to reply: each message has to come in time."""
 
     def look(delivery: Handle, size: int) -> int:
         size = inspect(delivery, size)
         if size < 0:
             return size
-        refusal = gate.refuse_reply(target, link.identity, routed=routed, bound=bound)
+        refusal = gate.refuse_reply(target, link.identity)
         if refusal is None:
             return size
         link.refuse(delivery, condition_of(refusal))
@@ -123,12 +122,14 @@ def router_for(
     inspect: Callable[[Handle, int], int],
     gate: ConnectionGate,
     core: Core,
-    *,
-    tenant: str | None,
-) -> Callable[[Handle, int], tuple[Address, int] | None]:
-    """The `route` of an anonymous link: inspects the message, asks policy about its address and finds it."""
+    resolve: Callable[[str], Address | Unclear],
+) -> Callable[[Handle, int], tuple[LiveAddress, int] | None]:
+    """The `route` of an anonymous link: inspects the message, asks policy about its address and finds it.
 
-    def route(delivery: Handle, size: int) -> tuple[Address, int] | None:
+    resolve  what a text means to the peer
+    """
+
+    def route(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
         size = inspect(delivery, size)
         if size < 0:
             return None
@@ -141,12 +142,14 @@ def router_for(
         if not to:
             link.refuse(delivery, _NO_ADDRESS)
             return None
-        to = core.in_tenant(to, tenant)  # policy compares the tenant's form here (policy §3.9)
-        refusal = gate.refuse_target(to, link.identity, routed=normalise(to))
-        if refusal is not None:
-            link.refuse(delivery, condition_of(refusal))
-            return None
-        address = core.route(link, delivery, to)
+        named = gate.known_target(to)
+        if named is None:
+            judged = gate.judge_target(resolve(to), link.identity)
+            if isinstance(judged, Refusal):
+                link.refuse(delivery, condition_of(judged))
+                return None
+            named = judged
+        address = core.route(link, delivery, named)
         return (address, size) if address is not None else None
 
     return route
@@ -178,7 +181,8 @@ def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
 
     def compose(link: InLink | None, size: int) -> bytes:
         taken: RouterAnnotations | None = link.annotations if link is not None else None
-        to = link.wire.routed_address if link is not None else None
+        named = link.wire.named if link is not None else None
+        to = named.full if named is not None else None
         if taken is None:
             own = RouterAnnotations(to=to, ingress=own_id, trace=(own_id,))
         else:

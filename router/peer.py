@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from auth.identity import Identity
-from policy.address_text import normalise
+from policy.addressing.address import Address, Unclear
 from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.message_text import message_text
 from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
@@ -245,10 +245,13 @@ class Peer:
             self._log("Router attach forbidden on non-inter-router connection")
             wire.refuse(_FORBIDDEN)
             return
-        refusal = self._judge(wire, terminus)
+        address = self._address_of(terminus)
+        refusal = self._judge(wire, terminus, address)
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
+        assert not isinstance(address, Unclear)  # refused, with or without policy
+        wire.named = address
         wire.is_counted = True
         if isinstance(wire, IncomingWire):
             self._attach_sender(wire, terminus)
@@ -258,21 +261,34 @@ class Peer:
             self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
                                       f"source={describe(source)} target={describe(target)}")  # fmt: skip
 
+    def resolve(self, text: str) -> Address | Unclear:
+        """What an address that the peer wrote means."""
+        return self.core.resolve(text, tenant=self.tenant)
+
+    def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
+        """None where the peer names no address, or wants one made."""
+        if terminus is None or terminus.is_dynamic or not terminus.address:
+            return None
+        return self.resolve(terminus.address)
+
     def _judge(
-        self, wire: Wire, terminus: Terminus | None, older: int | None = None, *, is_for_candidate: bool = False
+        self,
+        wire: Wire,
+        terminus: Terminus | None,
+        address: Address | Unclear | None,
+        older: int | None = None,
+        *,
+        is_for_candidate: bool = False,
     ) -> Refusal | None:
-        """Ask the gate about a link by what the client wrote. older, is_for_candidate  as for ConnectionGate.attach"""
-        address = terminus.address if terminus is not None else None
+        """Ask the gate about a link. older, is_for_candidate  as for ConnectionGate.attach"""
         direction = _direction_of(wire)
-        bound = self._in_tenant(terminus)
         dynamic_address = reply_age_s = None
-        if bound is not None and terminus is not None and not terminus.is_dynamic and self._replies is not None:
-            dynamic_address = self._replies.owner(bound, is_ingress=direction == "send")
-            reply_age_s = self._replies.reply_age(bound) if direction == "send" else None
+        if isinstance(address, Address) and self._replies is not None:
+            dynamic_address = self._replies.owner(address, is_ingress=direction == "send")
+            reply_age_s = self._replies.reply_age(address) if direction == "send" else None
         return self.gate.attach(
             direction,
             address=address,
-            routed=normalise(address) if address is not None else None,
             link_name=wire.name,
             is_dynamic=terminus is not None and terminus.is_dynamic,
             is_coordinator=terminus is not None and terminus.is_coordinator,
@@ -283,23 +299,26 @@ class Peer:
             is_for_candidate=is_for_candidate,
         )
 
+    def _judge_again(self, wire: Wire, older: int, *, is_for_candidate: bool = False) -> Refusal | None:
+        """Of a link that is open: by the address it is bound to, as its Attach was."""
+        terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
+        address = None if terminus is not None and terminus.is_dynamic else wire.named
+        return self._judge(wire, terminus, address, older, is_for_candidate=is_for_candidate)
+
     def _attach_sender(self, wire: IncomingWire, target: Terminus | None) -> None:
-        address = self._in_tenant(target)
         dynamic = None
         if target is not None and target.is_dynamic:
-            address = dynamic = self.core.dynamic_address(is_source=False)
-        unroutable = None
-        if dynamic is None:
+            wire.named = dynamic = self.core.dynamic_address(is_source=False)
+        else:
             is_coordinator = target is not None and target.is_coordinator
-            unroutable = self.core.check_target(address, is_coordinator=is_coordinator)
-        if unroutable is not None:
-            self._refuse(wire, unroutable)
-            return
-        wire.routed_address = address
+            unroutable = self.core.check_target(wire.named, is_coordinator=is_coordinator)
+            if unroutable is not None:
+                self._refuse(wire, unroutable)
+                return
         settings = self.gate.settings
         limit = settings.max_message_size if settings is not None else 0
-        wire.accept(dynamic_address=dynamic, max_message_bytes=limit)
-        link = self.core.add_in_link(wire, self.attachment, address, is_dynamic=dynamic is not None)
+        wire.accept(dynamic_address=dynamic.written if dynamic is not None else None, max_message_bytes=limit)
+        link = self.core.add_in_link(wire, self.attachment, wire.named, is_dynamic=dynamic is not None)
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
         self._choose_inspection(link)
@@ -313,31 +332,30 @@ class Peer:
         if self.terms.message_components:
             inspect = observed(inspect, self._message_log("Received", link.wire))
         if link.is_anonymous:
-            link.route = router_for(link, inspect, self.gate, self.core, tenant=self.tenant)
+            link.route = router_for(link, inspect, self.gate, self.core, self.resolve)
         else:
             link.inspect = inspect
 
     def _as_reply(self, link: InLink, inspect: Callable[[Handle, int], int]) -> Callable[[Handle, int], int]:
         """On a link that was attached to reply each message is asked about: the right is for a time."""
-        target, bound = link.wire.target, link.wire.routed_address
-        if target is None or not target.address or target.is_dynamic or bound is None:
+        target = link.wire.named
+        if target is None or self.gate.is_listed(target):
             return inspect
-        is_own = self.core.owner_of(bound, self.attachment, is_ingress=True) == "own"
-        if is_own or self.gate.is_listed(target.address, normalise(target.address)):
+        if self.core.owner_of(target, self.attachment, is_ingress=True) == "own":
             return inspect
-        return reply_inspector(link, inspect, self.gate, target.address, bound)
+        return reply_inspector(link, inspect, self.gate, target)
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
-        address = self._in_tenant(source)
         dynamic = None
         if source is not None and source.is_dynamic:
-            address = dynamic = self.core.dynamic_address(is_source=True)
-        unroutable = self.core.check_source(address)
-        if unroutable is not None or address is None:
+            wire.named = dynamic = self.core.dynamic_address(is_source=True)
+        unroutable = self.core.check_source(wire.named)
+        if unroutable is not None or wire.named is None:
             self._refuse(wire, unroutable)
             return
-        wire.accept(dynamic_address=dynamic)
-        self._choose_composition(self.core.add_out_link(wire, self.attachment, address, is_dynamic=dynamic is not None))
+        wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
+        is_dynamic = dynamic is not None
+        self._choose_composition(self.core.add_out_link(wire, self.attachment, wire.named, is_dynamic=is_dynamic))
 
     def _choose_composition(self, link: OutLink) -> None:
         """What is done to messages before they leave on a link, and nothing more."""
@@ -358,12 +376,6 @@ class Peer:
             log(self.emit, "MESSAGE", "trace", f"[C{self.connection_id}]: {verb} {what} {where}")
 
         return see
-
-    def _in_tenant(self, terminus: Terminus | None) -> str | None:
-        """The terminus's address as the core knows it. Policy has judged it as the client wrote it."""
-        if terminus is None or terminus.address is None:
-            return None
-        return self.core.in_tenant(terminus.address, self.tenant)
 
     def _refuse(self, wire: Wire, unroutable: Unroutable | None) -> None:
         assert unroutable is not None
@@ -457,8 +469,7 @@ class Peer:
         for wire in list(self.engine.links.values()):
             if wire.core is not None and wire.is_counted:
                 direction = _direction_of(wire)
-                terminus = wire.target if direction == "send" else wire.source
-                self._judge(wire, terminus, links[direction], is_for_candidate=True)
+                self._judge_again(wire, links[direction], is_for_candidate=True)
                 links[direction] += 1
                 if isinstance(wire, IncomingWire):
                     self._choose_inspection(wire.core)
@@ -471,7 +482,7 @@ class Peer:
             self._close(self.gate.refusal)
 
     def _keep_link(self, wire: Wire, older: int) -> bool:
-        refusal = self._judge(wire, wire.target if isinstance(wire, IncomingWire) else wire.source, older)
+        refusal = self._judge_again(wire, older)
         if refusal is not None:
             self._end_link(wire, condition_of(refusal))
         elif isinstance(wire, IncomingWire):

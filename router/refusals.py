@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from policy.addressing.address import Address, Unclear
 from policy.decision import Decision, Reason
 from policy.facts import LinkFacts
 
@@ -25,6 +26,7 @@ SESSION_REFUSED: Final = Refusal(
 )
 LINK_LIMIT: Final = Refusal(condition="amqp:resource-limit-exceeded", description="link disallowed by local policy")
 LINK_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="link disallowed by local policy")
+ADDRESS_REFUSED: Final = Refusal(condition="amqp:invalid-field", description="the address names no one thing")
 USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="user_id proxy violation")
 TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")
 # On a multi-tenant listener the vhost is the address space: links of the old one cannot stay in the new one.
@@ -69,13 +71,19 @@ OPEN_TEXTS: Final = {
 }
 
 
+def judged_text(decision: Decision, address: Address | Unclear | None) -> str | None:
+    """The address as a denial names it: what decided, else what the client wrote."""
+    return decision.address or (address.written if address is not None else None)
+
+
 def attach_text(decision: Decision, facts: LinkFacts, who: str) -> str:
     """The part of the log line after ALLOW or DENY (§3.7, §3.8; the oddities are the C router's).
 
     who  "for user '...', rhost '...', vhost '...'"
     """
     role = "sender" if facts.direction == "send" else "receiver"
-    reason, address = decision.reason, facts.address or ""
+    reason = decision.reason
+    address = judged_text(decision, facts.address) or ""
     if reason is Reason.SENDER_LIMIT:
         return f"AMQP Attach sender {who} based on maxSenders limit"
     if reason is Reason.RECEIVER_LIMIT:

@@ -11,11 +11,11 @@ Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
 from collections.abc import Callable
 from typing import Final, Literal, Protocol, Self
 
+from policy.addressing.address import Address, Unclear
 from policy.replies import ReplyMemory
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, message_bytes
 from router.amqp.sections import MessageFault
-from router.core.addresses import is_dynamic_key
 from router.core.in_links import InLink
 from router.core.links import Attachment
 from router.core.out_links import OutLink
@@ -78,15 +78,12 @@ class Replies:
         self.memory = ReplyMemory(window_s) if window_s else None
         return memory is not self.memory
 
-    def owner(self, address: str, *, is_ingress: bool) -> Literal["own", "other"] | None:
-        """Whose is a dynamic address? As Core.owner_of, of an address in the tenant's form."""
+    def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None:
+        """Whose is a dynamic address? As Core.owner_of."""
         return self._core.owner_of(address, self._attachment, is_ingress=is_ingress)
 
-    def reply_age(self, address: str) -> float | None:
-        """Seconds since the connection received a message with this reply-to; None where none is remembered.
-
-        address  as a sender would be bound to it, in the tenant's form
-        """
+    def reply_age(self, address: Address) -> float | None:
+        """Seconds since the connection received a message with this reply-to; None where none is remembered."""
         if self.memory is None:
             return None
         return self.memory.age(self._core.table.key(address, is_ingress=True), self._core.clock())
@@ -118,34 +115,37 @@ class Replies:
             properties_at = sections.find_properties(MESSAGE, size)
             if properties_at == sections.LOOK_CLOSER:
                 properties_at = sections.find(MESSAGE, size).properties_at
-            address = sections.reply_to(MESSAGE, size, properties_at)
+            text = sections.reply_to(MESSAGE, size, properties_at)
         except MessageFault:
             return None  # whoever receives it cannot read it either
-        if not address:
+        if not text:
             return None
         core = self._core
-        known = self._dynamic.get(address)
+        known = self._dynamic.get(text)
         if known is not None:
             live = core.table.addresses.get(known)
             is_own = live is not None and live.made_by is not None and live.made_by.attachment is link.attachment
             return known if is_own else None
         asker = _asker_of(link)
-        key = core.table.key(core.in_tenant(address, self._tenant), is_ingress=True)
+        address = meant = core.resolve(text, tenant=self._tenant)
         if asker.tenant != self._tenant:
-            meant = core.table.key(core.in_tenant(address, asker.tenant), is_ingress=True)
-            if key != meant:
-                return None  # the two of them do not mean the same by it
+            meant = core.resolve(text, tenant=asker.tenant)
+        if isinstance(address, Unclear) or isinstance(meant, Unclear):
+            return None
+        key = core.table.key(address, is_ingress=True)
+        if meant is not address and core.table.key(meant, is_ingress=True) != key:
+            return None  # the two of them do not mean the same by it
         live = core.table.addresses.get(key)
         if live is not None and live.made_by is not None and live.made_by.attachment is link.attachment:
-            if is_dynamic_key(key) and len(address) <= MAX_KNOWN_CHARACTERS:
+            if len(text) <= MAX_KNOWN_CHARACTERS:
                 if len(self._dynamic) >= MAX_KNOWN_TEXTS:
                     self._dynamic.clear()
-                self._dynamic[address] = key
+                self._dynamic[text] = key
             return key
-        is_mobile = key[0] == "M" and not key[2:].startswith(("$", "_$"))  # which is where the router's own begin
-        if not is_mobile or (live is not None and live.subscribers) or is_dynamic_key(key):
+        is_mobile = address.is_mobile and not address.name.startswith(("$", "_$"))  # where the router's own begin
+        if not is_mobile or address.is_dynamic or (live is not None and live.subscribers):
             return None
-        return key if asker.gate.may_name(address) else None
+        return key if asker.gate.may_name(meant) else None
 
 
 def _asker_of(link: InLink) -> Asker:

@@ -24,27 +24,26 @@ COMPAT_TOP_LEVEL = ("qpid_dispatch", "qpid_dispatch_internal", "qpid_dispatch_si
 
 # Unit -> units of ours it may import. A module belongs to the unit with the longest matching name, and an entry also
 # admits the modules below it. Everybody may import itself; ROUTER_VOCABULARY is open to all of router.
-ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults", "policy.address_text")
+ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults", "policy.addressing")
 ADMISSION_PARTS = ("router.bans", "router.breakoffs", "router.refusals", "router.shadow")
-GATE_PARTS = ("router.admission", "router.spellings", *ADMISSION_PARTS)
+GATE_PARTS = ("router.admission", *ADMISSION_PARTS)
 CONNECTION_PARTS = (
     *("router.amqp", "router.core", "router.gate", "router.inspection", "router.listener", "router.replies"),
 )
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "schemas": (),
     "policies": (),
-    "policy": ("schemas",),
+    "policy": ("schemas", "policy.addressing"),
+    "policy.addressing": (),
     "auth": ("schemas",),
     "router": (),
     "router.values": (),
     "router.faults": (),
     "router.effects": ("router.values",),
-    # The core's addresses match by the same patterns as policy's.
-    "router.core": ("policy.patterns", *ROUTER_VOCABULARY),
+    "router.core": ROUTER_VOCABULARY,
     "router.linkstate": ROUTER_VOCABULARY,
     "router.amqp": ROUTER_VOCABULARY,
-    "router.spellings": ("policy", *ROUTER_VOCABULARY),
-    "router.shadow": ("policy", "router.spellings", *ROUTER_VOCABULARY),
+    "router.shadow": ("policy", "router.refusals", *ROUTER_VOCABULARY),
     "router.repeats": (),
     "router.bans": ("policy", "router.repeats", *ROUTER_VOCABULARY),
     "router.breakoffs": ("router.repeats", *ROUTER_VOCABULARY),

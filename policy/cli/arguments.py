@@ -30,6 +30,12 @@ def rule_id(text: str) -> str:
     raise argparse.ArgumentTypeError(f"{text!r} is no rule: {advice}`qdpolicy rules` lists them")
 
 
+def add_router_option(parser: argparse.ArgumentParser) -> None:
+    """`--router-id`."""
+    text = "id of the router the policy is for, which its _topo/ addresses have (default: that of the configuration)"
+    parser.add_argument("--router-id", metavar="ID", default="", help=text)
+
+
 class ShowVersion(argparse.Action):
     """`--version`. Looks the version up only when asked."""
 

@@ -10,14 +10,17 @@ from typing import Any
 from policy.analysis import diff_rulesets
 from policy.automata import TooComplexError
 from policy.changes import Change
+from policy.cli.arguments import add_router_option
 from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable
 from policy.decision import Rule
 
 DESCRIPTION = """\
 Show the exact difference of what two policies permit: as sets, each with one request that shows it.
 
 How the files are written does not matter, only what they mean. maxFrameSize and maxSessionWindow are not compared.
+Addresses are compared by what can be reached; of their other spellings, such as amqp:/a for a, those that stand in a
+list. Further ones are left out: they reach nothing that is not allowed by its plain text as well.
 """
 EPILOG = """\
 exit status:
@@ -43,6 +46,7 @@ def add_parser(verbs: Any) -> None:
         "--fail-on", choices=("widening", "narrowing", "any"), help="such a difference is exit status 1"
     )
     add_at_option(parser, "compare what holds at this instant only (default: at all times)")
+    add_router_option(parser)
     parser.add_argument("--resolve", action="store_true", help="look up host names in remoteHosts")
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.set_defaults(run=run)
@@ -50,8 +54,13 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        old, new = (ruleset_of(path, resolves=options.resolve) for path in (options.old, options.new))
-        changes = diff_rulesets(old, new, options.at)
+        loaded = [usable(path) for path in (options.old, options.new)]
+        old, new = (
+            compiled(path, each, resolves=options.resolve)
+            for path, each in zip((options.old, options.new), loaded, strict=True)
+        )
+        router_id = options.router_id or loaded[1].router_id or loaded[0].router_id
+        changes = diff_rulesets(old, new, options.at, router_id=router_id)
     except (UnusableError, TooComplexError) as error:
         print(json.dumps({"version": 1, "problem": str(error)}) if options.json else printable(str(error)))
         return UNREADABLE

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from policy.address_text import is_dynamic, normalise
-from policy.cli.arguments import count
+from policy.addressing.address import Address, resolve_named
+from policy.cli.arguments import add_router_option, count
 from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, printable, ruleset_of
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable
 from policy.decision import Rule
 from policy.explain import Explanation, explain_connection, explain_link, is_numeric_host
 from policy.facts import ConnectionFacts, LinkFacts, Usage
@@ -52,6 +52,8 @@ def add_parser(verbs: Any) -> None:
         "--group", metavar="NAME", action="append", default=[], help="of the authenticator; several times"
     )
     parser.add_argument("--tls", action="store_true", help="the connection is encrypted")
+    add_router_option(parser)
+    parser.add_argument("--multi-tenant", action="store_true", help="the listener has multiTenant: yes")
     link = parser.add_mutually_exclusive_group()
     link.add_argument("--send", metavar="ADDRESS", help="judge a sender to this address; '' is an anonymous one")
     link.add_argument("--receive", metavar="ADDRESS", help="judge a receiver from this address")
@@ -77,7 +79,8 @@ def add_parser(verbs: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     try:
-        ruleset = ruleset_of(options.path, resolves=options.resolve)
+        loaded = usable(options.path)
+        ruleset = compiled(options.path, loaded, resolves=options.resolve)
     except UnusableError as error:
         print(json.dumps({"version": 1, "problem": str(error)}) if options.json else printable(str(error)))
         return UNREADABLE
@@ -93,7 +96,8 @@ def run(options: argparse.Namespace) -> int:
     )
     usage = Usage(total=options.connections, of_user=options.connections_of_user, of_host=options.connections_of_host)
     explained = [explain_connection(ruleset, facts, usage)]
-    link = _link(options)
+    tenant = (explained[0].vhost or options.vhost or None) if options.multi_tenant else None
+    link = _link(options, options.router_id or loaded.router_id, tenant)
     if explained[0].decision.is_allowed and link is not None:
         explained.append(explain_link(explained[0].settings, link))
     if options.json:
@@ -109,36 +113,20 @@ def _host(text: str) -> str:
     return text
 
 
-def _link(options: argparse.Namespace) -> LinkFacts | None:
-    capabilities, open_links = tuple(options.capability), options.links
-    if options.receive_dynamic:
-        return LinkFacts(
-            direction="receive", address=None, is_dynamic=True, capabilities=capabilities, open_links=open_links
-        )
-    if options.send is not None:
-        return LinkFacts(
-            direction="send",
-            address=options.send,
-            capabilities=capabilities,
-            open_links=open_links,
-            dynamic_address=_owner(options.send, is_own=options.own),
-            reply_age_s=options.reply_age,
-        )
-    if options.receive is not None:
-        return LinkFacts(
-            direction="receive",
-            address=options.receive,
-            capabilities=capabilities,
-            open_links=open_links,
-            dynamic_address=_owner(options.receive, is_own=options.own),
-        )
-    return None
-
-
-def _owner(address: str, *, is_own: bool) -> Literal["own", "other"] | None:
-    if not is_dynamic(normalise(address)):
+def _link(options: argparse.Namespace, router_id: str, tenant: str | None) -> LinkFacts | None:
+    if options.send is None and options.receive is None and not options.receive_dynamic:
         return None
-    return "own" if is_own else "other"
+    text = options.receive if options.send is None else options.send
+    address = resolve_named(text, router_id=router_id, tenant=tenant)
+    return LinkFacts(
+        direction="receive" if options.send is None else "send",
+        address=address,
+        is_dynamic=options.receive_dynamic,
+        capabilities=tuple(options.capability),
+        open_links=options.links,
+        dynamic_address="own" if options.own and isinstance(address, Address) and address.is_dynamic else None,
+        reply_age_s=options.reply_age if options.send is not None else None,
+    )
 
 
 def _report(explained: list[Explanation]) -> dict[str, object]:

@@ -38,6 +38,12 @@ class Loaded:
         is_configuration = any(file.endswith(".conf") for file in self.texts)
         return {} if is_configuration else {"enableVhostPolicy": True}
 
+    @property
+    def router_id(self) -> str:
+        """Of the configuration's `router` section; "" where there is none, or it gives no id."""
+        sections = (entity for entity in self.entities if entity.type == "router")
+        return next((str(each.attributes["id"]) for each in sections if each.attributes.get("id")), "")
+
 
 def load(path: Path) -> Loaded:
     """A file, or the *.json files of a folder. A configuration brings the files of its policyDir with it."""
@@ -129,10 +135,20 @@ def ruleset_of(path: Path, *, resolves: bool = False) -> Ruleset:
 
     resolves  may host names be looked up? Without, a name in remoteHosts is an error
     """
+    return compiled(path, usable(path), resolves=resolves)
+
+
+def usable(path: Path) -> Loaded:
+    """As load. Raises UnusableError where there are problems."""
     loaded = load(path)
     if loaded.problems:
         lines = (f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
         raise UnusableError("\n".join(lines))
+    return loaded
+
+
+def compiled(path: Path, loaded: Loaded, *, resolves: bool) -> Ruleset:
+    """The rules of what was loaded from `path`. Raises UnusableError."""
     vhosts = [(entity.attributes, entity.source) for entity in loaded.entities if entity.type == "vhost"]
     try:
         return compile_ruleset(loaded.policy, vhosts, resolve=_resolve if resolves else _refuse)

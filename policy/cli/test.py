@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from policy.cli.arguments import percent
+from policy.cli.arguments import add_router_option, percent
 from policy.cli.files import written
 from policy.cli.sources import (
     CLEAN,
@@ -14,9 +14,10 @@ from policy.cli.sources import (
     UNREADABLE,
     UnreadableError,
     UnusableError,
+    compiled,
     printable,
     read_text,
-    ruleset_of,
+    usable,
 )
 from policy.decision import Rule
 from policy.expectations import Coverage, Outcome, check_expectations, coverage_of, read_expectations
@@ -35,7 +36,8 @@ A file of expectations is JSON; lines that begin with # are comments:
 
 `policy` is a file, a folder or a router's .conf, as seen from the file. Keep expectations out of a policyDir: routers
 read every *.json file there. Further members: name, vhost, mechanism, groups, tls, and instead of send and receive,
-which may be lists, dynamic or anonymous; and at, a time: without it no group that has validFrom or validUntil is valid.
+which may be lists, dynamic or anonymous; multiTenant where the listener is; and at, a time: without it no group that
+has validFrom or validUntil is valid.
 """
 EPILOG = """\
 exit status:
@@ -57,6 +59,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="expectations")
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write a report for pipelines there")
     parser.add_argument("--min-coverage", metavar="PERCENT", type=percent, default=0, help="of the rules (default: 0)")
+    add_router_option(parser)
     parser.add_argument("--resolve", action="store_true", help="look up host names in remoteHosts")
     parser.set_defaults(run=run)
 
@@ -68,13 +71,16 @@ def run(options: argparse.Namespace) -> int:
     for file in options.files:
         try:
             found = read_expectations(read_text(file), str(file))
-            ruleset = ruleset_of(file.parent / found.policy, resolves=options.resolve)
+            path = file.parent / found.policy
+            loaded = usable(path)
+            ruleset = compiled(path, loaded, resolves=options.resolve)
         except (PolicyFileError, UnusableError, UnreadableError) as error:
             text = f"{file}: cannot be read: {error}" if isinstance(error, UnreadableError) else str(error)
             print(printable(text))
             is_unusable = True
             continue
-        checked = check_expectations(ruleset, found.expectations)
+        router_id = options.router_id or loaded.router_id
+        checked = check_expectations(ruleset, found.expectations, router_id=router_id)
         outcomes += [(file, outcome) for outcome in checked]
         coverages.append(coverage_of(ruleset, checked))
     for line in _lines(outcomes, coverages):

@@ -7,7 +7,7 @@ exactly, for every user. Remove the item, or deny less.
 from collections.abc import Iterator
 from contextlib import suppress
 
-from policy.addresses import denied_items
+from policy.addressing.lists import denied_items
 from policy.automata import TooComplexError
 from policy.denials import resolve_denials
 from policy.lint.findings import About, Family, Finding, Level, PolicyText

@@ -7,7 +7,7 @@ attributes of sections: `certDb` is `caCertFile`, `keyFile` is `privateKeyFile`.
 
 from collections.abc import Iterator
 
-from policy.addresses import DEPRECATED_USER_TOKEN, USER_TOKEN
+from policy.addressing.lists import DEPRECATED_USER_TOKEN, USER_TOKEN
 from policy.groups import ADDRESS_KEYS
 from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
 from policy.lint.section_names import old_attribute_names

@@ -6,12 +6,11 @@ from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import Protocol
 
-from policy.addresses import compile_literals, compile_patterns, denied_items
+from policy.addressing.patterns import normalise
 from policy.attributes import Path, VhostSource, read_items
 from policy.groups import DENIED_BY
 from policy.lint.section_names import old_attribute_names
 from policy.loader import Entity
-from policy.patterns import normalise
 from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
 
 NAMES = ("hostname", *(old for old, new in DEPRECATED_ATTRIBUTES.items() if new == "hostname"), "name")
@@ -128,13 +127,6 @@ class GroupText:
         if "*" in self.items(key):
             return True
         return any(item[0] in "#*./" and normalise(item) == "#" for item in self.items(pattern_key))
-
-    def may_send(self, address: str) -> bool:
-        """May some member of the group send to `address`?"""
-        literals, patterns = compile_literals(self.items("targets")), compile_patterns(self.items("targetPattern"))
-        if compile_literals(denied_items(self.items("denyTargets"))).bind(SOME_USER).match(address) is not None:
-            return False
-        return any(rules.bind(SOME_USER).match(address) is not None for rules in (literals, patterns))
 
     def is_true(self, key: str) -> bool:
         """Is a switch that is off by default on?"""

@@ -6,8 +6,8 @@ looked at. Where that router reads the file as well, list the words, or write `#
 
 from collections.abc import Iterator
 
+from policy.addressing.patterns import ONE
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
-from policy.patterns import ONE
 
 ID = "PAL046"
 TITLE = "the pattern *"

@@ -1,18 +1,21 @@
 """Whoever is not named may send to management.
 
-Requests to `$management` read and change the router's configuration, close connections and delete vhosts. That holds
-for the same address with `_local/` or `_topo/` before it too. Give it to a group that lists its members.
+Requests to `$management` read and change the router's configuration, close connections and delete vhosts. The address
+has many other names, such as `amqp:/$management`, `_local/$management` and `_topo/0/ROUTER/$management`: whether a list
+allows one of them is decided exactly, and `denyTargets: $management` denies them all. Give it to a group that lists its
+members.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from policy.lint.findings import Family, Finding, GroupText, Level, PolicyText
+from policy.addressing.lists import denied_items, reached_item
+from policy.automata import TooComplexError, address_automaton, denial_automaton, find_word, management_automaton
+from policy.lint.findings import SOME_USER, Family, Finding, GroupText, Level, PolicyText
 
 ID = "PAL012"
 TITLE = "management for unnamed users"
 FAMILY = Family.SECURITY
-
-MANAGEMENT_ADDRESSES = ("$management", "_local/$management", "_topo/0/router/$management", "_edge/router/$management")
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -26,4 +29,14 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 def reaches_management(group: GroupText) -> bool:
     """May members send management requests to this router or another?"""
-    return any(group.may_send(address) for address in MANAGEMENT_ADDRESSES)
+    denied = denial_automaton(denied_items(group.items("denyTargets")), "")
+    for key in ("targets", "targetPattern"):
+        items = group.items(key)
+        # What an item written as another name reaches is allowed by that name.
+        reached = tuple(dict.fromkeys((*items, *filter(None, (reached_item(key, item) for item in items)))))
+        allowed = address_automaton(key, reached, SOME_USER)
+        # A list too hard to decide is not blamed for anything.
+        with suppress(TooComplexError):
+            if find_word((allowed, management_automaton(), denied), lambda is_in: is_in == (True, True, False)):
+                return True
+    return False

@@ -10,8 +10,8 @@ docs/policy.md, Request and reply.
 from collections.abc import Iterator
 from typing import Final
 
-from policy.address_text import without_authority
-from policy.addresses import AddressRules, compile_literals, compile_patterns
+from policy.addressing.lists import AddressRules, compile_literals, compile_patterns
+from policy.addressing.text import without_authority
 from policy.lint.findings import SOME_USER, About, Confidence, Family, Finding, Level, PolicyText
 
 ID = "PAL068"

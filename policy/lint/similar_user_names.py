@@ -6,7 +6,7 @@ addresses, and names can be chosen so. Put a separator between: `${user}.*`.
 
 from collections.abc import Iterator
 
-from policy.addresses import USER_TOKEN
+from policy.addressing.lists import USER_TOKEN
 from policy.lint.findings import About, Family, Finding, Fix, Level, PolicyText
 
 ID = "PAL013"

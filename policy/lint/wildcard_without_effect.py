@@ -7,10 +7,10 @@ words, `orders.*` but not `ord*`, and so does `${user}`: `x${user}` can never ma
 
 from collections.abc import Iterator
 
-from policy.addresses import USER_TOKEN
+from policy.addressing.lists import USER_TOKEN
+from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.groups import DENY_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
-from policy.patterns import ANY_NUMBER, ONE, split_tokens
 
 ID = "PAL015"
 TITLE = "wildcard without effect"

@@ -1,21 +1,18 @@
-"""Address strings, address keys, configured treatments and the live address table.
+"""Live addresses: the table they are found in by key, and how deliveries to them are treated.
 
-Sources: docs/spec/routing.md §3, §4.
+What a text means is `policy.addressing`'s business. Sources: docs/spec/routing.md §3, §4.
 """
 
-import re
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from policy.address_text import RANDOM_NAME, normalise
+from policy.addressing.address import Address
 
 if TYPE_CHECKING:
     from router.core.in_links import InLink
     from router.core.out_links import OutLink
-
-_DYNAMIC_KEY: Final = re.compile(rf"(?:L|M[0-9]_\$)temp\.{RANDOM_NAME}")
 
 Distribution = Literal["multicast", "closest", "balanced", "unavailable"]
 
@@ -30,42 +27,16 @@ class Treatment:
     priority: int = -1
 
 
+_PLAIN: Final = Treatment()  # of addresses that are no mobile ones
+
+
 class Subscriber(Protocol):
     """An in-process consumer. Called with the whole encoded message; it is accepted by then."""
 
     def __call__(self, payload: bytes, link: "InLink") -> None: ...
 
 
-def key_of(address: str, *, router_id: str, phase: int = 0, area: str = "0") -> str:
-    """The table key of a normalised address: class letter, phase for mobile ones, rest (routing §3.2)."""
-    if address.startswith("_local/"):
-        return "L" + address[7:]
-    if address.startswith("_topo/"):
-        return _topological_key(address, router_id, area)
-    if address.startswith("_edge/"):
-        router, _, rest = address[6:].partition("/")
-        return "L" + rest if router == router_id else "H" + router
-    return f"M{phase}{address}"
-
-
-def _topological_key(address: str, router_id: str, area: str) -> str:
-    parts = address.split("/", 3)
-    if len(parts) < 4:
-        return "L" + address
-    _, named_area, router, rest = parts
-    if named_area not in (area, "all"):
-        return "A" + named_area
-    if router == "all":
-        return "T" + rest
-    return "L" + rest if router == router_id else "R" + router
-
-
-def is_dynamic_key(key: str) -> bool:
-    """Has the key the form of those that the router makes up for dynamic termini? No such name ever comes again."""
-    return _DYNAMIC_KEY.fullmatch(key) is not None
-
-
-class Address:
+class LiveAddress:
     """A live address: who sends to it, who receives from it. Exists while anything refers to it."""
 
     __slots__ = (
@@ -118,43 +89,34 @@ class Address:
 
 
 class AddressTable:
-    """Key → Address. `treatment_of(address)` answers from the configured prefixes and patterns."""
+    """Key → LiveAddress. `treatment_of(name)` answers from the configured prefixes and patterns."""
 
-    def __init__(self, router_id: str, treatment_of: Callable[[str], Treatment]) -> None:
-        self.router_id = router_id
+    def __init__(self, treatment_of: Callable[[str], Treatment]) -> None:
         self.treatment_of = treatment_of
-        self.addresses: dict[str, Address] = {}
+        self.addresses: dict[str, LiveAddress] = {}
 
-    def find(self, text: str, phase: int = 0) -> Address | None:
-        """The live address that `text` (as written by a client) names, if any."""
-        return self.addresses.get(key_of(normalise(text), router_id=self.router_id, phase=phase))
+    def find(self, address: Address, phase: int = 0) -> LiveAddress | None:
+        return self.addresses.get(address.key_in(phase))
 
-    def treatment(self, text: str) -> Treatment:
-        address = normalise(text)
-        if key_of(address, router_id=self.router_id)[0] == "M":
-            return self.treatment_of(address)
-        return Treatment()
+    def treatment(self, address: Address) -> Treatment:
+        return self.treatment_of(address.name) if address.is_mobile else _PLAIN
 
-    def key(self, text: str, *, is_ingress: bool) -> str:
-        """The key that a link to `text` is bound to: of a sender, or of a receiver."""
-        return self._key(text, self.treatment(text), is_ingress=is_ingress)
+    def key(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> str:
+        """The key that a link to the address is bound to: of a sender, or of a receiver. treatment  as for obtain"""
+        treatment = treatment or self.treatment(address)
+        return address.key_in(treatment.ingress_phase if is_ingress else treatment.egress_phase)
 
-    def _key(self, text: str, treatment: Treatment, *, is_ingress: bool) -> str:
-        phase = treatment.ingress_phase if is_ingress else treatment.egress_phase
-        return key_of(normalise(text), router_id=self.router_id, phase=phase)
-
-    def obtain(self, text: str, *, is_ingress: bool, treatment: Treatment | None = None) -> Address:
-        """The address that `text` names, created when it is not live.
+    def obtain(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> LiveAddress:
+        """The live address, created when there is none.
 
         treatment  the one to use; None for the configured one
         """
-        treatment = treatment or self.treatment(text)
-        key = self._key(text, treatment, is_ingress=is_ingress)
-        address = self.addresses.get(key)
-        if address is None:
-            address = self.addresses[key] = Address(key, treatment)
-        return address
+        key = self.key(address, is_ingress=is_ingress, treatment=treatment)
+        live = self.addresses.get(key)
+        if live is None:
+            live = self.addresses[key] = LiveAddress(key, treatment or self.treatment(address))
+        return live
 
-    def discard_unused(self, address: Address) -> None:
+    def discard_unused(self, address: LiveAddress) -> None:
         if address.is_unused:
             self.addresses.pop(address.key, None)

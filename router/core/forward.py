@@ -14,10 +14,10 @@ from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
 
 if TYPE_CHECKING:
-    from router.core.addresses import Address
+    from router.core.addresses import LiveAddress
 
 
-def forward_balanced(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+def forward_balanced(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
     """To the receiver with the fewest deliveries queued or unsettled; round robin among idle ones."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
@@ -40,7 +40,7 @@ def forward_balanced(link: InLink, address: "Address", delivery: Handle, size: i
         _give(link, link, out, delivery, size)
 
 
-def least_loaded(address: "Address") -> OutLink:
+def least_loaded(address: "LiveAddress") -> OutLink:
     out_links = address.out_links
     best = out_links[0]
     least = best.load
@@ -55,7 +55,7 @@ def least_loaded(address: "Address") -> OutLink:
     return best
 
 
-def forward_closest(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+def forward_closest(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
     """In-process consumers first, then local receivers in turn, whatever their load or credit."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
@@ -70,13 +70,13 @@ def forward_closest(link: InLink, address: "Address", delivery: Handle, size: in
         _give(link, link, out, delivery, size)
 
 
-def next_in_turn(address: "Address") -> OutLink:
+def next_in_turn(address: "LiveAddress") -> OutLink:
     out = address.out_links[0]
     address.out_links.rotate(-1)
     return out
 
 
-def forward_multicast(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+def forward_multicast(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
     """One copy to everybody; the sender gets one outcome made of all (routing §7.3)."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
@@ -118,7 +118,7 @@ def forward_anonymous(link: InLink, _address: None, delivery: Handle, size: int)
     address.forward(link, address, delivery, size)
 
 
-def deliver_in_process(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+def deliver_in_process(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
     """To an in-process consumer, which accepts whatever it is given; released when there is none."""
     if not address.subscribers:
         link.release_undeliverable(delivery)
@@ -172,9 +172,7 @@ def _give_settled(link: InLink, out: OutLink, delivery: Handle, size: int) -> No
         _check_credit(link)
 
 
-def give_copy(
-    origin: Any, out: OutLink, source: Handle, since_s: int, payload: bytes, *, is_settled: bool
-) -> None:
+def give_copy(origin: Any, out: OutLink, source: Handle, since_s: int, payload: bytes, *, is_settled: bool) -> None:
     """Send now if the link has room, else queue."""
     if out.room <= 0:
         out.make_room()

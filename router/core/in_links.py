@@ -11,7 +11,7 @@ from router.core.links import Attachment, Handle, Link, Queued
 from router.core.outcomes import MODIFIED, RELEASED
 
 if TYPE_CHECKING:
-    from router.core.addresses import Address
+    from router.core.addresses import LiveAddress
     from router.core.out_links import OutLink
     from router.core.work import Work
 
@@ -55,7 +55,7 @@ class InLink(Link):
         # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
         self.inspect: Callable[[Handle, int], int] | None = None
         # Anonymous links: inspects, and names the address; None after it refused the message.
-        self.route: Callable[[Handle, int], tuple[Address, int] | None] | None = None
+        self.route: Callable[[Handle, int], tuple[LiveAddress, int] | None] | None = None
         self.annotations: Any = None  # router annotations taken off the message just inspected
         # Past so many bytes on_oversize is asked, 0: never. It takes the delivery, its size now and its size before,
         # and says whether it refused the message.

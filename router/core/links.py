@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 
 if TYPE_CHECKING:
-    from router.core.addresses import Address
+    from router.core.addresses import LiveAddress
     from router.core.in_links import InLink
     from router.core.out_links import OutLink
     from router.core.pacing import Pacing
@@ -101,7 +101,7 @@ class Link:
         self.attachment = attachment
         self.engine = attachment.engine
         self.work = work
-        self.address: Address | None = None
+        self.address: LiveAddress | None = None
         self.is_open = True
         self.settle = wire.settle
         self.delivery_count = self.accepted = self.rejected = self.released = self.modified = 0

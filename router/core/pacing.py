@@ -23,7 +23,7 @@ from router.core.streams import Stream, begin_stream
 from router.core.work import SetTimer
 
 if TYPE_CHECKING:
-    from router.core.addresses import Address
+    from router.core.addresses import LiveAddress
 
 
 class _Hold:
@@ -48,13 +48,13 @@ class _Hold:
         if forward is None:
             return
 
-        def forward_within(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+        def forward_within(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
             if wire.credit >= 0:  # without this message, which has been taken
                 forward(link, address, delivery, size)
             else:
                 wire.settle(delivery)
 
-        def begin_within(link: InLink, address: "Address", delivery: Handle, size: int) -> Stream | None:
+        def begin_within(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> Stream | None:
             stream: Stream | None = None
             if wire.credit > 0:  # with this message, which is being read
                 stream = begin_stream(link, address, delivery, size)
@@ -155,11 +155,11 @@ class Pacing:
         paced = self._paced[link] = _Paced(link, missing)
         wire, forward_plain = link.wire, paced.forward
 
-        def forward(link: InLink, address: "Address", delivery: Handle, size: int) -> None:
+        def forward(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
             self.take(size)
             forward_plain(link, address, delivery, size)
 
-        def begin(link: InLink, address: "Address", delivery: Handle, size: int) -> Stream | None:
+        def begin(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> Stream | None:
             self.take(size)
             return begin_stream(link, address, delivery, size, self.pay)
 

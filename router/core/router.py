@@ -5,12 +5,12 @@ something is permitted. Sources: docs/spec/routing.md §3-§9.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from policy.address_text import normalise
-from router.core.addresses import Address, AddressTable, Subscriber, Treatment, is_dynamic_key, key_of
+from policy.addressing.address import Address, Unclear, resolve
+from router.core.addresses import AddressTable, LiveAddress, Subscriber, Treatment
 from router.core.forward import (
     forward_anonymous,
     forward_balanced,
@@ -55,12 +55,8 @@ NO_COORDINATOR = Unroutable(
         "transactions."
     ),
 )
-UNAVAILABLE = Unroutable(
-    name="amqp:not-found", description="Deliveries cannot be sent to an unavailable address"
-)
-NO_ADDRESS = Unroutable(
-    name="amqp:precondition-failed", description="Routing failure: no address present"
-)
+UNAVAILABLE = Unroutable(name="amqp:not-found", description="Deliveries cannot be sent to an unavailable address")
+NO_ADDRESS = Unroutable(name="amqp:precondition-failed", description="Routing failure: no address present")
 
 
 @dataclass(slots=True)
@@ -116,7 +112,7 @@ class Core:
         """
         self.router_id = router_id
         self.work = work
-        self.table = AddressTable(router_id, treatment_of)
+        self.table = AddressTable(treatment_of)
         self.random_name = random_name  # 15 characters of A-Z a-z 0-9 + _
         self.clock = clock
         self._set_timer = set_timer
@@ -131,55 +127,48 @@ class Core:
 
     # Links
 
-    def in_tenant(self, address: str, tenant: str | None) -> str:
-        """A mobile address inside the tenant's space; other classes are nobody's (routing §3.4)."""
-        if tenant is None:
-            return address
-        plain = normalise(address)
-        key = key_of(plain, router_id=self.router_id)
-        return f"{tenant}/{plain}" if key[0] == "M" and not is_dynamic_key(key) else address
+    def resolve(self, text: str, *, tenant: str | None = None) -> Address | Unclear:
+        """What `text` means here. tenant  whose address space the peer's mobile addresses are in"""
+        return resolve(text, router_id=self.router_id, tenant=tenant)
 
-    def owner_of(self, address: str, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
+    def owner_of(self, address: Address, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
         """Whose is a dynamic address, by any spelling? None for addresses that have not the form of one.
 
         A name whose link is gone is nobody's, and never comes again: it is another's to everybody.
         """
-        key = self.table.key(address, is_ingress=is_ingress)
-        live = self.table.addresses.get(key)
+        live = self.table.addresses.get(self.table.key(address, is_ingress=is_ingress))
         if live is not None and live.made_by is not None:
             return "own" if live.made_by.attachment is attachment else "other"
-        return "other" if is_dynamic_key(key) else None
+        return "other" if address.is_dynamic else None
 
-    def check_target(self, address: str | None, *, is_coordinator: bool = False) -> Unroutable | None:
+    def check_target(self, address: Address | None, *, is_coordinator: bool = False) -> Unroutable | None:
         """May a sender attach to this target? (routing §5.2)"""
         if is_coordinator:
             return NO_COORDINATOR
-        if address is None:
-            return None
-        return self._check_available(address)
+        return None if address is None else self._check_available(address)
 
-    def check_source(self, address: str | None) -> Unroutable | None:
+    def check_source(self, address: Address | None) -> Unroutable | None:
         """May a receiver attach to this source?"""
-        if address is None or not normalise(address):
-            return NO_ROUTE
-        if key_of(normalise(address), router_id=self.router_id)[0] in "RAH":
+        if address is None or address.key[0] in "RAH":
             return NO_ROUTE
         return self._check_available(address)
 
-    def _check_available(self, address: str) -> Unroutable | None:
+    def _check_available(self, address: Address) -> Unroutable | None:
         treatment = self.table.treatment(address)
         if treatment.distribution == "unavailable" and self.table.find(address) is None:
             return NOT_FOUND
         return None
 
-    def dynamic_address(self, *, is_source: bool) -> str:
-        """A fresh address for a dynamic terminus (routing §5.4)."""
-        if is_source:
-            return f"amqp:/_topo/0/{self.router_id}/temp.{self.random_name()}"
-        return f"amqp:/_$temp.{self.random_name()}"
+    def dynamic_address(self, *, is_source: bool) -> Address:
+        """A fresh address for a dynamic terminus (routing §5.4); `written` is what the peer is told."""
+        name = f"temp.{self.random_name()}"
+        text = f"amqp:/_topo/0/{self.router_id}/{name}" if is_source else f"amqp:/_${name}"
+        address = self.resolve(f"_local/{name}" if is_source else f"_${name}")
+        assert isinstance(address, Address)
+        return replace(address, written=text, full=text)
 
     def add_in_link(
-        self, wire: Any, attachment: Attachment, address: str | None, *, is_dynamic: bool = False
+        self, wire: Any, attachment: Attachment, address: Address | None, *, is_dynamic: bool = False
     ) -> InLink:
         """Bind an admitted sender to its target; None makes it anonymous. Grants its credit.
 
@@ -208,7 +197,7 @@ class Core:
         return link
 
     def add_out_link(
-        self, wire: Any, attachment: Attachment, address: str, *, is_dynamic: bool = False
+        self, wire: Any, attachment: Attachment, address: Address, *, is_dynamic: bool = False
     ) -> OutLink:
         """Bind an admitted receiver to its source. is_dynamic  the address was made for this link"""
         link = OutLink(self.next_identity(), wire, attachment, self.work)
@@ -227,16 +216,16 @@ class Core:
             self._grant_all(link.address)
         return link
 
-    def _obtain(self, text: str, *, is_ingress: bool, treatment: Treatment | None = None) -> Address:
-        address = self.table.obtain(text, is_ingress=is_ingress, treatment=treatment)
-        if address.forward is None:
-            address.forward = _FORWARD[address.distribution]
-        return address
+    def _obtain(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> LiveAddress:
+        live = self.table.obtain(address, is_ingress=is_ingress, treatment=treatment)
+        if live.forward is None:
+            live.forward = _FORWARD[live.distribution]
+        return live
 
     def _all_receivers(self) -> list[OutLink]:
         return [link for link in self.links.values() if isinstance(link, OutLink)]
 
-    def _grant_all(self, address: Address) -> None:
+    def _grant_all(self, address: LiveAddress) -> None:
         for link in address.in_links:
             link.grant_withheld()
 
@@ -293,12 +282,13 @@ class Core:
 
     # Anonymous links
 
-    def route(self, link: InLink, delivery: Handle, to: str) -> Address | None:
+    def route(self, link: InLink, delivery: Handle, to: Address) -> LiveAddress | None:
         """The address of a message on an anonymous link; None after it was released or refused."""
-        address = self.table.find(to, self.table.treatment(to).ingress_phase)
+        treatment = self.table.treatment(to)
+        address = self.table.find(to, treatment.ingress_phase)
         if address is not None:
             return address
-        if self.table.treatment(to).distribution == "unavailable":
+        if treatment.distribution == "unavailable":
             link.refuse(delivery, UNAVAILABLE)
         else:
             link.release_undeliverable(delivery)
@@ -308,15 +298,15 @@ class Core:
 
     def subscribe(self, text: str, subscriber: Subscriber) -> None:
         """Add an in-process consumer on a closest address, such as `$management` or `_local/$management`."""
-        key = key_of(normalise(text), router_id=self.router_id)
-        address = self.table.addresses.get(key)
-        if address is None:
-            address = self.table.addresses[key] = Address(key, _CLOSEST)
-            address.forward = forward_closest
-        address.subscribers.append(subscriber)
-        self._grant_all(address)
+        address = self.resolve(text)
+        assert isinstance(address, Address)
+        live = self.table.obtain(address, is_ingress=True, treatment=_CLOSEST)
+        if live.forward is None:
+            live.forward = forward_closest
+        live.subscribers.append(subscriber)
+        self._grant_all(live)
 
-    def send(self, to: str, payload: bytes) -> bool:
+    def send(self, to: Address, payload: bytes) -> bool:
         """Send a message the router itself made, presettled. False when nobody can receive it."""
         address = self.table.find(to)
         if address is None or not address.out_links:

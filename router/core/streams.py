@@ -17,7 +17,7 @@ from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
 
 if TYPE_CHECKING:
-    from router.core.addresses import Address
+    from router.core.addresses import LiveAddress
 
 # What may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
 # through a slow receiver.
@@ -326,7 +326,7 @@ class Stream:
 
 
 def begin_stream(
-    link: InLink, address: "Address", delivery: Handle, size: int, pay: Pay | None = None
+    link: InLink, address: "LiveAddress", delivery: Handle, size: int, pay: Pay | None = None
 ) -> Stream | None:
     """Start forwarding the message whose first `size` bytes are in the buffer. None when it was refused or released."""
     if link.route is not None:

@@ -6,7 +6,7 @@ Whether an entity is valid is `router.management`'s business. Sources: docs/spec
 from collections.abc import Mapping
 from typing import Any, Final
 
-from policy.patterns import PatternTree, normalise_tokens, split_tokens
+from policy.addressing.patterns import PatternTree, configured_tokens, split_tokens
 from router.core.addresses import Distribution, Treatment
 
 _DISTRIBUTIONS: Final[dict[str, Distribution]] = {
@@ -18,6 +18,7 @@ _DISTRIBUTIONS: Final[dict[str, Distribution]] = {
 
 # Remembered answers; stops endless distinct addresses from growing the memory.
 MAX_REMEMBERED: Final = 4096
+MAX_REMEMBERED_CHARACTERS: Final = 1024
 
 
 class AddressBook:
@@ -32,7 +33,7 @@ class AddressBook:
     def add(self, attributes: Mapping[str, Any]) -> None:
         """Take in one `address` entity, validated: a prefix or a pattern that is not there yet."""
         priority = attributes.get("priority")
-        self._treatments["/".join(_tokens(attributes))] = Treatment(
+        self._treatments[_form(attributes)] = Treatment(
             distribution=_DISTRIBUTIONS.get(attributes.get("distribution") or "balanced", "balanced"),
             ingress_phase=int(attributes.get("ingressPhase") or 0),
             egress_phase=int(attributes.get("egressPhase") or 0),
@@ -41,7 +42,7 @@ class AddressBook:
         self._is_stale()
 
     def remove(self, attributes: Mapping[str, Any]) -> None:
-        self._treatments.pop("/".join(_tokens(attributes)), None)
+        self._treatments.pop(_form(attributes), None)
         self._is_stale()
 
     def _is_stale(self) -> None:
@@ -58,13 +59,11 @@ class AddressBook:
                 self._tree = PatternTree((split_tokens(pattern), pattern) for pattern in self._treatments)
             pattern = self._tree.find(split_tokens(address))
             found = self._treatments[pattern] if pattern is not None else self._default
-            self._remembered[address] = found
+            if len(address) <= MAX_REMEMBERED_CHARACTERS:
+                self._remembered[address] = found
         return found
 
 
-def _tokens(attributes: Mapping[str, Any]) -> tuple[str, ...]:
-    """The pattern of an entity; `prefix: P` is exactly the pattern `P/#` (§3.3)."""
-    prefix = attributes.get("prefix")
-    if prefix is not None:
-        return normalise_tokens([*split_tokens(prefix), "#"])
-    return normalise_tokens(split_tokens(attributes["pattern"]))
+def _form(attributes: Mapping[str, Any]) -> str:
+    """What an entity is found by: equal for two that match the same, which management refuses."""
+    return "/".join(configured_tokens(attributes.get("prefix"), attributes.get("pattern")))

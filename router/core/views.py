@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from router.core.addresses import Address
+from router.core.addresses import LiveAddress
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.router import Core
@@ -86,7 +86,7 @@ def find_address_row(core: Core, key: str) -> Mapping[str, Any] | None:
     return address_row(address) if address is not None else None
 
 
-def address_row(address: Address) -> Mapping[str, Any]:
+def address_row(address: LiveAddress) -> Mapping[str, Any]:
     return {
         "name": address.key,
         "identity": address.key,

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
+from policy.addressing.address import Address
 from policy.failures import read_failure_rule
 from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
@@ -263,7 +264,7 @@ class Application:
             self.core,
             agent,
             self.may_update_admin_status,
-            self.may_reply,
+            self.reply_address,
             self.emit,
             self.router.work.finish,
             self.vhosts.names,
@@ -438,19 +439,21 @@ class Application:
         connection = self.router.connections.get(connection_id)
         return connection is not None and connection.gate.may_update_admin_status()
 
-    def may_reply(self, link: InLink, reply_to: str) -> bool:
+    def reply_address(self, link: InLink, reply_to: str) -> Address | None:
         """A requester may have replies sent to where it receives itself, or may send anyway.
 
         Otherwise whoever may use $management could make the router write to any address in its own name.
         """
         connection = self.router.connections.get(link.attachment.connection_id)
-        if connection is None:
-            return False
-        if connection.gate.may_send_to(reply_to):
-            return True
-        address = self.core.table.find(reply_to)
-        if address is not None and any(out.address is address for out in link.attachment.out_links):
-            return True
+        if connection is None or connection.peer is None:
+            return None
+        address = connection.peer.resolve(reply_to)
+        if isinstance(address, Address):
+            if connection.gate.may_send_to(address):
+                return address
+            live = self.core.table.find(address)
+            if live is not None and any(out.address is live for out in link.attachment.out_links):
+                return address
         self._log("POLICY", "info", f"[C{connection.connection_id}] DENY management reply to '{reply_to}'")
         event = {
             **connection.gate.facts(),
@@ -458,10 +461,14 @@ class Application:
             "stage": "management",
             "reason": "forbidden_operation",
             "address": reply_to,
-            "detail": "reply-to is neither received by the requester nor among its targets",
+            "detail": (
+                "reply-to is neither received by the requester nor among its targets"
+                if isinstance(address, Address)
+                else f"reply-to: {address.why}"
+            ),
         }
         self.emit(Audit(event=event))
-        return False
+        return None
 
     def router_rows(self) -> Iterator[Mapping[str, Any] | None]:
         for totals in totalling(self.core):

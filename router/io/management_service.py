@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from policy.addressing.address import MANAGEMENT_TEXTS, Address
 from router.amqp.codec import CodecError, Message, decode_message, encode_message
 from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.in_links import InLink
@@ -22,13 +23,20 @@ from router.io.host_names import KnownNames, NameWanted
 from router.management.agent import Agent, QueryRows, Request, Response
 from router.values import int_
 
-ADDRESSES: Final = ("$management", "_local/$management", "_local/$_management_internal")
-
 # How long rows are made before the loop may route messages again.
 SLICE_S: Final = 0.001
 # Stops a client that asks faster than it is answered from filling the memory with its questions.
 MAX_WAITING: Final = 256
 _BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request that is to be answered."""
+
+    message: Message
+    reply_to: Address
+    connection_id: int
 
 
 @dataclass(slots=True)
@@ -62,27 +70,27 @@ class ManagementService:
         core: Core,
         agent: Agent,
         may_update: Callable[[int], bool],
-        may_reply: Callable[[InLink, str], bool],
+        reply_address: Callable[[InLink, str], Address | None],
         emit: Emit,
         finish: Callable[[], None],
         names: KnownNames,
     ) -> None:
         """may_update  connection id → may it change adminStatus (policy allowAdminStatusUpdate)
-        may_reply    (link of the request, its reply-to) → may this requester have messages sent there
+        reply_address  (link of the request, its reply-to) → where to reply; None: this requester may not have that
         finish       lets leave what was sent outside of a pass of the loop
         names        of hosts, as far as the current request has needed them
         """
-        self._may_reply = may_reply
+        self._reply_address = reply_address
         self._core = core
         self._agent = agent
         self._may_update = may_update
         self._emit = emit
         self._finish = finish
         self._names = names
-        self._waiting: deque[tuple[Message, int]] = deque()
+        self._waiting: deque[_Question] = deque()
         self._task: asyncio.Task[None] | None = None
-        for address in ADDRESSES:
-            core.subscribe(address, self.on_message)
+        for text in MANAGEMENT_TEXTS:
+            core.subscribe(text, self.on_message)
 
     def on_message(self, payload: bytes, link: InLink) -> None:
         """One request. It has been accepted; without a reply-to there is nothing more to say (§7.1)."""
@@ -93,20 +101,22 @@ class ManagementService:
             return
         if not message.reply_to:
             return
-        if not self._may_reply(link, message.reply_to):
+        reply_to = self._reply_address(link, message.reply_to)
+        if reply_to is None:
             return
-        connection_id = link.attachment.connection_id
+        question = _Question(message, reply_to, link.attachment.connection_id)
         if self._task is None:
-            rest = self._answer(message, connection_id)
+            rest = self._answer(question)
             if rest is not None:
-                self._task = asyncio.get_running_loop().create_task(self._work_off(message, connection_id, rest))
+                self._task = asyncio.get_running_loop().create_task(self._work_off(question, rest))
         elif len(self._waiting) < MAX_WAITING:
-            self._waiting.append((message, connection_id))
+            self._waiting.append(question)
         else:
-            self._reply(message, _BUSY)
+            self._reply(question, _BUSY)
 
-    def _answer(self, message: Message, connection_id: int) -> _Rows | NameWanted | None:
+    def _answer(self, question: _Question) -> _Rows | NameWanted | None:
         """Perform a request and reply; returns what it still takes, None when it is done."""
+        message, connection_id = question.message, question.connection_id
         request = Request(
             properties=message.application_properties,
             body=message.body,
@@ -119,35 +129,35 @@ class ManagementService:
             return wanted
         self._names.forget()
         if not isinstance(response.body, QueryRows):
-            self._reply(message, response)
+            self._reply(question, response)
             return None
         rows = _Rows(response.body)
-        return None if self._fill(message, rows) else rows
+        return None if self._fill(question, rows) else rows
 
-    def _fill(self, message: Message, rows: _Rows) -> bool:
+    def _fill(self, question: _Question, rows: _Rows) -> bool:
         """One slice of a reply's rows. True when it has been sent."""
         try:
             if not rows.fill():
                 return False
         except Exception as error:  # the router lives on, and the client learns nothing of its inside
-            self._reply(message, self._agent.failed(error))
+            self._reply(question, self._agent.failed(error))
             return True
-        self._reply(message, Response(status=200, description="OK", body=rows.body()))
+        self._reply(question, Response(status=200, description="OK", body=rows.body()))
         return True
 
-    async def _work_off(self, message: Message, connection_id: int, rest: _Rows | NameWanted | None) -> None:
+    async def _work_off(self, question: _Question, rest: _Rows | NameWanted | None) -> None:
         """Do the rest of a request, then what has been asked meanwhile."""
         try:
             while rest is not None or self._waiting:
                 await asyncio.sleep(0)
                 try:
                     if rest is None:
-                        message, connection_id = self._waiting.popleft()
-                        rest = self._answer(message, connection_id)
+                        question = self._waiting.popleft()
+                        rest = self._answer(question)
                     elif isinstance(rest, NameWanted):
                         await self._names.look_up(rest.name)
-                        rest = self._answer(message, connection_id)
-                    elif self._fill(message, rest):
+                        rest = self._answer(question)
+                    elif self._fill(question, rest):
                         rest = None
                 except Exception as error:  # our own fault costs this request; those that wait have their turn
                     rest = None
@@ -156,13 +166,13 @@ class ManagementService:
         finally:
             self._task = None
 
-    def _reply(self, message: Message, response: Response) -> None:
+    def _reply(self, question: _Question, response: Response) -> None:
+        message = question.message
         try:
             reply = _encoded(message, response)
         except CodecError as error:  # an echo of something that is nested as deep as a value may be
             reply = _encoded(message, self._agent.failed(error))
-        assert message.reply_to is not None
-        self._core.send(message.reply_to, reply)
+        self._core.send(question.reply_to, reply)
 
 
 def _encoded(message: Message, response: Response) -> bytes:

@@ -5,6 +5,7 @@ Sources: docs/spec/management.md §6.5, §8.6, §8.7. Error texts and the order 
 
 from collections.abc import Callable, Iterable, Mapping
 
+from policy.addressing.patterns import configured_tokens
 from router.management.redaction import shown
 from router.management.schema import EntityType, ValidationError
 
@@ -226,17 +227,17 @@ def _presence_problem(given: Mapping[str, object]) -> str | None:
 
 
 def _form(given: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
-    """The prefix or pattern, without separators around a prefix; and its tokens, a prefix `p` being `p/#`."""
+    """The prefix or pattern, without separators around a prefix; and what it is compared by."""
     is_prefix = given.get("prefix") is not None
     name, word = ("prefix", "Prefix") if is_prefix else ("pattern", "Pattern")
     value = given.get(name)
     if not isinstance(value, str) or not value:
         raise ValidationError(f"{word} must be a non-empty string type")
-    tokens = _tokens(value)
-    _refuse_if(not tokens, f"{word} invalid - no tokens")
-    if is_prefix:
-        return {"prefix": value.strip(SEPARATORS)}, (*tokens, "#")
-    return {"pattern": str(value)}, tokens
+    try:
+        tokens = configured_tokens(value if is_prefix else None, value)
+    except ValueError as error:
+        raise ValidationError(f"{word} invalid - {error}") from None
+    return {"prefix": value.strip(SEPARATORS)} if is_prefix else {"pattern": str(value)}, tokens
 
 
 def _tokens(text: str) -> tuple[str, ...]:

@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Literal
 
+from policy.addressing.address import Address
 from policy.decide import (
     ConnectionDecision,
     Settings,
     decide_connection,
     decide_connector,
+    decide_link,
     decide_message,
     decide_session,
 )
@@ -27,12 +29,13 @@ from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
 from router.effects import Emit
 from router.faults import fault_text
+from router.refusals import judged_text
 from router.shadow.disagreements import Disagreements, Event, Subject, kept
-from router.spellings import judge_link, judge_target
 
 _ALLOWED: Final = Decision(is_allowed=True, reason=Reason.ALLOWED)
 # Stops endless distinct addresses on one connection from growing it.
 MAX_AGREED_TARGETS: Final = 1024
+MAX_AGREED_CHARACTERS: Final = 1024
 _NO_SIDE: Final[Event] = dict.fromkeys(
     ("vhost", "group", "item", "file", "line", "total", "of_user", "of_host", "limit", "ruleset_digest")
 )
@@ -235,16 +238,17 @@ class ConnectionShadow:
         """A session that is open, for a new candidate. older  that were begun before it"""
         self.begin(_ALLOWED, older)
 
-    def attach(self, real: Decision, facts: LinkFacts, routed: str | None) -> None:
-        """facts  as the policy in force was asked first, with the address as the client wrote it"""
+    def attach(self, real: Decision, facts: LinkFacts) -> None:
+        """facts  as the policy in force was asked"""
         settings = self.settings
         if settings is not None:
             with self._shadow.guard("attach"):
-                own, judged = judge_link(settings, facts, routed)
+                own = decide_link(settings, facts)
                 is_limit = own.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
                 limit = settings.max_senders if facts.direction == "send" else settings.max_receivers
                 side = _side(settings, limit if is_limit else None)
-                self._compare("attach", real, own, side=side, direction=facts.direction, address=judged.address)
+                address = judged_text(own, facts.address)
+                self._compare("attach", real, own, side=side, direction=facts.direction, address=address)
 
     @property
     def checks_user_id(self) -> bool:
@@ -257,20 +261,22 @@ class ConnectionShadow:
                 own = decide_message(settings, MessageFacts(user_id=user_id))
                 self._compare("transfer", real, own, side=_side(settings), direction="send", address=address)
 
-    def target(self, real: Decision, facts: MessageFacts, routed: str) -> None:
+    def target(self, real: Decision, facts: MessageFacts) -> None:
         """A message on an anonymous link. Targets that both allow are remembered, and need not be asked about again.
 
         Not those that no list allows: replies hold for a time.
         """
-        settings = self.settings
-        if settings is not None:
+        settings, target = self.settings, facts.target
+        if settings is not None and isinstance(target, Address):
             with self._shadow.guard("transfer"):
-                own, judged = judge_target(settings, facts, routed)
+                own = decide_message(settings, facts)
+                judged = own.address or target.full
                 is_other = self._compare("transfer", real, own, side=_side(settings), direction="send", address=judged)
-                if own.is_allowed and own.rule is None and not is_other and facts.target is not None:
+                if own.is_allowed and own.rule is None and not is_other:
                     if len(self.agreed_targets) >= MAX_AGREED_TARGETS:
                         self.agreed_targets.clear()
-                    self.agreed_targets.add(facts.target)
+                    if len(target.written) <= MAX_AGREED_CHARACTERS:
+                        self.agreed_targets.add(target.written)
 
     @property
     def max_message_bytes(self) -> int:

@@ -231,6 +231,13 @@ def test_the_engine_does_not_see_a_count_without_the_message_under_way(tables: t
     assert seen[-1] == transfer(0, None)
 
 
+def test_a_channel_that_the_engine_reads_as_a_mark_is_refused() -> None:
+    watched = Guard(max_frame_bytes=0, channel_max=65535)
+    say(watched, HEADER, frame(OPEN, "peer"), begin(channel=32767))
+    with pytest.raises(Refused, match="channel_max 32767"):
+        say(watched, begin(channel=65534))
+
+
 def test_a_frame_is_measured_from_its_first_four_bytes() -> None:
     watched = guard()
     say(watched, *STARTED)

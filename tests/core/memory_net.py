@@ -22,6 +22,7 @@ import proton
 from proton import Collector, Delivery, Event, Transport
 
 from auth.credentials import VerifyRequest, VerifyResult
+from policy.addressing.address import Address, resolve
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
 from router.amqp.buffers import READ_BUFFER
@@ -47,6 +48,7 @@ ACCEPTED, REJECTED, RELEASED, MODIFIED = (
 # Unread bytes at which asyncio says pause_writing, and at which it takes that back.
 SOCKET_HIGH_BYTES, SOCKET_LOW_BYTES = 512 * 1024, 128 * 1024
 
+ROUTER_ID = "QDR"
 PERFORMATIVES = {
     0x10: "open",
     0x11: "begin",
@@ -58,6 +60,13 @@ PERFORMATIVES = {
     0x17: "end",
     0x18: "close",
 }
+
+
+def at(text: str, tenant: str | None = None) -> Address:
+    """What a clear text means at the router in memory."""
+    address = resolve(text, router_id=ROUTER_ID, tenant=tenant)
+    assert isinstance(address, Address)
+    return address
 
 
 @dataclass(frozen=True)
@@ -587,7 +596,7 @@ class Net:
         self.distributions = dict(distributions or {})
         self._random = itertools.count()
         self.core = Core(
-            router_id="QDR",
+            router_id=ROUTER_ID,
             work=self.work,
             treatment_of=lambda address: Treatment(distribution=self.distributions.get(address, default)),  # type: ignore[arg-type]
             random_name=self._random_name,

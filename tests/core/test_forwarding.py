@@ -1,7 +1,7 @@
 """Who gets a message: balanced, closest, multicast, unavailable, anonymous; and in which order."""
 
 import pytest
-from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Net, Receiver
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Net, Receiver, at
 
 
 def counts(receivers: list[Receiver]) -> list[int]:
@@ -307,8 +307,8 @@ def test_router_made_messages_reach_receivers() -> None:
     net.pump()
     from memory_net import encoded
 
-    assert net.core.send(receiver.link.remote_source.address, encoded(b"answer"))
-    assert not net.core.send("nobody", encoded(b"answer"))
+    assert net.core.send(at(receiver.link.remote_source.address), encoded(b"answer"))
+    assert not net.core.send(at("nobody"), encoded(b"answer"))
     net.work.finish()
     net.pump()
     assert receiver.bodies == [b"answer"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Vhosts, ruleset_of
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Vhosts, at, ruleset_of
 
 from router.amqp.engine.connection import MAX_UNANSWERED_DETACHES
 
@@ -349,12 +349,12 @@ def test_management_is_not_done_for_a_connection_that_is_denied_now() -> None:
     net = Net(vhosts=rules())
     gate = client_of(net).router.gate
     assert gate.may_update_admin_status()
-    assert gate.may_send_to("a")
+    assert gate.may_send_to(at("a"))
     change(net, rules(allowAdminStatusUpdate=False, targets="b"))
     assert not gate.may_update_admin_status()
-    assert not gate.may_send_to("a")
+    assert not gate.may_send_to(at("a"))
     change(net, rules(remoteHosts="192.0.2.1", targets="b"))
-    assert not gate.may_send_to("b")
+    assert not gate.may_send_to(at("b"))
 
 
 def test_a_fault_while_deciding_again_leaves_it_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,8 +369,8 @@ def test_a_fault_while_deciding_again_leaves_it_undecided(monkeypatch: pytest.Mo
     with monkeypatch.context() as broken:
         broken.setattr(type(net.gate.ledger), "count_open_denied", fail)
         with pytest.raises(RuntimeError):
-            gate.may_send_to("a")
-    assert not gate.may_send_to("a")
+            gate.may_send_to(at("a"))
+    assert not gate.may_send_to(at("a"))
 
 
 def test_without_enforce_open_connections_keep_what_they_have() -> None:

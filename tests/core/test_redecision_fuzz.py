@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from memory_net import Client, Net, Receiver, Sender, Vhosts, free_clients, ruleset_of
+from memory_net import Client, Net, Receiver, Sender, Vhosts, at, free_clients, ruleset_of
 
 from router.core.in_links import InLink
 from router.stack import Stage
@@ -152,7 +152,7 @@ class Fuzz:
             assert not settings.max_sessions or gate.open_sessions <= settings.max_sessions
             for wire in senders:
                 target = wire.target.address if wire.target is not None else None
-                allowed = settings.allow_anonymous_sender if target is None else settings.targets.match(target)
+                allowed = settings.allow_anonymous_sender if target is None else settings.targets.judge(at(target)).item
                 assert allowed
                 assert wire.core.max_message_bytes == settings.max_message_size
         for name in net.ledger.vhost_names():

@@ -230,7 +230,7 @@ def test_a_message_too_large_for_the_policy_in_force_is_refused(size: int, tried
 
 
 @pytest.mark.parametrize(
-    "name", ["decide_connection", "decide_session", "judge_link", "judge_target", "decide_message", "Subject", "asdict"]
+    "name", ["decide_connection", "decide_session", "decide_link", "decide_message", "Subject", "asdict"]
 )
 def test_a_fault_of_the_shadow_changes_no_outcome(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_arguments: Any, **_named: Any) -> Any:
@@ -262,7 +262,7 @@ def test_a_fault_while_telling_of_a_fault_changes_no_outcome(monkeypatch: pytest
     def broken(*_arguments: Any, **_named: Any) -> Any:
         raise RuntimeError
 
-    monkeypatch.setattr(shadow_module, "judge_link", broken)
+    monkeypatch.setattr(shadow_module, "decide_link", broken)
     monkeypatch.setattr(disagreements.Disagreements, "tell", broken)
     net = Net(vhosts=vhosts(), candidate=vhosts())
     receiver = connected(net).receiver("a")

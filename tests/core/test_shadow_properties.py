@@ -5,8 +5,10 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_net import at
 
 from auth.identity import Identity
+from policy.addressing.address import Address
 from policy.decide import Settings, decide_connection, decide_link, decide_message, decide_session
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset, compile_ruleset
@@ -57,9 +59,7 @@ rulesets = st.builds(
 )
 requests = st.one_of(
     st.tuples(st.just("begin")),
-    st.tuples(
-        st.just("attach"), st.sampled_from(["send", "receive"]), st.sampled_from(ADDRESSES), st.booleans()
-    ),
+    st.tuples(st.just("attach"), st.sampled_from(["send", "receive"]), st.sampled_from(ADDRESSES), st.booleans()),
     st.tuples(st.just("detach"), st.sampled_from(["send", "receive"])),
     st.tuples(st.just("target"), st.sampled_from(ADDRESSES[1:])),
     st.tuples(st.just("user_id"), st.sampled_from([b"", b"alice", b"bob"])),
@@ -137,13 +137,17 @@ def open_as(
     return None
 
 
+def named(text: str) -> Address | None:
+    return at(text) if text else None
+
+
 def ask(connection: ConnectionGate, request: Any) -> object:
     match request:
         case ("begin",):
             return connection.begin()
         case ("attach", direction, address, is_dynamic):
             return connection.attach(
-                direction, address=address, routed=address, link_name="l", is_dynamic=is_dynamic,
+                direction, address=named(address), link_name="l", is_dynamic=is_dynamic,
                 is_coordinator=False, capabilities=(),
             )  # fmt: skip
         case ("detach", direction):
@@ -151,7 +155,8 @@ def ask(connection: ConnectionGate, request: Any) -> object:
                 connection.detach(direction)
             return None
         case ("target", address):
-            return connection.refuse_target(address, 1, routed=address)
+            judged = connection.known_target(address) or connection.judge_target(at(address), 1)
+            return None if isinstance(judged, Address) else judged
         case ("user_id", user_id):
             return connection.refuse_user_id(user_id, 1, "a")
         case ("size", size):
@@ -168,10 +173,10 @@ def compare(
             decision = decide_session(own, connection.open_sessions - (answer is None))
         case ("attach", direction, address, is_dynamic):
             opened = connection.open_senders if direction == "send" else connection.open_receivers
-            facts = LinkFacts(direction=direction, address=address, is_dynamic=is_dynamic)
+            facts = LinkFacts(direction=direction, address=named(address), is_dynamic=is_dynamic)
             decision = decide_link(own, replace(facts, open_links=opened - (answer is None)))
         case ("target", address):
-            decision = decide_message(own, MessageFacts(target=address))
+            decision = decide_message(own, MessageFacts(target=at(address)))
         case ("user_id", user_id):
             decision = decide_message(own, MessageFacts(user_id=user_id))
         case ("size", size):

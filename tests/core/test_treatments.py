@@ -1,10 +1,8 @@
 """Configured addresses: which treatment an address gets (docs/spec/routing.md §3.3, §4)."""
 
 import pytest
-from memory_net import Net
+from memory_net import Net, at
 
-from policy.address_text import normalise
-from router.core.addresses import key_of
 from router.core.treatments import AddressBook
 
 NAMES = ("multicast", "closest", "unavailable")
@@ -55,7 +53,7 @@ def test_separators_are_equal_in_patterns_and_not_in_addresses() -> None:
     """routing 41: `a.b` configures `a/b` too; but they are two addresses."""
     made = book(("pattern", "a.b", "closest"))
     assert made.treatment_of("a/b").distribution == "closest"
-    assert key_of("a/b", router_id="QDR") != key_of("a.b", router_id="QDR")
+    assert at("a/b").key != at("a.b").key
 
 
 def test_phases_and_priority_come_with_the_treatment() -> None:
@@ -98,7 +96,7 @@ def test_many_distinct_addresses_do_not_grow_the_memory() -> None:
 @pytest.mark.parametrize("text", ["amqp:/a", "amqp://h:1/a", "amqps://h/a", "//h/a", "/a", "a", "a/", "a."])
 def test_forms_of_one_address(text: str) -> None:
     """routing 36."""
-    assert key_of(normalise(text), router_id="QDR") == "M0a"
+    assert at(text).key == "M0a"
 
 
 @pytest.mark.parametrize(
@@ -117,4 +115,4 @@ def test_forms_of_one_address(text: str) -> None:
 )
 def test_keys_of_address_classes(text: str, key: str) -> None:
     """routing §3.2."""
-    assert key_of(text, router_id="QDR") == key
+    assert at(text).key == key

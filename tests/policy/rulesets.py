@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from policy.addressing.address import Address, Unclear, resolve_named
 from policy.decide import ConnectionDecision, Settings, decide_connection
 from policy.facts import ConnectionFacts, Usage
 from policy.ruleset import Ruleset, VhostSource, compile_ruleset
@@ -14,12 +15,18 @@ NAMES = {
     "six.example": ["2001:db8::1"],
 }
 HOST = "10.0.0.1"
+ROUTER_ID = "QDR"
 
 
 def resolve(name: str) -> Sequence[str]:
     if name not in NAMES:
         raise OSError(-2, "Name or service not known")
     return NAMES[name]
+
+
+def at(text: str | None, tenant: str | None = None) -> Address | Unclear | None:
+    """What a client's text means at the router of this id; None and "" are no address."""
+    return resolve_named(text, router_id=ROUTER_ID, tenant=tenant)
 
 
 def ruleset(*vhosts: Mapping[str, object], source: VhostSource | None = None, **policy: object) -> Ruleset:

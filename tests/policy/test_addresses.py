@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.addresses import compile_literals, compile_patterns
-from policy.patterns import MAX_TOKENS, PatternTree, normalise, split_tokens
+from policy.addressing.lists import compile_literals, compile_patterns
+from policy.addressing.patterns import MAX_TOKENS, PatternTree, normalise, split_tokens
 
 
 def literal(item: str, user: str, address: str) -> bool:

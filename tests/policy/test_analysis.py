@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rulesets import ruleset
+from rulesets import at, ruleset
 
 from policy.analysis import diff_rulesets
 from policy.changes import NAMELESS, OTHERS, Change
@@ -244,7 +244,7 @@ def permits(rules: Ruleset, request: dict[str, Any]) -> tuple[bool, bool]:
     judged = decide_connection(rules, facts, Usage())
     if judged.settings is None:
         return judged.decision.is_allowed, judged.decision.is_allowed
-    link = LinkFacts(direction=request["direction"], address=request["address"])
+    link = LinkFacts(direction=request["direction"], address=at(request["address"]))
     return True, decide_link(judged.settings, link).is_allowed
 
 

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.addresses import compile_literals, compile_patterns
+from policy.addressing.lists import compile_literals, compile_patterns
+from policy.addressing.patterns import PatternTree
 from policy.automata import Automaton, address_automaton, find_word
-from policy.patterns import PatternTree
 
 texts = st.text(alphabet="ab./*", max_size=6)
 users = st.sampled_from(["", "a", "b.a", ".", "a.", "/b", "ab", "*"])

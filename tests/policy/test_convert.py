@@ -173,7 +173,7 @@ def test_what_can_be_expressed_for_the_c_router(group: dict[str, object], expect
 @pytest.mark.parametrize(
     ("vhost", "group", "text"),
     [
-        ({}, {"targets": "a.*", "denyTargets": "a.b"}, "of 'a.*' in 'targets' only a part is denied, 'a.' is not"),
+        ({}, {"targets": "a.*", "denyTargets": "a.b"}, "of 'a.*' in 'targets' only a part is denied, 'a.x' is not"),
         ({}, {"targets": "in.${user}", "denyTargets": "in.bob"}, "only a part is denied"),
         ({}, {"targetPattern": "b", "denyTargets": "b"}, "of 'b' in 'targetPattern' only a part is denied, '.b' is"),
         ({}, {"targets": "amqp:/x", "denyTargets": "x"}, "reaches an address by another name"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rulesets import connect, group_ruleset, ruleset
+from rulesets import at, connect, group_ruleset, ruleset
 
 from policy.cli.main import main
 from policy.decision import Reason
@@ -137,7 +137,7 @@ groups = st.fixed_dictionaries(
     link=st.builds(
         LinkFacts,
         direction=st.sampled_from(["send", "receive"]),
-        address=st.sampled_from(["q", "bob", "", None]),
+        address=st.sampled_from([at("q"), at("bob"), at("x:/q"), at("x:/y:/q"), None]),
         is_dynamic=st.booleans(),
         capabilities=st.sampled_from([(), ("qd.waypoint",)]),
         open_links=st.integers(0, 1),
@@ -166,5 +166,5 @@ def test_what_cannot_be_judged_is_denied_and_says_so() -> None:
 
 
 def test_an_ungoverned_link_is_allowed() -> None:
-    assert explain_link(None, LinkFacts(direction="send", address="a")).decision.is_allowed
+    assert explain_link(None, LinkFacts(direction="send", address=at("a"))).decision.is_allowed
     assert connect(ruleset(enableVhostPolicy=False)).settings is None

@@ -3,7 +3,7 @@
 from typing import Final
 
 import pytest
-from rulesets import connect, group_ruleset, ruleset, settings
+from rulesets import at, connect, group_ruleset, ruleset, settings
 
 from policy.analysis import diff_rulesets
 from policy.decide import decide_connection, decide_link, decide_message
@@ -44,9 +44,11 @@ def test_a_network_across_the_border_of_mapped_addresses_is_refused() -> None:
 def test_denials_override(address: str, is_allowed: bool) -> None:
     both = {"sources": "orders.*", "targetPattern": "orders.#"}
     granted = settings(**both, denySources="orders.secret, orders.x*", denyTargets="orders.secret, orders.x*")
-    receive, send = (decide_link(granted, LinkFacts(direction=each, address=address)) for each in ("receive", "send"))
+    receive, send = (
+        decide_link(granted, LinkFacts(direction=each, address=at(address))) for each in ("receive", "send")
+    )
     assert (receive.is_allowed, send.is_allowed) == (is_allowed, is_allowed)
-    assert decide_message(granted, MessageFacts(target=address)).is_allowed == is_allowed
+    assert decide_message(granted, MessageFacts(target=at(address))).is_allowed == is_allowed
 
 
 @pytest.mark.parametrize(
@@ -67,10 +69,10 @@ def test_a_denial_written_as_another_name_denies_what_it_reaches(
 ) -> None:
     granted = settings(sources="*", targets="*", denySources=item, denyTargets=item)
     for address in (*denied, *allowed):
-        links = [LinkFacts(direction=direction, address=address) for direction in DIRECTIONS]
+        links = [LinkFacts(direction=direction, address=at(address)) for direction in DIRECTIONS]
         receive, send = (decide_link(granted, link) for link in links)
         assert (receive.is_allowed, send.is_allowed) == (address in allowed, address in allowed), address
-        assert decide_message(granted, MessageFacts(target=address)).is_allowed == (address in allowed), address
+        assert decide_message(granted, MessageFacts(target=at(address))).is_allowed == (address in allowed), address
         explained = explain_link(granted, links[1])
         assert explained.decision == send
         assert ("overrides" in explained.steps[-1].text) == (address in denied)
@@ -86,7 +88,7 @@ def test_a_difference_sees_what_a_denial_reaches() -> None:
 
 def test_a_denial_names_its_item() -> None:
     granted = settings(targets="*", denyTargets="$management")
-    link = LinkFacts(direction="send", address="$management")
+    link = LinkFacts(direction="send", address=at("$management"))
     decision = decide_link(granted, link)
     assert decision.reason is Reason.TARGET_NOT_ALLOWED
     assert decision.rule is not None

@@ -6,7 +6,7 @@ from importlib import resources
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulesets import connect, resolve
+from rulesets import at, connect, resolve
 
 import policies
 from policy.decide import decide_link
@@ -149,7 +149,7 @@ def example(name: str, **policy: object) -> Ruleset:
 def may(rules: Ruleset, user: str, direction: str, address: str, *, vhost: str, host: str) -> bool:
     granted = connect(rules, user, vhost=vhost, host=host).settings
     assert granted is not None, f"{user} is not admitted"
-    link = LinkFacts(direction="send" if direction == "send" else "receive", address=address)
+    link = LinkFacts(direction="send" if direction == "send" else "receive", address=at(address))
     return decide_link(granted, link).is_allowed
 
 

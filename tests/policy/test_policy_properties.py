@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rulesets import ruleset
+from rulesets import at, ruleset
 
 from policy.analysis import diff_rulesets
 from policy.automata import TooComplexError
@@ -109,13 +109,13 @@ def decided(rules: Ruleset, request: dict[str, Any]) -> tuple[Any, ...]:
     if judged.settings is not None:
         address = request["address"]
         links = [
-            LinkFacts(direction="send", address=address, open_links=1),
-            LinkFacts(direction="receive", address=address),
+            LinkFacts(direction="send", address=at(address), open_links=1),
+            LinkFacts(direction="receive", address=at(address)),
             LinkFacts(direction="receive", address=None, is_dynamic=True),
             LinkFacts(direction="send", address=None),
         ]
         found += [decide_link(judged.settings, link).reason for link in links]
-        found.append(decide_message(judged.settings, MessageFacts(target=address)).is_allowed)
+        found.append(decide_message(judged.settings, MessageFacts(target=at(address))).is_allowed)
     return tuple(found)
 
 
@@ -198,7 +198,7 @@ def test_what_a_name_allows_stands_in_the_address(
         facts = ConnectionFacts(user=name, remote_host="10.0.0.1", requested_vhost="h", connection_name="c")
         granted = decide_connection(rules, facts, Usage()).settings
         assert granted is not None
-        return decide_link(granted, LinkFacts(direction="receive", address=address)).is_allowed
+        return decide_link(granted, LinkFacts(direction="receive", address=at(address))).is_allowed
 
     around_name = (head + user + tail, f"in.{user}{tail}", f"a/{user}", f"{user}.{tail}")
     for address in (head + tail, *around_name, "a", "b", "secret"):

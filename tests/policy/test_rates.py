@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from rulesets import connect, ruleset, settings
+from rulesets import at, connect, ruleset, settings
 
 from policy.analysis import diff_rulesets
 from policy.cli.main import main
@@ -70,9 +70,11 @@ def test_a_change_of_a_rate_is_a_difference(
 
 def test_an_explanation_of_a_sender_tells_its_rates() -> None:
     granted = settings(targets="a", maxMessageRate=10, maxByteRate=2000)
-    texts = [step.text for step in explain_link(granted, LinkFacts(direction="send", address="a")).steps]
+    texts = [step.text for step in explain_link(granted, LinkFacts(direction="send", address=at("a"))).steps]
     assert "the connection may send 10 messages a second and 2000 bytes a second, held back by credit" in texts
-    texts = [step.text for step in explain_link(settings(targets="a"), LinkFacts(direction="send", address="a")).steps]
+    texts = [
+        step.text for step in explain_link(settings(targets="a"), LinkFacts(direction="send", address=at("a"))).steps
+    ]
     assert not any("held back" in text for text in texts)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rulesets import group_ruleset, settings
+from rulesets import at, group_ruleset, settings
 
 from policy.analysis import diff_rulesets
 from policy.cli.main import main
@@ -63,16 +63,16 @@ def test_the_digest_of_a_policy_without_stays_what_it_was() -> None:
 )
 def test_links_and_messages_are_decided_alike(age_s: float | None, reason: Reason) -> None:
     granted = settings(allowReplies=True, replyWindow=10)
-    link = LinkFacts(direction="send", address=DYNAMIC, dynamic_address="other", reply_age_s=age_s)
-    message = MessageFacts(target=DYNAMIC, dynamic_address="other", reply_age_s=age_s)
+    link = LinkFacts(direction="send", address=at(DYNAMIC), dynamic_address="other", reply_age_s=age_s)
+    message = MessageFacts(target=at(DYNAMIC), dynamic_address="other", reply_age_s=age_s)
     assert decide_link(granted, link).reason is decide_message(granted, message).reason is reason
 
 
 def test_a_reply_needs_a_sender_like_others() -> None:
     granted = settings(allowReplies=True, maxSenders=1)
-    link = LinkFacts(direction="send", address="a", reply_age_s=0.0, open_links=1)
+    link = LinkFacts(direction="send", address=at("a"), reply_age_s=0.0, open_links=1)
     assert decide_link(granted, link).reason is Reason.SENDER_LIMIT
-    waypoint = LinkFacts(direction="send", address="a", reply_age_s=0.0, capabilities=("qd.waypoint",))
+    waypoint = LinkFacts(direction="send", address=at("a"), reply_age_s=0.0, capabilities=("qd.waypoint",))
     assert (
         decide_link(settings(allowReplies=True, allowWaypointLinks=False), waypoint).reason
         is Reason.WAYPOINT_CAPABILITY
@@ -119,13 +119,13 @@ def test_a_difference_is_told_once(
         ({"dynamic_address": "own"}, ["a connection may send to the dynamic addresses it made"]),
         ({"direction": "receive"}, ["has the form of a dynamic address: only the connection that made"]),
         ({"direction": "receive", "dynamic_address": "own"}, ["only the connection that made a dynamic address"]),
-        ({"address": "x"}, ["no message with it as reply-to has come that counts"]),
-        ({"address": "x", "reply_age_s": 5.0}, ["a message with this reply-to came 5 seconds ago"]),
+        ({"address": at("x")}, ["no message with it as reply-to has come that counts"]),
+        ({"address": at("x"), "reply_age_s": 5.0}, ["a message with this reply-to came 5 seconds ago"]),
     ],
 )
 def test_an_explanation_tells_of_owners_and_replies(facts: dict[str, Any], texts: list[str]) -> None:
     granted = settings(allowReplies=True, replyWindow=10)
-    found = explain_link(granted, LinkFacts(**{"direction": "send", "address": DYNAMIC, **facts}))
+    found = explain_link(granted, LinkFacts(**{"direction": "send", "address": at(DYNAMIC), **facts}))
     told = "\n".join(step.text for step in found.steps)
     assert all(text in told for text in texts), told
     assert found.steps[-1].is_passed is found.decision.is_allowed

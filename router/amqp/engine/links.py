@@ -7,6 +7,7 @@ admitted. Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from policy.addressing.address import Address
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
 from router.amqp.engine.values import set_condition, terminus_of, text_of
@@ -74,7 +75,7 @@ class Session:
 class _Wire:
     """What both directions of a link share. `core` is the core's link object once the link is admitted."""
 
-    __slots__ = ("awaits_detach", "core", "engine", "is_counted", "link", "name", "routed_address", "session")
+    __slots__ = ("awaits_detach", "core", "engine", "is_counted", "link", "name", "named", "session")
     settle = staticmethod(_settle)
     is_settled = staticmethod(lib.pn_delivery_settled)
     is_partial = staticmethod(_partial)
@@ -88,7 +89,8 @@ class _Wire:
         self.core: Any = None
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
-        self.routed_address: str | None = None  # of the target or source, as the core knows it
+        # What its target or source names, judged by policy and bound by the core; None: an anonymous sender's.
+        self.named: Address | None = None
 
     @property
     def source(self) -> Terminus | None:

@@ -45,6 +45,7 @@ _HEADER: Final = b"AMQP\x00\x01\x00\x00"
 _MAX_UINT: Final = 0xFFFFFFFF
 _MAX_AHEAD: Final = 0x7FFFFFFF  # serial numbers (RFC 1982) further apart than this are in no order
 _MAX_HANDLE: Final = 0x7FFFFFFF  # what the engine's Begin offers as handle-max
+MAX_CHANNEL: Final = 32767  # the engine reads higher ones as marks of its own
 _DEFAULT_CHANNEL_MAX: Final = 65535
 _NOT_ALLOWED, _INVALID_FIELD = "amqp:not-allowed", "amqp:invalid-field"
 # Each makes something in the engine that is there until its answer has left.
@@ -62,10 +63,10 @@ class Guard:
     __slots__ = ("channel_max", "channels", "is_open", "max_frame_bytes", "scan", "stage", "tables")
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
-        """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same, ≤ 32767"""
+        """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same"""
         self.tables = tables()
         self.scan = self.tables.scan
-        self.channel_max = channel_max
+        self.channel_max = min(channel_max, MAX_CHANNEL)
         self.channels: dict[int, set[int]] = {}  # begun and not ended -> handles attached and not detached
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"

@@ -2,15 +2,17 @@
 
 A list is compiled once per ruleset and bound to a user once per connection. What comes from the user's name is always
 taken literally: a `*`, `#` or separator in it widens nothing.
+Lists are compared with texts; `Permission` says what that means for an address, which may be written in many ways.
 Source: docs/spec/policy-and-auth.md §2.5, §2.6.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
-from policy.address_text import normalise, without_authority
-from policy.patterns import PatternTree, normal_form, split_tokens
+from policy.addressing.address import Address
+from policy.addressing.patterns import PatternTree, normal_form, split_tokens
+from policy.addressing.text import normalise, without_authority
 
 USER_TOKEN = "${user}"  # noqa: S105 - a token of the grammar, not a secret
 DEPRECATED_USER_TOKEN = "{user}"  # noqa: S105
@@ -19,22 +21,9 @@ DEPRECATED_USER_TOKEN = "{user}"  # noqa: S105
 class AddressMatcher(Protocol):
     """An address list bound to one connection's user."""
 
-    def match(self, address: str) -> str | None:
-        """The item that allows `address`, None when none does."""
+    def match(self, text: str) -> str | None:
+        """The item that allows a text as it stands, None when none does."""
         ...
-
-
-class Exclusions:
-    """Addresses a list allows, but for those another list names."""
-
-    __slots__ = ("_allowed", "_denied")
-
-    def __init__(self, allowed: AddressMatcher, denied: AddressMatcher) -> None:
-        self._allowed = allowed
-        self._denied = denied
-
-    def match(self, address: str) -> str | None:
-        return None if self._denied.match(address) is not None else self._allowed.match(address)
 
 
 class AddressRules(Protocol):
@@ -50,7 +39,73 @@ class AddressRules(Protocol):
         """The items, sorted, as they are written but for the deprecated user token."""
         ...
 
+    @property
+    def aliases(self) -> "tuple[Alias, ...]":
+        """The items that are written as another name of what they reach."""
+        ...
+
     def bind(self, user: str) -> AddressMatcher: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """An item such as `amqp:/orders.*`, and the list of what it reaches, `orders.*`."""
+
+    item: str
+    written: AddressRules
+    reached: AddressRules
+
+
+class Verdict(NamedTuple):
+    """item       that allows the address; None: it is not allowed
+    denied_by  the item that denies it
+    text       what decided: the address as it was written, or as it is understood
+    """
+
+    item: str | None
+    denied_by: str | None
+    text: str
+
+
+class Permission:
+    """What one connection may use in one direction: a list with its user's name put in, without what is denied.
+
+    An address must be allowed as it is written and as it is understood: `public/x:/secret` is `secret`, and who may use
+    `public/*` is not meant. An item that is itself such a name is: `amqp:/orders.*` allows what it says. What is denied
+    is denied by every name.
+    """
+
+    __slots__ = ("_aliases", "_allowed", "_denied", "_user")
+
+    def __init__(self, allowed: AddressRules, denied: "LiteralRules", user: str) -> None:
+        self._allowed = allowed.bind(user)
+        self._aliases = allowed.aliases
+        # Who has no denials pays nothing for them.
+        self._denied = denied.bind("") if denied.items else None
+        self._user = user
+
+    def judge(self, address: Address, *, is_message: bool = False) -> Verdict:
+        """is_message  of a message on an anonymous link: lists are compared with the tenant's form (policy §3.9)"""
+        if is_message:
+            written, plain = address.full, address.name
+        else:
+            written, plain = address.written, address.plain
+        if self._denied is not None:
+            for text in (written, *address.names):
+                if (denied_by := self._denied.match(text)) is not None:
+                    return Verdict(None, denied_by, written)
+        item = self._allowed.match(written)
+        if item is None:
+            return Verdict(None, None, written)
+        if plain == written or self._allowed.match(plain) is not None:
+            return Verdict(item, None, written)
+        for alias in self._aliases:
+            if (
+                alias.written.bind(self._user).match(written) is not None
+                and alias.reached.bind(self._user).match(plain) is not None
+            ):
+                return Verdict(alias.item, None, written)
+        return Verdict(None, None, plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +129,7 @@ class LiteralRules:
     exact: frozenset[str]
     prefixes: tuple[tuple[int, frozenset[str]], ...]
     user_items: tuple[_UserItem, ...]
+    aliases: tuple[Alias, ...] = ()
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -125,6 +181,13 @@ def compile_literals(items: Iterable[str]) -> LiteralRules:
     canonical = tuple(sorted(set(items)))
     if not canonical:
         return _NO_LITERALS
+    rules = _literals(canonical)
+    aliases = _aliases(canonical, reached_literal, _literals)
+    return replace(rules, aliases=aliases) if aliases else rules
+
+
+def _literals(canonical: Collection[str]) -> LiteralRules:
+    canonical = tuple(canonical)
     is_any = False
     exact: set[str] = set()
     prefixes: dict[int, set[str]] = {}
@@ -149,17 +212,39 @@ def compile_literals(items: Iterable[str]) -> LiteralRules:
     )
 
 
-def denied_items(items: Iterable[str]) -> tuple[str, ...]:
-    """The items of a list of denials, with what is reached by those that are written as another name of an address.
+def _aliases(
+    items: Iterable[str], reached: Callable[[str], str], compiled: Callable[[tuple[str, ...]], AddressRules]
+) -> tuple[Alias, ...]:
+    found = ((item, reached(item)) for item in items)
+    return tuple(Alias(item, compiled((item,)), compiled((plain,))) for item, plain in found if plain and plain != item)
 
-    `amqp:/x` is routed to `x`: who denies the one means the other. Of `amqp:/x*` it is everything that begins with `x`;
-    `amqp:/*` names every address there is. A client's other names of an address are the caller's to look through.
+
+def reached_literal(item: str) -> str:
+    """What the addresses of an item are understood as: of `amqp:/x*` everything that begins with `x`.
+
+    `amqp:/*` names every address there is.
     """
+    return f"{without_authority(item[:-1])}*" if item.endswith("*") else normalise(item)
+
+
+def reached_pattern(item: str) -> str:
+    """As reached_literal, of a pattern. Separators around a pattern mean nothing."""
+    plain = without_authority(item)
+    return item if split_tokens(plain) == split_tokens(item) else plain
+
+
+def reached_item(key: str, item: str) -> str:
+    """What the addresses of an item are understood as; the item itself where that is what they say.
+
+    key  of its list: "sources", "targetPattern" ...
+    """
+    return reached_pattern(item) if key.endswith("Pattern") else reached_literal(item)
+
+
+def denied_items(items: Iterable[str]) -> tuple[str, ...]:
+    """The items of a list of denials, with what is reached by those that are written as another name of an address."""
     found = set(items)
-    for item in tuple(found):
-        reached = f"{without_authority(item[:-1])}*" if item.endswith("*") else normalise(item)
-        if reached:
-            found.add(reached)
+    found |= {reached for item in tuple(found) if (reached := reached_literal(item))}
     return tuple(sorted(found))
 
 
@@ -176,6 +261,7 @@ class PatternRules:
     tree: PatternTree
     after_user: PatternTree | None
     before_user: PatternTree | None
+    aliases: tuple[Alias, ...] = ()
 
     def bind(self, user: str) -> AddressMatcher:
         return _BoundPatterns(self, user)
@@ -208,6 +294,12 @@ class _BoundPatterns:
 
 def compile_patterns(items: Collection[str]) -> PatternRules:
     """items  of a pattern list; `${user}` may only be the first or the last characters of an item"""
+    rules = _patterns(items)
+    aliases = _aliases(rules.items, reached_pattern, _patterns)
+    return replace(rules, aliases=aliases) if aliases else rules
+
+
+def _patterns(items: Collection[str]) -> PatternRules:
     plain: list[tuple[list[str], str]] = []
     after: list[tuple[list[str], str]] = []
     before: list[tuple[list[str], str]] = []

@@ -46,6 +46,19 @@ def normal_form(tokens: Sequence[str]) -> str:
     return "/".join(normalise_tokens(tokens))
 
 
+def configured_tokens(prefix: str | None, pattern: str | None) -> tuple[str, ...]:
+    """The pattern of a configured address as it is compared; `prefix: P` is the pattern `P/#` (routing §3.3).
+
+    Raises ValueError when there is nothing but separators.
+    """
+    text = (pattern if prefix is None else prefix) or ""
+    stripped = text.strip("./")
+    if not stripped:
+        raise ValueError("no tokens")
+    tokens = split_tokens(stripped)
+    return normalise_tokens(tokens if prefix is None else [*tokens, ANY_NUMBER])
+
+
 class _Node:
     __slots__ = ("any_number", "is_any_number", "literals", "one", "payload")
 

@@ -1,0 +1,160 @@
+"""What the text of an address means, made out once: the key it is bound under and every name it may be denied by.
+
+Whoever judges an address and whoever binds it has the same value; nobody takes the text apart a second time.
+Pure. Source: docs/spec/routing.md §3.1, §3.2, §3.4.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from policy.addressing.text import is_dynamic, normalise
+
+AREA: Final = "0"  # the only one there is
+# What the management agent of every router is reached by; MANAGEMENT_TEXTS are those of the router itself.
+MANAGEMENT_NAMES: Final = ("$management", "$_management_internal")
+MANAGEMENT_TEXTS: Final = ("$management", "_local/$management", "_local/$_management_internal")
+_LOCAL, _TOPOLOGICAL, _EDGE = "_local/", "_topo/", "_edge/"
+_NOT_MOBILE: Final = (_LOCAL, _TOPOLOGICAL, _EDGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """A text that is no address: nothing may be attached to it or sent there.
+
+    why  for people: what is wrong with it, and what would be right
+    """
+
+    written: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """One address as one peer wrote it.
+
+    written  as it came; lists are compared with it at Attach
+    plain    without scheme, authority and outer separators
+    full     `written` in the tenant's space; what other routers are told, and lists are compared with for messages
+    name     `plain` in the tenant's space: what treatments are found by
+    key      of the table, in phase 0
+    names    every plain text that reaches the same: what denies one of them denies the address
+    is_management  reaches the management agent of this router or another
+    """
+
+    written: str
+    plain: str
+    full: str
+    name: str
+    key: str
+    names: tuple[str, ...]
+    is_management: bool
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Has it the form of those that routers make up for dynamic termini? No such name ever comes again."""
+        return is_dynamic(self.plain)
+
+    @property
+    def is_mobile(self) -> bool:
+        return self.key[0] == "M"
+
+    def key_in(self, phase: int) -> str:
+        """The table key in a phase; only mobile addresses have several."""
+        return f"M{phase}{self.name}" if phase and self.is_mobile else self.key
+
+
+def resolve(text: str, *, router_id: str, tenant: str | None = None, area: str = AREA) -> Address | Unclear:
+    """What `text` means at the router of that id.
+
+    router_id  "" where it is not known: then no topological address is the router's own
+    tenant     whose address space the peer's mobile addresses are in, None: nobody's
+    """
+    plain = normalise(text)
+    if not plain:
+        return Unclear(text, "it names nothing: an address has a name behind scheme, host and separators")
+    # INVARIANT: what is bound means the same to whoever reads it next, this router or another.
+    if normalise(plain) != plain:
+        return Unclear(text, f"it means '{plain}', which read again means another address: write the one that is meant")
+    if plain.startswith(_LOCAL):
+        return _own(text, plain, plain[len(_LOCAL) :], router_id, area)
+    if plain.startswith(_TOPOLOGICAL):
+        return _topological(text, plain, router_id, area)
+    if plain.startswith(_EDGE):
+        return _of_edge(text, plain, router_id, area)
+    if tenant is None or is_dynamic(plain):  # which are nobody's space
+        if plain in MANAGEMENT_NAMES:
+            return _own(text, plain, plain, router_id, area, key=f"M0{plain}")
+        return Address(
+            written=text, plain=plain, full=text, name=plain, key=f"M0{plain}", names=(plain,), is_management=False
+        )
+    name = f"{tenant}/{plain}"
+    if normalise(name) != name or name.startswith(_NOT_MOBILE):
+        return Unclear(text, f"in the address space of '{tenant}' it is '{name}', which is outside of that space")
+    # Denials are written without the tenant for links and with it for messages: either names the address.
+    return Address(
+        written=text, plain=plain, full=name, name=name, key=f"M0{name}", names=(plain, name), is_management=False
+    )
+
+
+def resolve_named(
+    text: str | None, *, router_id: str, tenant: str | None = None, area: str = AREA
+) -> Address | Unclear | None:
+    """As resolve; None and "" name no address (routing §3.1)."""
+    return resolve(text, router_id=router_id, tenant=tenant, area=area) if text else None
+
+
+def _own(text: str, plain: str, rest: str, router_id: str, area: str, *, key: str | None = None) -> Address:
+    """An address of this router alone, or its management under its mobile name."""
+    is_management = rest in MANAGEMENT_NAMES
+    rests = MANAGEMENT_NAMES if is_management else (rest,)
+    names = [plain] if key is None else list(MANAGEMENT_TEXTS)
+    for each in rests:
+        names.append(f"{_LOCAL}{each}")
+        if router_id:
+            names.append(f"{_TOPOLOGICAL}{area}/{router_id}/{each}")
+            names.append(f"{_TOPOLOGICAL}all/{router_id}/{each}")
+            names.append(f"{_EDGE}{router_id}/{each}")
+    if is_management:
+        names += MANAGEMENT_TEXTS
+    return _address(text, plain, f"L{rest}" if key is None else key, names, is_management=is_management)
+
+
+def _topological(text: str, plain: str, router_id: str, area: str) -> Address | Unclear:
+    parts = plain.split("/", 3)
+    if len(parts) < 4 or not all(parts):
+        return Unclear(text, f"'{plain}' is incomplete: such addresses are _topo/AREA/ROUTER/NAME")
+    _, named_area, router, rest = parts
+    is_management = rest in MANAGEMENT_NAMES
+    if named_area not in (area, "all"):
+        names = [plain]
+        key = f"A{named_area}"
+    elif router_id and router == router_id:
+        return _own(text, plain, rest, router_id, area)
+    else:
+        names = [f"{_TOPOLOGICAL}{area}/{router}/{rest}", f"{_TOPOLOGICAL}all/{router}/{rest}"]
+        key = f"T{rest}" if router == "all" else f"R{router}"
+    return _address(text, plain, key, names, is_management=is_management)
+
+
+def _of_edge(text: str, plain: str, router_id: str, area: str) -> Address | Unclear:
+    router, _, rest = plain[len(_EDGE) :].partition("/")
+    if not router or not rest:
+        return Unclear(text, f"'{plain}' is incomplete: such addresses are _edge/ROUTER/NAME")
+    if router_id and router == router_id:
+        return _own(text, plain, rest, router_id, area)
+    return _address(text, plain, f"H{router}", [plain], is_management=rest in MANAGEMENT_NAMES)
+
+
+def _address(text: str, plain: str, key: str, names: list[str], *, is_management: bool) -> Address:
+    if is_management:
+        # Who is denied management is denied that of every router.
+        names = [*names, *MANAGEMENT_TEXTS]
+    return Address(
+        written=text,
+        plain=plain,
+        full=text,
+        name=plain,
+        key=key,
+        names=tuple(dict.fromkeys(names)),
+        is_management=is_management,
+    )
