@@ -3,9 +3,9 @@
     python -m benchmarks.policy_agreement [--requests 1000000] [--seed 1]
 
 The naive evaluator takes the attribute maps as they are written and knows no index. Every decision is compared: the
-reason of the connection and, where it may stay, that of links. The policies use the extensions of docs/policy.md. Ends
-with status 1 at the first disagreement.
-Source: docs/spec/policy-and-auth.md §2, §3.
+reason of the connection and, where it may stay, that of links and messages with the key that is bound, with tenants and
+without. The policies use the extensions of docs/policy.md. Ends with status 1 at the first disagreement.
+Sources: docs/spec/policy-and-auth.md §2, §3; docs/spec/routing.md §3.
 """
 
 import argparse
@@ -15,11 +15,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from policy.decide import decide_connection, decide_link
-from policy.facts import ConnectionFacts, LinkFacts, Usage
+from benchmarks.naive_addresses import ROUTER, key_of, meaning, names_of, read
+from policy.addressing.address import Address, Unclear, resolve_named
+from policy.decide import decide_connection, decide_link, decide_message
+from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import PolicyError, compile_ruleset
 
 REQUESTS_PER_POLICY = 50
@@ -28,7 +31,15 @@ USERS = ("anna", "ben", "a.b", "*", "#", "${user}", "a,b", "a/", ".x", "")
 HOSTS = ("10.0.0.1", "10.0.0.9", "10.0.0.255", "::ffff:10.0.0.5", "::1", "2001:db8::7")
 VHOSTS = ("h", "shop.example", "a.b.example", "x", "y.h", "")
 WORDS = ("a", "b", "q", "anna", "*", "#", "")
+# Before and behind a text: other spellings of it, addresses of one router, and what reads differently a second time.
+HEADS = (
+    *("amqp:/", "/", "x:/", "//h/", "amqp://h/", "y:/y:/", "_local/", "_topo/0/QDR/", "_topo/all/QDR/", "_topo/0/X/"),
+    *("_topo/0/all/", "_topo/1/QDR/", "_edge/QDR/", "_edge/X/", "t/", "a/x:/"),
+)
+TAILS = ("", "", "", "/", ".", "//")
+SPECIAL = ("$management", "_local/$management", "_topo/0/QDR/$_management_internal", "_edge/X/$management", "t/a", "/")
 LITERALS = (
+    *("amqp:/a*", "x:/q.*", "/*", "amqp:/${user}", "//h/a*", "a/", "_topo/*", "amqp:/_topo/0/QDR/*", "t/*", "amqp:*"),
     "*",
     "a",
     "a.b",
@@ -43,6 +54,7 @@ LITERALS = (
     "a.${user}*",
 )
 PATTERNS = (
+    *("amqp:/#", "x:/a/#", "amqp://*/a", "_topo/#", "t/#", "amqp:/${user}"),
     "*",
     "#",
     "a.*",
@@ -62,7 +74,13 @@ HOST_ITEMS = (
     *("*", "10.0.0.1", "10.0.0.3-10.0.0.9", "::1", "2001:db8::-2001:db8::ff", "10.0.0.0 - 10.0.0.255"),
     *("10.0.0.0/29", "10.0.0.0/8", "2001:db8::/126", "::ffff:10.0.0.0/120", "::/0"),
 )
-DENIED = ("a", "a.b", "q.*", "anna*", "*", "in.anna", "a/b", "$x", "amqp:/a", "amqp:/q.*", "/anna*", "in.anna/", "/*")
+DENIED = (
+    *("a", "a.b", "q.*", "anna*", "*", "in.anna", "a/b", "$x", "amqp:/a", "amqp:/q.*", "/anna*", "in.anna/", "/*"),
+    *("$management", "_local/$management", "_topo/0/QDR/a", "_local/*", "_topo/*", "_edge/X/*", "t/a", "$m*"),
+    *("_topo/all/X/a.b", "_topo/0/all/*", "_edge/QDR/$management"),
+)
+OWNERS: tuple[Literal["own", "other"] | None, ...] = (None, None, None, None, "own", "other")
+AGES = (None, None, 0.0, 9.9, 10.0, 299.9, 300.0)
 AUTHENTICATOR_GROUPS = ("ops", "dev", "night", "z")
 # An hour apart, written in several ways.
 TIMES = ("2027-01-15T08:00:00Z", "2027-01-15T10:00:00+01:00", "2027-01-15t04:30:00.000-05:30")
@@ -129,11 +147,39 @@ def matches_literal(item: str, user: str, address: str) -> bool:
     return address.startswith(text) if is_prefix else address == text
 
 
-def denies(item: str, address: str) -> bool:
-    """As it is written, or as the router understands it."""
-    understood = item.removeprefix("amqp:").removeprefix("/")
-    understood = understood if item.endswith("*") else understood.rstrip("/")
-    return any(matches_literal(text, "", address) for text in (item, understood))
+def matches(key: str, item: str, user: str, text: str) -> bool:
+    is_pattern = key.endswith("Pattern")
+    return matches_pattern(item, user, text) if is_pattern else matches_literal(item, user, text)
+
+
+def understood(item: str) -> str:
+    """What the texts of an item are read as: of `amqp:/q.*` all that begins with `q.`."""
+    if item.endswith("*"):
+        return read(item[:-1] + "|")[:-1] + "*"
+    return read(item)
+
+
+def denies(item: str, written: str, names: Sequence[str]) -> bool:
+    """As it is written, or as it is understood, by any name of what is reached."""
+    return any(matches_literal(each, "", text) for each in (item, understood(item)) for text in (written, *names))
+
+
+def allows(group: Mapping[str, Any], name: str, user: str, written: str, plain: str) -> bool:
+    """As it is written and as it is understood; or by an item that is such another name itself."""
+    items = [(key, item) for key in (f"{name}s", f"{name}Pattern") for item in group.get(key, ())]
+    if not any(matches(key, item, user, written) for key, item in items):
+        return False
+    if any(matches(key, item, user, plain) for key, item in items):
+        return True
+    for key, item in items:
+        other = understood_pattern(item) if key.endswith("Pattern") else understood(item)
+        if other and matches(key, item, user, written) and matches(key, other, user, plain):
+            return True
+    return False
+
+
+def understood_pattern(item: str) -> str:
+    return read(item + "|")[:-1]
 
 
 def naive_vhost(names: Mapping[str, Mapping[str, Any]], requested: str, has_patterns: bool) -> Mapping[str, Any] | None:
@@ -206,37 +252,77 @@ def _is_valid(group: Mapping[str, Any], now: float | None) -> bool:
     return now is not None and (begin is None or now >= begin) and not (end is not None and now >= end)
 
 
-def naive_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> str:
-    is_send = facts.direction == "send"
+def naive_link(group: Mapping[str, Any], user: str, asked: "Asked", facts: LinkFacts) -> tuple[str, str | None]:
+    """The reason, and the key that is bound."""
+    is_send, text = facts.direction == "send", asked.text
     name = "target" if is_send else "source"
+    found = meaning(text, asked.tenant) if text else None
+    if text and found is None:
+        return "unclear_address", None
     limit = group.get("maxSenders" if is_send else "maxReceivers", 2**31)
     if facts.open_links >= limit:
-        return "sender_limit" if is_send else "receiver_limit"
-    if is_send and (facts.is_coordinator or not facts.address):
-        return "allowed" if group.get("allowAnonymousSender") else "anonymous_sender"
+        return "sender_limit" if is_send else "receiver_limit", None
+    if is_send and (facts.is_coordinator or not text):
+        return "allowed" if group.get("allowAnonymousSender") else "anonymous_sender", None
     if not is_send and facts.is_dynamic:
-        return "allowed" if group.get("allowDynamicSource") else "dynamic_source"
-    if not facts.address:
-        return "no_source_address"
+        return "allowed" if group.get("allowDynamicSource") else "dynamic_source", None
+    if not text or found is None:
+        return "no_source_address", None
     if not group.get("allowWaypointLinks", True) and any(each.startswith("qd.waypoint") for each in facts.capabilities):
-        return "waypoint_capability"
+        return "waypoint_capability", None
     if not group.get("allowFallbackLinks", True) and "qd.fallback" in facts.capabilities:
-        return "fallback_capability"
-    address = facts.address
+        return "fallback_capability", None
     if not is_send and facts.dynamic_address == "other":
-        return "dynamic_address_not_own"
-    if any(denies(item, address) for item in group.get(f"deny{name.title()}s", ())):
-        return f"{name}_not_allowed"
-    is_allowed = any(matches_literal(item, user, address) for item in group.get(f"{name}s", ()))
-    is_allowed = is_allowed or any(matches_pattern(item, user, address) for item in group.get(f"{name}Pattern", ()))
-    if is_allowed or facts.dynamic_address == "own":
+        return "dynamic_address_not_own", None
+    is_allowed = naive_address(group, name, user, text, read(text), names_of(found, read(text)))
+    if is_allowed:
+        return "allowed", key_of(found)
+    denied = is_denied(group, name, text, names_of(found, read(text)))
+    owner, age_s = facts.dynamic_address, facts.reply_age_s if is_send else None
+    reason = naive_reply(group, owner, age_s, f"{name}_not_allowed", is_send=is_send, is_denied=denied)
+    return reason, key_of(found) if reason == "allowed" else None
+
+
+def naive_reply(
+    group: Mapping[str, Any], owner: str | None, age_s: float | None, reason: str, *, is_send: bool, is_denied: bool
+) -> str:
+    """What becomes of an address that no list allows (§3.16). reason  where neither owner nor reply has a say"""
+    if is_denied:
+        return reason
+    if owner == "own":
         return "allowed"
-    if is_send and group.get("allowReplies"):
-        if facts.reply_age_s is not None:
-            return "reply_window_over" if facts.reply_age_s >= group.get("replyWindow", 300) else "allowed"
-        if facts.dynamic_address == "other":
-            return "reply_not_expected"
-    return f"{name}_not_allowed"
+    if not is_send or not group.get("allowReplies"):
+        return reason
+    if age_s is not None:
+        return "allowed" if age_s < group.get("replyWindow", 300) else "reply_window_over"
+    return "reply_not_expected" if owner == "other" else reason
+
+
+def naive_message(group: Mapping[str, Any], user: str, asked: "Asked", facts: MessageFacts) -> tuple[str, str | None]:
+    """Of a message on an anonymous link: the lists are compared with the tenant's form (§3.9)."""
+    found = meaning(asked.text, asked.tenant) if asked.text else None
+    if not asked.text or found is None:
+        return "unclear_address", None
+    written, plain = asked.text, read(asked.text)
+    if asked.tenant is not None and found[0] == "M":
+        written = plain = found[1]
+    names = names_of(found, read(asked.text))
+    if naive_address(group, "target", user, written, plain, names):
+        return "allowed", key_of(found)
+    denied = is_denied(group, "target", written, names)
+    owner, reason = facts.dynamic_address, "message_target_not_allowed"
+    reason = naive_reply(group, owner, facts.reply_age_s, reason, is_send=True, is_denied=denied)
+    return reason, key_of(found) if reason == "allowed" else None
+
+
+def naive_address(
+    group: Mapping[str, Any], name: str, user: str, written: str, plain: str, names: Sequence[str]
+) -> bool:
+    return not is_denied(group, name, written, names) and allows(group, name, user, written, plain)
+
+
+def is_denied(group: Mapping[str, Any], name: str, written: str, names: Sequence[str]) -> bool:
+    return any(denies(item, written, names) for item in group.get(f"deny{name.title()}s", ()))
 
 
 # Random
@@ -290,19 +376,43 @@ def random_vhosts(chance: random.Random) -> list[dict[str, Any]]:
     return vhosts
 
 
-def random_link(chance: random.Random, user: str) -> LinkFacts:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a client writes, and in whose address space."""
+
+    text: str | None
+    tenant: str | None
+
+    @property
+    def address(self) -> Address | Unclear | None:
+        return resolve_named(self.text, router_id=ROUTER, tenant=self.tenant)
+
+
+def random_asked(chance: random.Random, user: str, tenant: str | None) -> Asked:
     separator = chance.choice("./")
-    address: str | None = separator.join(chance.choice((*WORDS, user)) for _ in range(chance.randint(0, 4)))
+    text: str | None = separator.join(chance.choice((*WORDS, user)) for _ in range(chance.randint(0, 4)))
+    text = chance.choice((text, text, text, None, f"{user}.q", f"in.{user}", f"a/{user}", chance.choice(SPECIAL)))
+    if text and chance.random() < 0.4:
+        text = chance.choice(HEADS) + text + chance.choice(TAILS)
+    return Asked(text, tenant)
+
+
+def random_link(chance: random.Random, asked: Asked) -> LinkFacts:
     return LinkFacts(
         direction="send" if chance.random() < 0.5 else "receive",
-        address=chance.choice((address, address, address, None, f"{user}.q", f"in.{user}", f"a/{user}")),
+        address=asked.address,
         is_dynamic=chance.random() < 0.1,
         is_coordinator=chance.random() < 0.05,
         capabilities=chance.choice(((), (), ("qd.waypoint.1",), ("x", "qd.fallback"))),
         open_links=chance.choice((0, 0, 0, 1, 2)),
-        dynamic_address=chance.choice((None, None, None, None, "own", "other")),
-        reply_age_s=chance.choice((None, None, 0.0, 9.9, 10.0, 299.9, 300.0)),
+        dynamic_address=chance.choice(OWNERS),
+        reply_age_s=chance.choice(AGES),
     )
+
+
+def bound(is_allowed: bool, address: Address | Unclear | None) -> str | None:
+    """The key the core binds: of nothing that is denied, and of no link without an address."""
+    return address.key if is_allowed and isinstance(address, Address) else None
 
 
 def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> str | None:
@@ -338,11 +448,23 @@ def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> st
         reasons[f"connection {expected}"] += 1
         for _ in range(LINKS_PER_CONNECTION if judged.settings is not None else 0):
             assert judged.settings is not None
-            link = random_link(chance, user)
-            found, wanted = decide_link(judged.settings, link).reason, naive_link(group, user, link)
+            asked = random_asked(chance, user, chance.choice((None, judged.settings.vhost, "t")))
+            link = random_link(chance, asked)
+            decision, wanted = decide_link(judged.settings, link), naive_link(group, user, asked, link)
+            has_key = not (link.is_dynamic if link.direction == "receive" else link.is_coordinator)
+            found = (decision.reason.value, bound(decision.is_allowed and has_key, link.address))
             if found != wanted:
-                return f"{user!r} {link}: {found}, expected {wanted}, {group}"
-            reasons[f"link {wanted}"] += 1
+                return f"{user!r} {asked} {link}: {found}, expected {wanted}, {group}"
+            reasons[f"link {wanted[0]}"] += 1
+            if asked.text:
+                message = MessageFacts(
+                    target=link.address, dynamic_address=link.dynamic_address, reply_age_s=link.reply_age_s
+                )
+                decision, wanted = decide_message(judged.settings, message), naive_message(group, user, asked, message)
+                found = (decision.reason.value, bound(decision.is_allowed, link.address))
+                if found != wanted:
+                    return f"{user!r} message {asked} {message}: {found}, expected {wanted}, {group}"
+                reasons[f"message {wanted[0]}"] += 1
     return None
 
 
@@ -361,8 +483,11 @@ def main() -> int:
             return 1
         connections = sum(count for name, count in reasons.items() if name.startswith("connection"))
     seconds = time.perf_counter() - began
-    links = sum(reasons.values()) - connections
-    print(f"seed {options.seed}: {connections} connections and {links} links, no disagreement, {seconds:.0f} s")
+    links, messages = (
+        sum(count for name, count in reasons.items() if name.startswith(kind)) for kind in ("link", "message")
+    )
+    counts = f"{connections} connections, {links} links and {messages} messages"
+    print(f"seed {options.seed}: {counts}, no disagreement, {seconds:.0f} s")
     for name, count in sorted(reasons.items()):
         print(f"  {name}: {count}")
     return 0

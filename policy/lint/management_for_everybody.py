@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from policy.addressing.lists import denied_items, reached_item
-from policy.automata import TooComplexError, address_automaton, denial_automaton, find_word, management_automaton
+from policy.automata import (
+    TooComplexError,
+    address_automaton,
+    denial_automaton,
+    find_word,
+    management_automaton,
+    unclear_automaton,
+)
 from policy.lint.findings import SOME_USER, Family, Finding, GroupText, Level, PolicyText
 
 ID = "PAL012"
@@ -37,6 +44,7 @@ def reaches_management(group: GroupText) -> bool:
         allowed = address_automaton(key, reached, SOME_USER)
         # A list too hard to decide is not blamed for anything.
         with suppress(TooComplexError):
-            if find_word((allowed, management_automaton(), denied), lambda is_in: is_in == (True, True, False)):
+            sets = (allowed, management_automaton(), denied, unclear_automaton())
+            if find_word(sets, lambda is_in: is_in == (True, True, False, False)) is not None:
                 return True
     return False

@@ -44,6 +44,22 @@ def test_met(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["test", file, "--min-coverage", "51"]) == 1
 
 
+def test_expectations_of_a_tenant_and_of_a_router(folder: Path) -> None:
+    """A denial may be written with the tenant and the id."""
+    policy = """[["vhost", {"hostname": "h", "groups": {
+      "g": {"users": "a", "remoteHosts": "*", "targets": "*", "denyTargets": "h/x, _local/y"}}}]]"""
+    (folder / "policy.json").write_text(policy)
+    asked = '"user": "a", "host": "10.0.0.1", "vhost": "h"'
+    file = expect(
+        folder,
+        f'{{{asked}, "send": ["x", "_topo/0/S/y"], "is": "allow"}}',
+        f'{{{asked}, "send": ["x", "amqp:/x", "_local/y"], "multiTenant": true, "is": "deny"}}',
+        f'{{{asked}, "send": ["_topo/0/R/y", "_edge/R/y"], "is": "deny"}}',
+    )
+    assert main(["test", file, "--router-id", "R"]) == 0
+    assert main(["test", file]) == 1
+
+
 def test_not_met(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = expect(
         folder,

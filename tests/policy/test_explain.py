@@ -111,6 +111,44 @@ def test_a_wrong_address_or_policy_is_refused(file: Path, tmp_path: Path, capsys
     assert "give --resolve" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["--send", "amqp:/orders.x"], 1, "'amqp:/orders.x' is understood as 'orders.x', which must be allowed"),
+        (["--send", "amqp:/$management"], 1, "denyTargets: $management overrides"),
+        (["--send", "_local/$management"], 1, "'_local/$management' reaches the management of a router"),
+        (["--send", "free/x:/orders/y:/secret"], 1, "DENIED: unclear_address"),
+        (["--send", "_topo/0/R/free"], 0, "ALLOWED"),
+        (["--send", "_topo/0/R/x"], 0, "ALLOWED"),
+        (["--send", "_topo/0/R/x", "--router-id", "R"], 1, "denyTargets: _local/x overrides"),
+        (["--send", "free", "--multi-tenant"], 1, "denyTargets: shop/free overrides"),
+        (["--send", "/free/", "--multi-tenant"], 1, "denyTargets: shop/free overrides"),
+        (["--send", "free"], 0, "ALLOWED"),
+    ],
+)
+def test_an_address_is_judged_as_the_router_does(
+    arguments: list[str], status: int, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """policy 29"""
+    group = {"users": "anna", "remoteHosts": "*", "targets": "free*, _topo/*, _local/*, /free/*, $*"}
+    group |= {"denyTargets": "$management, _local/x, shop/free"}
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps([["vhost", {"hostname": "shop", "groups": {"g": group}}]]))
+    assert main(["explain", str(path), "--user", "anna", "--host", "::1", "--vhost", "shop", *arguments]) == status
+    assert text in capsys.readouterr().out
+
+
+def test_the_id_of_the_router_is_that_of_the_configuration(tmp_path: Path) -> None:
+    group = {"users": "anna", "remoteHosts": "*", "targets": "*", "denyTargets": "_local/x"}
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "a.json").write_text(json.dumps([["vhost", {"hostname": "h", "groups": {"g": group}}]]))
+    path = tmp_path / "r.conf"
+    path.write_text("router {\n  id: R\n}\npolicy {\n  enableVhostPolicy: yes\n  policyDir: rules\n}\n")
+    asked = ["explain", str(path), "--user", "anna", "--host", "::1", "--vhost", "h", "--send", "_topo/0/R/x"]
+    assert main(asked) == 1
+    assert main([*asked, "--router-id", "S"]) == 0
+
+
 limits = st.none() | st.integers(0, 1)
 groups = st.fixed_dictionaries(
     {},
