@@ -5,6 +5,7 @@ Sources: docs/spec/policy-and-auth.md §6.3, §6.4; RFC 2253 in the rendering of
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -60,6 +61,10 @@ _SHORT_NAMES: Mapping[ObjectIdentifier, str] = {
 }
 
 
+# How a subject begins, which is the user where uidFormat gives nothing.
+_LIKE_A_SUBJECT = re.compile(r"[A-Za-z][A-Za-z0-9]*=|[0-9]+(?:\.[0-9]+)+=")
+
+
 class CertificateError(ValueError):
     """The certificate yields no user name that may be used; the connection then has no user."""
 
@@ -88,27 +93,53 @@ def certificate_user(
     uid_format     §6.3; None, "" or a wrong one gives the subject
     display_names  id -> name, consulted only for an id that uidFormat built
     Errors         CertificateError: unparsable, or a component that is not printable, such as a name with a NUL or a
-                   line break in it, by which one certificate could pass for another in logs and rules.
+                   line break in it, by which one certificate could pass for another in logs and rules; or a name that
+                   is not in display_names and is one of the names given there to others.
     """
     certificate = _parse(der)
     wanted = uid_format or ""
     unrecognized = next((each for each in wanted if each not in _COMPONENTS and each not in _FINGERPRINTS), None)
     built = None
     if unrecognized is None and len(wanted) <= MAX_FORMAT_CHARACTERS:
-        built = ";".join(part for part in (_component(certificate, each) for each in wanted) if part)
+        built = _joined([_component(certificate, each) for each in wanted])
+    names = display_names or {}
     if not built:
-        return CertificateUser(user=_subject(certificate), unrecognized=unrecognized)
+        return CertificateUser(user=_own(_subject(certificate), names), unrecognized=unrecognized)
     if not built.isprintable():
         raise CertificateError("the certificate's subject has an unprintable character")
-    return CertificateUser(user=_limited((display_names or {}).get(built) or built), built_id=built)
+    return CertificateUser(user=_limited(names.get(built) or _own(built, names)), built_id=built)
 
 
-def certificate_subject(der: bytes) -> str:
+def _joined(parts: list[str]) -> str:
+    """One text for the components; different ones for different components.
+
+    A missing one before one that is there leaves its place empty; `\\` stands before a `;` or `\\` of a component, and
+    before the `=` of what would else look like a subject.
+    """
+    while parts and not parts[-1]:
+        parts.pop()
+    joined = ";".join(part.replace("\\", "\\\\").replace(";", "\\;") for part in parts)
+    return joined.replace("=", "\\=", 1) if _LIKE_A_SUBJECT.match(joined) else joined
+
+
+def _own(name: str, display_names: Mapping[str, str]) -> str:
+    """A name that nothing was put in the place of. Errors: CertificateError where it is one that others were given."""
+    if name in display_names.values():
+        raise CertificateError(f"'{name}' is not in the mapping file, and is the display name of another there")
+    return name
+
+
+def certificate_subject(der: bytes, *, display_names: Mapping[str, str] | None = None) -> str:
     """The subject as an RFC 2253 string: the user of a TLS client that skips SASL (§8.3).
 
-    Errors  CertificateError, also for a certificate without a subject.
+    Errors  CertificateError, also for a certificate without a subject, and as for certificate_user.
     """
-    return _subject(_parse(der))
+    return _own(_subject(_parse(der)), display_names or {})
+
+
+def expiry_s(der: bytes) -> float:
+    """When a certificate ends, seconds since 1970 UTC. Errors: CertificateError."""
+    return _parse(der).not_valid_after_utc.timestamp()
 
 
 def parse_display_names(text: str) -> dict[str, str]:
@@ -117,7 +148,9 @@ def parse_display_names(text: str) -> dict[str, str]:
     Errors  DisplayNamesError.
     """
     try:
-        names = json.loads(text)
+        names = json.loads(text, object_pairs_hook=lambda pairs: _unlike(pairs, text))
+    except DisplayNamesError:
+        raise
     except (ValueError, RecursionError) as fault:
         raise DisplayNamesError(f"not JSON: {fault}") from None
     if not isinstance(names, dict):
@@ -126,6 +159,20 @@ def parse_display_names(text: str) -> dict[str, str]:
         if not isinstance(name, str):
             raise DisplayNamesError(f"the display name of '{user_id}' is not a string")
     return names
+
+
+def _unlike(pairs: list[tuple[str, object]], text: str) -> dict[str, object]:
+    """The pairs as a map. Errors: DisplayNamesError where a key stands twice, and one would replace the other."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            places = [match.start() for match in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)), text)]
+            at = places[1] if len(places) > 1 else 0
+            line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            where = f" in line {line}, column {column}" if at else ""
+            raise DisplayNamesError(f"the id '{key}' stands a second time{where}: keep one of them")
+        found[key] = value
+    return found
 
 
 def _parse(der: bytes) -> x509.Certificate:

@@ -31,8 +31,10 @@ class VerifyResult:
     """is_valid  true only when the password was compared and is the user's
     groups    names the authenticator vouches for (LDAP, tokens)
     detail    why not, for the log (UNKNOWN_USER, WRONG_PASSWORD, ...); "" when valid
+    proof     of what was compared: another one, or none, when the user's password is changed or the user removed
     """
 
     is_valid: bool
     groups: tuple[str, ...] = ()
     detail: str = ""
+    proof: str | None = None

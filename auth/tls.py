@@ -6,11 +6,13 @@ Sources: docs/spec/policy-and-auth.md §6.
 
 import re
 import ssl
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from auth.certificates import expiry_s
 from auth.secrets import Secret
 
 # Stops a peer that keeps a handshake going for ever with small messages. Two certificate chains at OpenSSL's own limit
@@ -92,9 +94,11 @@ class TlsTunnel:
 
     __slots__ = (
         "_at",
+        "_forgets_session",
         "_handshake_bytes",
         "_incoming",
         "_is_closed",
+        "_is_discarded",
         "_is_established",
         "_late_handshakes",
         "_outgoing",
@@ -114,6 +118,10 @@ class TlsTunnel:
         self._handshake_bytes = 0
         self._is_established = False
         self._is_closed = False
+        self._is_discarded = False
+        # Attack: to resume a session, and with it EXTERNAL, when the certificate has expired. Nobody resumes one of a
+        # connection that is over.
+        self._forgets_session = server_side and context.verify_mode is ssl.CERT_REQUIRED
         self._waiting = b""  # ciphertext from the socket, of which OpenSSL has had the first `_at` bytes
         self._at = 0
         self._record_left = 0  # bytes to come of the record that OpenSSL has the beginning of
@@ -211,6 +219,8 @@ class TlsTunnel:
 
         Errors  TlsFailure.
         """
+        if self._is_discarded:
+            return
         view = memoryview(plaintext)
         try:
             while view:
@@ -219,12 +229,35 @@ class TlsTunnel:
             raise TlsFailure(failure_text(fault)) from None
 
     def close(self) -> None:
-        """Tell the peer that nothing more will come (close_notify, in `take_output`)."""
+        """Tell the peer that nothing more will come (close_notify, in `take_output`).
+
+        Not a client that has shown a certificate: OpenSSL forgets a session only where that was not said. AMQP's own
+        Close tells such a client all the same, and nobody can cut that off unseen.
+        """
+        if self._is_discarded or self._forgets_session:
+            return
         try:
             self._ssl.unwrap()
         except (ssl.SSLError, ValueError):
             # Wants to read the peer's answer, which we do not wait for; or is broken, and then there is nobody to tell.
             return
+
+    def discard(self) -> None:
+        """The socket is closed: nothing is read or written any more, and nobody resumes the session."""
+        if self._is_discarded:
+            return
+        if self._forgets_session and self._is_established:
+            # OpenSSL takes a session out of its cache at once when a record is broken.
+            self._incoming.write(bytes(_RECORD_BYTES + 1024))
+            try:
+                while self._ssl.read(_RECORD_BYTES):
+                    pass
+            except ssl.SSLError:
+                pass
+        self._end()
+        self._is_discarded, self._is_established = True, False
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        del self._ssl
 
     def take_output(self) -> bytes:
         """Ciphertext to write to the socket; after a failure, the alert."""
@@ -236,6 +269,12 @@ class TlsTunnel:
         if not self._is_established or self._ssl.context.verify_mode is not ssl.CERT_REQUIRED:
             return None
         return self._ssl.getpeercert(binary_form=True)
+
+    @property
+    def peer_expires_at_s(self) -> float | None:
+        """When the certificate that the peer has shown ends, seconds since 1970 UTC; None without one."""
+        certificate = self.peer_certificate
+        return expiry_s(certificate) if certificate is not None else None
 
     @property
     def protocol(self) -> str | None:
@@ -264,6 +303,9 @@ class TlsTunnel:
         except (ssl.SSLError, ssl.CertificateError) as fault:
             raise TlsFailure(failure_text(fault)) from None
         self._is_established = True
+        if self._ssl.session_reused and (ends_at_s := self.peer_expires_at_s) is not None and ends_at_s <= time.time():
+            # A resumed session brings the certificate of the handshake that began it, and OpenSSL looks at it no more.
+            raise UntrustedCertificate("certificate verify failed: certificate has expired")
 
     def _read(self, records: list[bytes]) -> None:
         """Append the data of every record that OpenSSL has whole."""
@@ -307,9 +349,13 @@ def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLC
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # No tickets in TLSv1.3: they would be written to clients that never read, and a resumed session skips the check of
-    # the certificate. TLSv1.2 keeps its tickets (a session lives two hours and dies with the context), since without
-    # them OpenSSL holds up to 20,480 sessions in memory and resumes those instead.
+    # the certificate.
     context.num_tickets = 0
+    if demand_certificate:
+        # None in TLSv1.2 either: one would resume EXTERNAL for two hours, whatever has become of the certificate. What
+        # OpenSSL holds in memory instead is forgotten with the connection (TlsTunnel.discard). Without certificates
+        # the tickets stay, since then OpenSSL would hold up to 20,480 sessions.
+        context.options |= ssl.Options.OP_NO_TICKET
     _harden(context)
     if not profile.cert_file or not profile.private_key_file or not _load_own_certificate(context, profile):
         raise TlsProfileError("Cannot set SSL credentials")

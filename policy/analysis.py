@@ -31,6 +31,7 @@ from policy.request_classes import (
     user_shapes,
     vhost_classes,
 )
+from policy.rights import MANAGEMENT_KEY, shown_difference, some_difference
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 from policy.windows import Window, joined, shown_instant, stretches_of
@@ -157,6 +158,17 @@ def _grant_changes(before: Grant, after: Grant, user: str, router_id: str) -> It
                 before=_shown_number(one),
                 after=_shown_number(other),
             )
+    yield from _management_changes(before, after, both)
+
+
+def _management_changes(before: Grant, after: Grant, hosts: Hosts) -> Iterator[Change]:
+    rules = (before.rule(MANAGEMENT_KEY), after.rule(MANAGEMENT_KEY))
+    for is_widening, less, more in ((True, before, after), (False, after, before)):
+        rights = shown_difference(more.management, less.management)
+        if rights:
+            change = _change(is_widening, MANAGEMENT_KEY, hosts, rules)
+            right = some_difference(more.management, less.management)
+            yield replace(change, witness=replace(change.witness, right=right), rights=rights)
 
 
 def _address_changes(

@@ -29,6 +29,9 @@ _GROUP_KEYS: Final = frozenset(
     )
 )
 
+# Of the sections that are no policy: what 1.20 does not start with, as far as it concerns who may do what.
+SECTION_EXTENSIONS: Final = {"router": ("managementDirs",), "connector": ("allowManagement",)}
+
 
 @cache
 def policy_extensions() -> frozenset[str]:

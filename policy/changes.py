@@ -19,6 +19,7 @@ class Witness:
     user     None: a peer without a name
     groups   what the authenticator says of the user
     address  None where the connection itself, a switch or a limit differs
+    right    one of management, as a grant of it is written
     at       when, in RFC 3339 and UTC; None: whenever
     """
 
@@ -29,6 +30,7 @@ class Witness:
     direction: Direction | None = None
     address: str | None = None
     at: str | None = None
+    right: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,8 @@ class Change:
     """A set of requests that only one of two rulesets permits.
 
     is_widening  the new one permits them
-    subject      "connect", "send", "receive", or the attribute that differs, such as "maxSessions"
+    subject      "connect", "send", "receive", or the attribute that differs, such as "maxSessions"; "management",
+                 whose `rights` are those that are gained or lost, as grants of them are written
     vhost        the vhost that governs: the new one's name, or the old one's where there is no new one
     users        names, and OTHERS or NAMELESS
     hosts        as `remoteHosts` items
@@ -57,6 +60,7 @@ class Change:
     times: tuple[str, ...] = ()
     before: str | None = None
     after: str | None = None
+    rights: tuple[str, ...] = ()
     rules: tuple[Rule | None, Rule | None] = (None, None)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from policy.positioned_json import Problem, is_encodable
+from policy.positioned_json import NotJson, Problem, first_repeat, is_encodable
 
 # Where a map in a map in a map … would exhaust the stack. The deepest thing there is to configure has three levels.
 MAX_DEPTH = 32
@@ -63,7 +63,7 @@ class ConfSection:
     place       where the section opens
     last_line   of its closing brace; 0 where it was read from JSON
     places      of the name of every attribute by its path: ("port",), ("groups", "admin", "users")
-    repeats     (path, place) of names that stand in one map a second time; the last one counts
+    repeats     (path, place) of names that stand in one section or `.conf` map a second time
     """
 
     type: str
@@ -89,7 +89,7 @@ class ConfText:
         self.has_escapes = "\\u" in self.text
         self.at = 0
         self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
-        self.decoder = json.JSONDecoder(parse_constant=_no_constant)
+        self.decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
         self.places: dict[NamePath, Place] = {}
         self.repeats: list[tuple[NamePath, Place]] = []
 
@@ -119,6 +119,8 @@ class ConfText:
             is_whole = not self.has_escapes or is_encodable(value)
         except json.JSONDecodeError as error:
             self.fail(str(error), error.pos)
+        except _Repeated:
+            self._refuse_repeat()
         except ValueError as error:
             self.fail(str(error))
         except RecursionError:
@@ -127,6 +129,16 @@ class ConfText:
         if not is_whole:
             self.fail("text holds half of a surrogate pair")
         return value
+
+    def _refuse_repeat(self) -> NoReturn:
+        """Say where a key stands twice in the value at the current position: one would quietly replace the other."""
+        try:
+            problem = first_repeat(self.json, self.at)
+        except NotJson as error:  # something else is wrong before it, which the fast reader has overlooked
+            problem = error.problem
+        # Of a router's errors the text is shown with file and line only.
+        text = f"{problem.text} (column {problem.column})"
+        raise ConfError(Problem(line=problem.line, column=problem.column, text=text))
 
     def skip(self, pattern: re.Pattern[str]) -> None:
         """Move past what matches, which may be nothing."""
@@ -234,6 +246,17 @@ def _without_spare_commas(text: str) -> str:
             kept += (text[done:at], " ")
             done = at + 1
     return "".join((*kept, text[done:]))
+
+
+class _Repeated(Exception):
+    """A key stands twice in one object."""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Repeated
+    return found
 
 
 def _no_constant(name: str) -> NoReturn:

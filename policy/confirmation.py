@@ -8,6 +8,7 @@ from policy.decide import decide_connection, decide_connector, decide_link, deci
 from policy.decision import Reason
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.grants import SWITCHES
+from policy.rights import UNRESTRICTED, holds
 from policy.ruleset import Ruleset
 
 
@@ -50,6 +51,9 @@ def _value(ruleset: Ruleset, change: Change, router_id: str) -> float:
     is_allowed, settings = judged.decision.is_allowed, judged.settings
     if not is_allowed or subject in ("connect", "maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost"):
         return float(is_allowed)
+    if subject == "management":
+        rights = settings.management if settings is not None else UNRESTRICTED
+        return float(holds(rights, witness.right or ""))
     if settings is None:
         return float("inf") if change.before is not None and change.after not in ("true", "false") else 1.0
     match subject:

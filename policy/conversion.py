@@ -30,6 +30,7 @@ from policy.groups import (
     Group,
 )
 from policy.hosts import parse_address
+from policy.rights import MANAGEMENT_KEY, UNSET, read_rights, shown_difference
 from policy.ruleset import Ruleset
 from policy.vhosts import DEFAULT_GROUP, DEPRECATED_ATTRIBUTES, LIMIT_KEYS
 
@@ -157,6 +158,11 @@ class _Compatible:
         if self.narrows or settings.get(REPLIES_KEY) is not True:  # which only ever permits
             for key in (REPLIES_KEY, REPLY_WINDOW_KEY):
                 settings.pop(key, None)
+        if MANAGEMENT_KEY in settings:
+            rights = read_rights(settings.pop(MANAGEMENT_KEY))
+            if shown_difference(UNSET, rights) or shown_difference(rights, UNSET):
+                text = f"'{MANAGEMENT_KEY}' would be lost: in 1.20 who reaches $management may do everything"
+                self._refuse((*path, MANAGEMENT_KEY), text)
         for key in sorted(group_extensions() & settings.keys() - {*DENY_KEYS}):
             self._refuse((*path, key), f"'{key}' cannot be expressed: 1.20 passes over it")
 

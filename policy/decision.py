@@ -33,7 +33,12 @@ class Reason(StrEnum):
     REPLY_WINDOW_OVER = "reply_window_over"
     REPLY_NOT_EXPECTED = "reply_not_expected"
     USER_ID_PROXY = "user_id_proxy"
+    MALFORMED_MESSAGE = "malformed_message"
     MESSAGE_TOO_LARGE = "message_too_large"
+    MANAGEMENT_NOT_ALLOWED = "management_not_allowed"
+    HOST_VALUE_NOT_ALLOWED = "host_value_not_allowed"
+    IN_PROCESS_ADDRESS = "in_process_address"
+    FORBIDDEN_OPERATION = "forbidden_operation"
     INTERNAL_ERROR = "internal_error"
 
 

@@ -7,7 +7,8 @@ Pure. A file is JSON, lines that begin with # are comments:
        {"user": "alice", "host": "10.0.0.1", "is": "allow"},
        {"user": "alice", "host": "10.0.0.1", "send": ["orders.1", "orders.2"], "is": "allow"},
        {"user": "alice", "host": "10.0.0.1", "send": "alice.replies", "replyAge": 20, "is": "allow"},
-       {"user": "alice", "host": "10.0.0.1", "receive": "$management", "is": "deny", "reason": "source_not_allowed"}]}
+       {"user": "alice", "host": "10.0.0.1", "receive": "$management", "is": "deny", "reason": "source_not_allowed"},
+       {"user": "alice", "host": "10.0.0.1", "manage": ["create ban", "update vhost"], "is": "deny"}]}
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,10 +19,11 @@ from typing import Any, Literal
 from policy.addressing.address import resolve_named
 from policy.attributes import InvalidValue
 from policy.decision import Decision, Reason, Rule
-from policy.explain import explain_connection, explain_link, is_numeric_host
-from policy.facts import ConnectionFacts, LinkFacts
+from policy.explain import explain_connection, explain_link, explain_management, is_numeric_host
+from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts
 from policy.loader import PolicyFileError
 from policy.positioned_json import Document, NotJson, Problem, parse
+from policy.rights import read_request
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP
 from policy.windows import read_instant
@@ -29,7 +31,8 @@ from policy.windows import read_instant
 _TEXTS = ("name", "user", "host", "vhost", "mechanism", "at", "is", "reason")
 _SWITCHES = ("tls", "dynamic", "anonymous", "multiTenant")
 _ADDRESSES = ("send", "receive")
-_LISTS = (*_ADDRESSES, "groups")
+_MANAGE = "manage"
+_LISTS = (*_ADDRESSES, "groups", _MANAGE)
 _REPLY_AGE = "replyAge"  # seconds since a message with the address as its reply-to was received
 _KEYS = (*_TEXTS, *_SWITCHES, *_LISTS, _REPLY_AGE)
 
@@ -38,7 +41,8 @@ _KEYS = (*_TEXTS, *_SWITCHES, *_LISTS, _REPLY_AGE)
 class Expectation:
     """One question and its answer.
 
-    link     None: only the connection is asked about. A link that may not be opened for want of a connection is denied
+    asked    None: only the connection is asked about. A link that may not be opened for want of a connection is denied,
+             and so is a management request
     address  of the link, as a client writes it; the link's own is made of it where the router is known
     is_multi_tenant  does the listener give each vhost its own address space?
     reason   None: any
@@ -47,7 +51,7 @@ class Expectation:
     name: str
     line: int
     connection: ConnectionFacts
-    link: LinkFacts | None
+    asked: LinkFacts | ManagementFacts | None
     address: str | None
     is_multi_tenant: bool
     is_allowed: bool
@@ -114,8 +118,10 @@ def _problems(document: Document, path: tuple[str | int, ...], entry: Mapping[st
         elif key in _SWITCHES and not isinstance(value, bool):
             yield _problem(document, place, f"'{key}' is true or false")
         elif key in _LISTS and not (isinstance(value, str) or _is_texts(value)):
-            kind = "group" if key == "groups" else "address"
-            yield _problem(document, place, f"'{key}' is {'a' if kind == 'group' else 'an'} {kind}, or a list of them")
+            kind = {"groups": "a group", _MANAGE: "a management request"}.get(key, "an address")
+            yield _problem(document, place, f"'{key}' is {kind}, or a list of them")
+        elif key == _MANAGE:
+            yield from _wrong_requests(document, place, value)
     age_s = entry.get(_REPLY_AGE, 0)
     if isinstance(age_s, bool) or not isinstance(age_s, int | float) or age_s < 0:
         yield _problem(document, (*path, _REPLY_AGE), f"'{_REPLY_AGE}' is a number of seconds, from 0 on")
@@ -136,8 +142,20 @@ def _problems(document: Document, path: tuple[str | int, ...], entry: Mapping[st
         similar = get_close_matches(str(entry["reason"]), list(Reason), n=1)
         advice = f"did you mean '{similar[0]}'?" if similar else f"known are {', '.join(Reason)}"
         yield _problem(document, (*path, "reason"), f"unknown reason: {advice}")
-    if sum(key in entry for key in (*_ADDRESSES, "dynamic", "anonymous")) > 1:
-        yield _problem(document, path, "one of send, receive, dynamic and anonymous is enough")
+    if sum(key in entry for key in (*_ADDRESSES, _MANAGE, "dynamic", "anonymous")) > 1:
+        yield _problem(document, path, "one of send, receive, dynamic, anonymous and manage is enough")
+
+
+def _wrong_requests(document: Document, place: tuple[str | int, ...], value: str | list[str]) -> Iterator[Problem]:
+    for text in _several(value):
+        try:
+            read_request(text)
+        except InvalidValue as error:
+            yield _problem(document, place, f"'{_MANAGE}' '{text}': {error}")
+
+
+def _several(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
 
 
 def _is_texts(value: object) -> bool:
@@ -156,12 +174,12 @@ def _expectations(entry: Mapping[str, Any], line: int) -> Iterator[Expectation]:
         now=read_instant(entry["at"]) if "at" in entry else None,
     )
     who = f"'{connection.user}'" if connection.user else "a peer without a name"
-    for link, address, what in _links(entry):
+    for asked, address, what in _questions(entry):
         yield Expectation(
             name=entry.get("name") or f"{who} from {connection.remote_host}: {what} is {entry['is']}",
             line=line,
             connection=connection,
-            link=link,
+            asked=asked,
             address=address,
             is_multi_tenant=entry.get("multiTenant", False),
             is_allowed=entry["is"] == "allow",
@@ -169,19 +187,20 @@ def _expectations(entry: Mapping[str, Any], line: int) -> Iterator[Expectation]:
         )
 
 
-def _links(entry: Mapping[str, Any]) -> Iterator[tuple[LinkFacts | None, str | None, str]]:
+def _questions(entry: Mapping[str, Any]) -> Iterator[tuple[LinkFacts | ManagementFacts | None, str | None, str]]:
     directions: tuple[Literal["send", "receive"], ...] = ("send", "receive")
     for direction in directions:
-        addresses = entry.get(direction, [])
-        for address in [addresses] if isinstance(addresses, str) else addresses:
+        for address in _several(entry.get(direction, [])):
             age_s = entry.get(_REPLY_AGE) if direction == "send" else None
             what = f"{direction} '{address}'" + (f" as a reply after {age_s:g} s" if age_s is not None else "")
             yield LinkFacts(direction=direction, address=None, reply_age_s=age_s), address, what
+    for text in _several(entry.get(_MANAGE, [])):
+        yield read_request(text), None, f"by management '{text}'"
     if entry.get("dynamic"):
         yield LinkFacts(direction="receive", address=None, is_dynamic=True), None, "a dynamic receiver"
     elif entry.get("anonymous"):
         yield LinkFacts(direction="send", address=None), None, "an anonymous sender"
-    elif not any(key in entry for key in _ADDRESSES):
+    elif not any(key in entry for key in (*_ADDRESSES, _MANAGE)):
         yield None, None, "connecting"
 
 
@@ -192,11 +211,13 @@ def check_expectations(
     outcomes = []
     for wanted in expectations:
         explained = [explain_connection(ruleset, wanted.connection)]
-        if explained[0].decision.is_allowed and wanted.link is not None:
+        if explained[0].decision.is_allowed and isinstance(wanted.asked, LinkFacts):
             tenant = explained[0].vhost or wanted.connection.requested_vhost or None
             tenant = tenant if wanted.is_multi_tenant else None
             address = resolve_named(wanted.address, router_id=router_id, tenant=tenant)
-            explained.append(explain_link(explained[0].settings, replace(wanted.link, address=address)))
+            explained.append(explain_link(explained[0].settings, replace(wanted.asked, address=address)))
+        elif explained[0].decision.is_allowed and isinstance(wanted.asked, ManagementFacts):
+            explained.append(explain_management(explained[0].settings, wanted.asked))
         steps = [step for explanation in explained for step in explanation.steps]
         rules = tuple(step.rule for step in steps if step.rule is not None)
         outcomes.append(Outcome(expectation=wanted, decision=explained[-1].decision, rules=rules))

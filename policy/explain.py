@@ -12,9 +12,10 @@ from policy.addressing.address import Address, Unclear
 from policy.addressing.patterns import split_tokens
 from policy.decide import OWN_TARGET, OWNERSHIP, ConnectionDecision, Settings, decide_connection, decide_link
 from policy.decision import Decision, Reason, Rule
-from policy.facts import ConnectionFacts, LinkFacts, Usage
+from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts, Usage
 from policy.groups import UNLIMITED_LINKS, Group
 from policy.hosts import HostRanges, parse_address
+from policy.rights import MANAGEMENT_KEY, UNRESTRICTED, decide_management, lacking
 from policy.ruleset import Ruleset
 from policy.vhosts import ANY_USER, DEFAULT_GROUP, Vhost
 from policy.windows import shown_instant
@@ -78,6 +79,19 @@ def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
     return Explanation(decision=decision, steps=steps, vhost=settings.vhost, group=settings.group, settings=settings)
 
 
+def explain_management(settings: Settings | None, facts: ManagementFacts) -> Explanation:
+    """May this be done by management, once a request has come to $management? settings  as for `explain_link`"""
+    rights = settings.management if settings is not None else UNRESTRICTED
+    rule = settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None
+    decision = decide_management(rights, facts, rule)
+    missing = lacking(rights, facts)
+    text = f"may {facts}" if not missing else f"may not {facts}: '{missing}' is missing"
+    text = f"{text}; the rights are: {rights}"
+    step = Step(about="management", text=text, is_passed=decision.is_allowed, rule=rule)
+    vhost, group = (settings.vhost, settings.group) if settings is not None else (None, None)
+    return Explanation(decision=decision, steps=(step,), vhost=vhost, group=group, settings=settings)
+
+
 def _connection_steps(
     ruleset: Ruleset, facts: ConnectionFacts, usage: Usage, judged: ConnectionDecision
 ) -> Iterator[Step]:
@@ -104,6 +118,7 @@ def _connection_steps(
     is_near = group.hosts.contains(facts.remote_host)
     yield _host_step(group, facts.remote_host, is_near)
     if is_near:
+        yield _management_step(group)
         yield from _limit_steps(vhost, group, usage)
 
 
@@ -168,6 +183,11 @@ def _host_step(group: Group, host: str, is_near: bool) -> Step:
     if is_near:
         return _passed("host", f"'{host}' may connect: group '{group.name}' admits {listed}", rule)
     return _failed("host", f"'{host}' may not connect: group '{group.name}' admits {listed}", rule)
+
+
+def _management_step(group: Group) -> Step:
+    text = f"group '{group.name}', where its targets reach $management: {group.management}"
+    return Step(about="management", text=text, rule=group.rule(MANAGEMENT_KEY) if group.management.is_set else None)
 
 
 def shown_ranges(hosts: HostRanges) -> tuple[str, ...]:

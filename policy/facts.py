@@ -55,3 +55,16 @@ class MessageFacts:
     user_id: bytes | None = None  # the user-id property
     dynamic_address: Literal["own", "other"] | None = None  # of `target`, as in LinkFacts
     reply_age_s: float | None = None  # of `target`, as in LinkFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementFacts:
+    """One management request, once it is known what it is about."""
+
+    operation: str  # one of policy.rights.OPERATIONS
+    entity_type: str  # short name
+    attributes: tuple[str, ...] = ()  # canonical names of those it would set
+
+    def __str__(self) -> str:
+        listed = f"({', '.join(self.attributes)})" if self.attributes else ""
+        return f"{self.operation} {self.entity_type}{listed}"

@@ -10,6 +10,8 @@ from typing import Final
 from policy.decision import Rule
 from policy.groups import UNLIMITED_LINKS, Group
 from policy.host_sets import ALL_HOSTS, Hosts, hosts_of
+from policy.rights import NOTHING, ManagementRights
+from policy.rights import UNRESTRICTED as UNRESTRICTED_MANAGEMENT
 from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 
@@ -49,6 +51,7 @@ class Grant:
     """hosts    from where the user may connect; empty when not at all
     sources   likewise targets: empty where no such link may be opened
     numbers   None: no limit. `replyWindow` only where replies are allowed
+    management  whether or not targets reach it
     """
 
     vhost: str | None
@@ -57,6 +60,7 @@ class Grant:
     targets: AddressList
     switches: Mapping[str, bool]
     numbers: Mapping[str, int | None]
+    management: ManagementRights
     host_rule: Rule | None = None
     place: Vhost | None = None
     group: Group | None = None
@@ -79,6 +83,7 @@ UNRESTRICTED: Final = Grant(
     targets=_EVERYTHING,
     switches=dict.fromkeys(SWITCHES, True),
     numbers=dict.fromkeys(NUMBERS),
+    management=UNRESTRICTED_MANAGEMENT,
 )
 
 
@@ -137,6 +142,7 @@ def grant_of(
         targets=_addresses(group, "targets", group.max_senders),
         switches=switches,
         numbers=numbers,
+        management=group.management,
         host_rule=group.rule("remoteHosts"),
         place=vhost,
         group=group,
@@ -167,5 +173,6 @@ def _refused(vhost: Vhost | None, rule: Rule | None = None) -> Grant:
         targets=_NOTHING,
         switches=dict.fromkeys(SWITCHES, False),
         numbers=dict.fromkeys(NUMBERS, 0),
+        management=NOTHING,
         host_rule=rule,
     )

@@ -27,6 +27,7 @@ from policy.attributes import (
 )
 from policy.decision import Rule
 from policy.hosts import HostError, HostRanges, parse_hosts
+from policy.rights import MANAGEMENT_KEY, UNSET, ManagementRights, read_rights
 from policy.windows import UNTIL_KEY, WINDOW_KEYS, Window, read_instant, read_window
 
 UNLIMITED_LINKS: Final = 2**31 - 1
@@ -111,6 +112,7 @@ class Group:
     reply_window_s: int
     sources: AddressRules
     targets: AddressRules
+    management: ManagementRights
     source_key: str  # "sources" or "sourcePattern"
     target_key: str
     denied_sources: LiteralRules
@@ -146,6 +148,7 @@ class CheckedGroup:
     booleans: Mapping[str, bool]
     reply_window_s: int
     addresses: Mapping[str, tuple[str, ...]]
+    management: ManagementRights
     source_key: str
     target_key: str
 
@@ -166,6 +169,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
     hosts = HostRanges()
     instants: dict[str, float] = {}
     addresses: dict[str, tuple[str, ...]] = {}
+    management = UNSET
     for key, value in attributes.items():
         where = ("groups", name, key)
         if value is None:
@@ -183,6 +187,8 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
                 authenticator_groups = read_items(value)
             elif key == "remoteHosts":
                 hosts = parse_hosts(read_items(value), reading.resolve)
+            elif key == MANAGEMENT_KEY:
+                management = read_rights(value)
             elif key in WINDOW_KEYS:
                 instants[key] = read_instant(value)
             elif key in DENY_KEYS:
@@ -209,6 +215,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
         booleans=booleans,
         reply_window_s=reply_window_s,
         addresses=addresses,
+        management=management,
         source_key=source_key,
         target_key=target_key,
     )
@@ -231,6 +238,8 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
         extensions += (("window", (checked.window.begin_s, checked.window.end_s)),)
     if booleans[REPLIES_KEY]:
         extensions += ((REPLIES_KEY, checked.reply_window_s),)
+    if checked.management.is_set:
+        extensions += ((MANAGEMENT_KEY, checked.management.canonical),)
     return Group(
         name=checked.name,
         vhost=reading.vhost,
@@ -260,6 +269,7 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
         reply_window_s=checked.reply_window_s,
         sources=sources,
         targets=targets,
+        management=checked.management,
         source_key=source_key,
         target_key=target_key,
         denied_sources=denied[0],

@@ -65,6 +65,14 @@ def parse(text: str) -> Document:
     return _Parser(COMMENT_LINE.sub("", text)).document()
 
 
+def first_repeat(text: str, at: int) -> Problem:
+    """The first key that stands twice in one object of the value at `at`, in which there is one. Raises NotJson."""
+    parser = _Parser(text, at)
+    parser.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
+    parser.value()
+    return parser.problems[0]
+
+
 class _Doubtful(Exception):
     """Not plainly one of the texts `split` reads; the slow reader says what is wrong."""
 
@@ -142,6 +150,10 @@ class _Parser:
         if self._peek():
             raise self._error(f"the text goes on after its end with {self._shown()}: remove that")
         return Document(value=value, positions=self.positions, problems=tuple(self.problems))
+
+    def value(self) -> object:
+        """The value at `at`."""
+        return self._value(())
 
     def _value(self, path: Path) -> object:
         start = self._peek()

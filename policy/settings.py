@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from policy.addressing.lists import Permission
 from policy.decision import Rule
 from policy.groups import Group
+from policy.rights import ManagementRights
 from policy.vhosts import Vhost
 
 
@@ -24,6 +25,7 @@ class Settings:
     max_message_rate    messages a second, 0: none; None: no limit
     max_byte_rate       bytes of messages a second, likewise
     reply_window_s      how long a received reply-to may be sent to, where allow_replies is on
+    management          what may be done by management, where sources and targets reach it
     sources, targets    with the user's name put in
     """
 
@@ -47,6 +49,7 @@ class Settings:
     allow_admin_status_update: bool
     allow_replies: bool
     reply_window_s: int
+    management: ManagementRights
     sources: Permission = field(repr=False)
     targets: Permission = field(repr=False)
     origin: Group = field(repr=False)
@@ -86,6 +89,7 @@ def make_settings(
         allow_admin_status_update=group.allow_admin_status_update,
         allow_replies=group.allow_replies,
         reply_window_s=group.reply_window_s,
+        management=group.management,
         sources=Permission(group.sources, group.denied_sources, user),
         targets=Permission(group.targets, group.denied_targets, user),
         origin=group,

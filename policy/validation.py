@@ -17,6 +17,7 @@ from policy.attributes import InvalidValue
 from policy.groups import MAX_REPLY_WINDOW_S
 from policy.loader import Entity, PolicyFileError, entities_of, parse_policy, plain_entities
 from policy.positioned_json import Document, Problem
+from policy.rights import read_rights
 from policy.windows import read_instant
 
 MAX_SHOWN_CHARACTERS = 60
@@ -92,6 +93,8 @@ def _is_plain(value: object, schema: Mapping[str, Any]) -> bool:
             return _number(value, MAX_REPLY_WINDOW_S) not in (None, 0)
         case "#/$defs/instant":
             return _is_instant(value)
+        case "#/$defs/managementRights":
+            return _are_rights(value)
         case "#/$defs/boolean":
             return isinstance(value, bool) or value in ("true", "false")
         case "boolean":
@@ -105,6 +108,14 @@ def _is_plain(value: object, schema: Mapping[str, Any]) -> bool:
 def _is_instant(value: object) -> bool:
     try:
         read_instant(value)
+    except InvalidValue:
+        return False
+    return True
+
+
+def _are_rights(value: object) -> bool:
+    try:
+        read_rights(value)
     except InvalidValue:
         return False
     return True

@@ -34,6 +34,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "attempts": 1,
     "shadow.reason": "internal_error",
     "shadow.count": 1,
+    "management.operation": "unknown",
+    "management.status": 500,
 }
 
 # Caps what an emitter's mistake (a dictionary keyed by peer-made names) adds to one line.
@@ -77,6 +79,10 @@ def complete(event: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
             value = _shadow_of(whole["decision"], value, notes)
             if value is None:
                 continue
+        if name == "management":
+            value = _management_of(whole["stage"], value, notes)
+            if value is None:
+                continue
         whole[name], cut = _fitted(name, spec, value, notes)
         is_cut |= cut
     if whole["reason"] in _LOGS_OWN:
@@ -101,7 +107,7 @@ def end_marker(stamp: Stamp) -> dict[str, Any]:
 
 
 def _of_the_log(members: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
-    absent = {*_OWN_MEMBERS, "shadow", "attempts"}
+    absent = {*_OWN_MEMBERS, "shadow", "attempts", "management"}
     whole = {name: _fitted(name, spec, None, [])[0] for name, spec in _PROPERTIES.items() if name not in absent}
     return _ordered({**whole, "stage": "audit", **members}, stamp, is_cut=False)
 
@@ -135,6 +141,17 @@ def _shadow_of(decision: str, value: object, notes: list[str]) -> Mapping[Any, A
     if value is not None:
         notes.append(f"shadow is only for {', '.join(sorted(SHADOW_DECISIONS))}")
     return None
+
+
+def _management_of(stage: str, value: object, notes: list[str]) -> Mapping[Any, Any] | None:
+    """What a management request would change; at other stages there is no such request."""
+    members = _members(value)
+    if value is not None and members is None:
+        notes.append(f"management was of type {type(value).__name__}")
+    if members is not None and stage != "management":
+        notes.append("management is only for stage management")
+        return None
+    return members
 
 
 def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str]) -> tuple[Any, bool]:

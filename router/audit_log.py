@@ -26,6 +26,9 @@ DEFAULT_MAX_FILE_BYTES = 64 * 1024 * 1024
 DEFAULT_MAX_PENDING = 10_000
 # Caps memory while the disk refuses: one event of longest non-ASCII names is a hundred times a usual one.
 DEFAULT_MAX_PENDING_BYTES = 32 * 1024 * 1024
+# What `has_room` keeps for a change by management and what follows from it.
+RESERVED_EVENTS = 16
+RESERVED_BYTES = 1024 * 1024
 # One fsync covers at most this many lines, so that a flood cannot put off durability.
 MAX_BATCH_LINES = 512
 
@@ -110,6 +113,16 @@ class AuditLog:
     def has_much_to_write(self) -> bool:
         """Is the queue more than half full? Who can wait with more should."""
         return self.pending > self._max_pending // 2
+
+    def has_room(self) -> bool:
+        """Will the next events be kept? Not while some are being lost, nor shortly before.
+
+        Attack: a flood of denials takes the last room, so that what is done next leaves no record.
+        """
+        with self._changed:
+            room = len(self._queue) + RESERVED_EVENTS <= self._max_pending
+            room_bytes = self._queued_bytes + RESERVED_BYTES <= self._max_pending_bytes
+            return room and room_bytes and not self._unmarked and not self._is_closing
 
     @property
     def written(self) -> int:

@@ -24,6 +24,12 @@ from router.stack import FRAMING, Stack, Stage
 __all__ = ["Connection", "Stage"]
 
 _POLICY: Final = "amqp:connection:policy-error"
+_FORCED: Final = "amqp:connection:forced"
+
+# Connections that began together do not end, and come back, together: each ends up to this part of its age earlier.
+_AGE_SPREAD: Final = 0.1
+# The certificate's end is a time of day, and the clock may be set: looked at so often.
+_CLOCK_LOOK_S: Final = 60.0
 
 # The stage of an audit event.
 _AUDIT_STAGE: Final = {Stage.HEADER: "header", Stage.AMQP: "engine", Stage.CLOSED: "engine"}
@@ -73,6 +79,50 @@ class Connection(Stack):
         self._verify = verify
         self._identity: Identity | None = None
         self._claimed_user: str | None = None
+        self._proof: str | None = None  # what the verifier compared
+        self._certificate_ends_at_s: float | None = None  # since 1970 UTC, of the certificate that names the user
+        # (user, proof) → is it worth nothing any more? Set by the owner where open connections are to end then.
+        self.is_revoked: Callable[[str, str], bool] = lambda _user, _proof: False
+        age = listener.max_connection_age_s
+        self._ends_at = now + age * (1 - _AGE_SPREAD * _spread(connection_id)) if age else None
+
+    # Time
+
+    def on_timer(self, now: float) -> float | None:
+        following = super().on_timer(now)
+        if not self.is_open or self.end_if_over(now):
+            return following
+        limits = [following, self._ends_at]
+        if self._certificate_ends_at_s is not None:
+            limits.append(now + min(max(self._certificate_ends_at_s - self._wall_clock(), 0), _CLOCK_LOOK_S))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def end_if_over(self, now: float = 0.0) -> bool:
+        """End an open connection whose credentials are worth nothing any more, or that is too old. Has it ended?
+
+        now  monotonic seconds; the age is not looked at without
+        """
+        ending = self._ending(now) if self.is_open else None
+        if ending is None:
+            return False
+        condition, reason = ending
+        self.report(condition)
+        self._record(condition, reason)
+        self.expel(condition)
+        return True
+
+    def _ending(self, now: float) -> tuple[Condition, str] | None:
+        identity = self._identity
+        user = identity.user if identity is not None else None
+        if self._proof is not None and user is not None and self.is_revoked(user, self._proof):
+            text = "The user was removed or has another password"
+            return Condition(name=_FORCED, description=text), "credentials_revoked"
+        if self._certificate_ends_at_s is not None and self._certificate_ends_at_s <= self._wall_clock():
+            return Condition(name=_FORCED, description="The client certificate has expired"), "certificate_expired"
+        if self._ends_at is not None and now >= self._ends_at:
+            text = f"The connection is older than {self.listener.max_connection_age_s:g} seconds"
+            return Condition(name=_FORCED, description=text), "connection_too_old"
+        return None
 
     def _sniff(self, data: bytes) -> bytes:
         protocol, data = self._protocol_of(data)
@@ -101,6 +151,8 @@ class Connection(Stack):
 
     def _on_tunnel_established(self) -> None:
         self.stage = Stage.SNIFF
+        if self.tunnel is not None:
+            self._certificate_ends_at_s = self.tunnel.peer_expires_at_s
 
     def _start_tls(self, data: bytes, protocol: Protocol) -> bytes:
         if self.listener.tls is None:
@@ -166,6 +218,7 @@ class Connection(Stack):
         if self.stage is Stage.SASL and isinstance(self._negotiation, ServerNegotiation):
             try:
                 if not self._is_banned_by_now():
+                    self._proof = result.proof if result.is_valid else None
                     self._carry_out(self._negotiation.resume(result))
             except Exception as error:
                 self.crash(error)
@@ -254,3 +307,8 @@ class Connection(Stack):
             "stage": self.audit_stage,
             "is_encrypted": self.tunnel is not None and self.tunnel.is_established,
         }
+
+
+def _spread(number: int) -> float:
+    """0 to 1: far apart for numbers that are close together."""
+    return number * 0.6180339887498949 % 1

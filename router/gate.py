@@ -8,8 +8,9 @@ from typing import Final, Literal
 
 from policy.addressing.address import Address, Unclear
 from policy.decide import ALLOWED, decide_link, decide_message, decide_session, decide_ungoverned_link
-from policy.decision import Decision, Reason
+from policy.decision import Decision, Reason, Rule
 from policy.facts import LinkFacts, MessageFacts
+from policy.rights import NOTHING, UNRESTRICTED, UNSET, ManagementRights
 from router.admission import Admission, Gate, Occasion
 from router.effects import log
 from router.refusals import (
@@ -17,6 +18,7 @@ from router.refusals import (
     CONNECTION_REFUSED,
     LINK_LIMIT,
     LINK_REFUSED,
+    MALFORMED,
     SESSION_REFUSED,
     TARGET_REFUSED,
     TOO_LARGE,
@@ -160,9 +162,13 @@ class ConnectionGate(Admission):
     # Messages
 
     @property
+    def refuses_user_ids(self) -> bool:
+        """Are messages with somebody else's user-id refused? A candidate policy refuses none."""
+        return self.settings is not None and not self.settings.allow_user_id_proxy
+
+    @property
     def checks_user_id(self) -> bool:
-        is_strict = self.settings is not None and not self.settings.allow_user_id_proxy
-        return is_strict or (self.shadow is not None and self.shadow.checks_user_id)
+        return self.refuses_user_ids or (self.shadow is not None and self.shadow.checks_user_id)
 
     def refuse_user_id(self, user_id: bytes, link_id: int, address: str | None) -> Refusal | None:
         """Is this user-id somebody else's? Empty ones pass (§3.9 step 4)."""
@@ -181,6 +187,19 @@ class ConnectionGate(Admission):
         text = f"DENY AMQP message with the user-id of another {self._who}{rule_text(decision)}"
         self._log("info", f"[C{self.connection_id}][L{link_id}] {text}")
         return self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
+
+    def record_malformed(self, link_id: int, address: str | None) -> None:
+        """A message was refused in which clients may find another user-id than the router did."""
+        log(
+            self.gate.emit,
+            "ROUTER",
+            "debug",
+            f"[C{self.connection_id}][L{link_id}] Message rejected: its sections are malformed. User:{self._user}",
+        )
+        decision = Decision(is_allowed=False, reason=Reason.MALFORMED_MESSAGE)
+        text = f"DENY AMQP message with malformed sections {self._who}{rule_text(decision)}"
+        self._log("info", f"[C{self.connection_id}][L{link_id}] {text}")
+        self._audit(decision, stage="transfer", direction="send", address=address, refusal=MALFORMED)
 
     def known_target(self, text: str) -> Address | None:
         """The address a message on an anonymous link is for, where that was allowed before and still is."""
@@ -306,6 +325,37 @@ class ConnectionGate(Admission):
         if self.is_denied_now():
             return False
         return self.settings is None or self.settings.allow_admin_status_update
+
+    def management_rights(self) -> ManagementRights:
+        """What the client may do by management, by the settings it has now."""
+        if self.is_denied_now():
+            return NOTHING
+        if self.settings is not None:
+            return self.settings.management
+        return UNSET if self.gate.ruleset.is_enabled else UNRESTRICTED
+
+    def refuse_in_process(self, direction: Direction, address: str | None, *, link_name: str | None) -> Refusal:
+        """The peer of a connector without allowManagement wants to an address inside the router.
+
+        link_name  None: a message on an anonymous link
+        """
+        refusal = TARGET_REFUSED if link_name is None else LINK_REFUSED
+        settings = self.settings
+        if link_name is not None:
+            self.gate.ledger.count_link_denied(settings.vhost if settings is not None else None, direction)
+        what = "AMQP message to" if link_name is None else f"AMQP Attach of a {direction} link with"
+        text = f"{what} '{address}', an address inside the router: connector {self.listener} lacks allowManagement"
+        decision = Decision(
+            is_allowed=False,
+            reason=Reason.IN_PROCESS_ADDRESS,
+            rule=Rule(item=f"connector {self.listener}, allowManagement"),
+        )
+        self._log("info", f"[C{self.connection_id}] DENY {text}{rule_text(decision)}")
+        return self._audit(
+            decision, stage="transfer" if link_name is None else "attach",
+            direction=direction, address=address, link_name=link_name, refusal=refusal,
+            detail=f"an address inside the router: connector {self.listener} lacks allowManagement",
+        )  # fmt: skip
 
     @property
     def watched_message_bytes(self) -> int:

@@ -7,8 +7,8 @@ eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-aut
 from collections.abc import Callable
 
 from policy.addressing.address import Address, Unclear
-from router.amqp import sections
-from router.amqp.engine import MESSAGE, load_message, message_bytes
+from router.amqp import layout, sections
+from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, load_message, message_bytes
 from router.amqp.sections import MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
 from router.core.addresses import LiveAddress
@@ -30,7 +30,8 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
     limit = link.max_message_bytes
     own_user = (gate.identity.user or "").encode() if gate.checks_user_id else None
     target = link.wire.target.address if link.wire.target is not None else None
-    is_plain, find_properties = sections.is_plain, sections.find_properties
+    is_strict = gate.refuses_user_ids
+    is_plain, find_properties, is_simple = sections.is_plain, sections.find_properties, layout.is_simple
 
     def inspect(delivery: Handle, size: int) -> int:
         if limit and size > limit and link.on_oversize(delivery, size, 0):
@@ -43,6 +44,17 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
             return size
         return look_closer(delivery, size, properties_at)
 
+    def inspect_strictly(delivery: Handle, size: int) -> int:
+        """Of a message that streams, which is at least that large, the rest is looked at too."""
+        if limit and size > limit and link.on_oversize(delivery, size, 0):
+            return -1
+        link.annotations = None
+        if size >= STREAM_AT_BYTES:
+            return look_closer(delivery, size, sections.LOOK_CLOSER)
+        if is_simple(MESSAGE, size):
+            return size
+        return look_closer(delivery, size, layout.find_properties(MESSAGE, size))
+
     def look_closer(delivery: Handle, size: int, properties_at: int) -> int:
         try:
             envelope = None
@@ -54,14 +66,47 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
                 if refusal is not None:
                     link.refuse(delivery, condition_of(refusal))
                     return -1
+            if envelope is not None and is_strict:
+                is_whole = size < len(MESSAGE) and not link.wire.is_partial(delivery)
+                rest = layout.Rest(MESSAGE, envelope, is_whole=is_whole)
+                link.rest = None if is_whole else _Rest(rest, record)
             if envelope is not None and envelope.annotations_at >= 0:
                 return _take_annotations(link, envelope, strips=strips)
         except MessageFault as fault:
+            if is_strict:
+                record()
             link.refuse(delivery, fault.condition)
             return -1
         return size
 
-    return inspect
+    def record() -> None:
+        gate.record_malformed(link.identity, target)
+
+    return inspect_strictly if is_strict else inspect
+
+
+class _Rest:
+    """The rest of one message, as its stream shows it (router.core.in_links.Rest)."""
+
+    __slots__ = ("_record", "_rest")
+
+    def __init__(self, rest: layout.Rest, record: Callable[[], None]) -> None:
+        self._rest = rest
+        self._record = record
+
+    def see(self, size: int) -> Condition | None:
+        return self._judge(lambda: self._rest.feed(MESSAGE, size))
+
+    def end(self) -> Condition | None:
+        return self._judge(self._rest.end)
+
+    def _judge(self, look: Callable[[], None]) -> Condition | None:
+        try:
+            look()
+        except MessageFault as fault:
+            self._record()
+            return fault.condition
+        return None
 
 
 def reply_inspector(
@@ -153,6 +198,21 @@ def router_for(
         return (address, size) if address is not None else None
 
     return route
+
+
+def outside(
+    link: InLink, route: Callable[[Handle, int], tuple[LiveAddress, int] | None], gate: ConnectionGate
+) -> Callable[[Handle, int], tuple[LiveAddress, int] | None]:
+    """`route`, but to no consumer inside the router."""
+
+    def look(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
+        routed = route(delivery, size)
+        if routed is None or not routed[0].subscribers:
+            return routed
+        link.refuse(delivery, condition_of(gate.refuse_in_process("send", routed[0].key, link_name=None)))
+        return None
+
+    return look
 
 
 def _to_of(size: int) -> str | None:

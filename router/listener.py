@@ -57,6 +57,7 @@ class ConnectionTerms:
     cost: int = 1
     policy_vhost: str | None = None
     is_multi_tenant: bool = False
+    reaches_in_process: bool = True  # may reach $management and what else is consumed inside the router
     message_components: tuple[str, ...] = ()  # logged of every message, none: not looked at
     open_properties: Mapping[str, Any] = field(default_factory=dict)
     failover: tuple[Mapping[str, str], ...] = ()  # advertised in the Open: network-host, port, scheme
@@ -77,6 +78,7 @@ class Listener(ConnectionTerms):
     # (is a client certificate verified) → the mechanisms to offer, in order
     mechanisms: Callable[[bool], tuple[str, ...]] = lambda _verified: ()
     handshake_timeout_s: float = HANDSHAKE_LIMIT_S
+    max_connection_age_s: float = 0.0  # 0: none
 
     @property
     def is_governed(self) -> bool:
@@ -141,4 +143,5 @@ def listener_of(
         is_multi_tenant=bool(attributes["multiTenant"]),
         failover=failover_servers(attributes["failoverUrls"]) if attributes.get("failoverUrls") else (),
         handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,
+        max_connection_age_s=float(max(int(attributes["maxConnectionAgeSeconds"]), 0)),
     )

@@ -127,6 +127,7 @@ class Connector(ConnectionTerms):
     mechanisms  allowed SASL mechanisms, None for any
     """
 
+    reaches_in_process: bool = False
     tunnel: Callable[[str], TlsTunnel] | None = None
     has_certificate: bool = False
     protocol_family: str | None = None  # "IPv4" or "IPv6": connect by that alone

@@ -25,6 +25,7 @@ from router.inspection import (
     inspector,
     observed,
     observed_sending,
+    outside,
     reply_inspector,
     router_for,
 )
@@ -246,7 +247,7 @@ class Peer:
             wire.refuse(_FORBIDDEN)
             return
         address = self._address_of(terminus)
-        refusal = self._judge(wire, terminus, address)
+        refusal = self._shut_out(wire, address) or self._judge(wire, terminus, address)
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
@@ -270,6 +271,14 @@ class Peer:
         if terminus is None or terminus.is_dynamic or not terminus.address:
             return None
         return self.resolve(terminus.address)
+
+    def _shut_out(self, wire: Wire, address: Address | Unclear | None) -> Refusal | None:
+        """Does a link lead into the router itself, on a connection that may not?"""
+        if self.terms.reaches_in_process or not isinstance(address, Address):
+            return None
+        if not (address.is_management or self.core.is_in_process(address)):
+            return None
+        return self.gate.refuse_in_process(_direction_of(wire), address.written, link_name=wire.name)
 
     def _judge(
         self,
@@ -332,7 +341,8 @@ class Peer:
         if self.terms.message_components:
             inspect = observed(inspect, self._message_log("Received", link.wire))
         if link.is_anonymous:
-            link.route = router_for(link, inspect, self.gate, self.core, self.resolve)
+            route = router_for(link, inspect, self.gate, self.core, self.resolve)
+            link.route = route if self.terms.reaches_in_process else outside(link, route, self.gate)
         else:
             link.inspect = inspect
 

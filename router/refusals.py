@@ -27,6 +27,7 @@ SESSION_REFUSED: Final = Refusal(
 LINK_LIMIT: Final = Refusal(condition="amqp:resource-limit-exceeded", description="link disallowed by local policy")
 LINK_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="link disallowed by local policy")
 ADDRESS_REFUSED: Final = Refusal(condition="amqp:invalid-field", description="the address names no one thing")
+MALFORMED: Final = Refusal(condition="amqp:decode-error", description="invalid message format")
 USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="user_id proxy violation")
 TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")
 # On a multi-tenant listener the vhost is the address space: links of the old one cannot stay in the new one.

@@ -402,4 +402,6 @@ class Stack:
         self.stage = Stage.CLOSED
         if self.peer is not None:
             self._survive(self.peer.end)
+        if self.tunnel is not None:
+            self._survive(self.tunnel.discard)
         self.gate.close()

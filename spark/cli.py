@@ -76,6 +76,14 @@ def _parser() -> argparse.ArgumentParser:
     shadow.add_argument(
         "--candidate", metavar="DIGEST", type=_digest, help="only of candidates whose digest begins so, in hexadecimal"
     )
+    changes = verbs.add_parser(
+        "changes",
+        help="count what was changed by management, and what was refused, by user, host, type and entity",
+        description="Read every *.jsonl file of FOLDER, set aside what is not a valid audit event, and count the "
+        "management requests that changed something, or would have, by user, host, type and entity.",
+        epilog=_EXIT_STATUS,
+    )
+    _add_common(changes)
     return parser
 
 
@@ -125,9 +133,10 @@ def _report(arguments: argparse.Namespace) -> int:
     try:
         with local_session(work, input_bytes=sum(path.stat().st_size for path in files)) as session:
             # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
-            from spark.jobs import denials, reports, shadow
+            from spark.jobs import changes, denials, reports, shadow
 
-            kind = shadow.kind(arguments.candidate) if arguments.verb == "shadow" else denials.DENIALS
+            kinds = {"denials": denials.DENIALS, "changes": changes.CHANGES}
+            kind = shadow.kind(arguments.candidate) if arguments.verb == "shadow" else kinds[arguments.verb]
             try:
                 report = reports.report(
                     session, files, kind, since=arguments.since, until=arguments.until, out=arguments.out

@@ -8,6 +8,7 @@ be guessed at leisure; hashes that others can write are an open door.
 """
 
 import fcntl
+import hashlib
 import os
 import stat
 import tempfile
@@ -70,7 +71,14 @@ class UserFile:
             return VerifyResult(is_valid=False, detail=f"SASL(-1): generic failure: {fault}")
         if phc is None:
             return VerifyResult(is_valid=False, detail=UNKNOWN_USER)
-        return VerifyResult(is_valid=True) if is_right else VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
+        if not is_right:
+            return VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
+        return VerifyResult(is_valid=True, proof=self.proof(user))
+
+    def proof(self, user: str) -> str | None:
+        """Another one for every entry that a user may have; None for who is not in the file. No hash to guess at."""
+        phc = self._hashes.get(user)
+        return None if phc is None else hashlib.sha256(phc.encode()).hexdigest()
 
 
 class UserFileVerifier:
@@ -81,6 +89,10 @@ class UserFileVerifier:
     """
 
     __slots__ = ("_loaded", "_path")
+
+    @property
+    def path(self) -> str:
+        return self._path
 
     def __init__(self, path: str) -> None:
         """Errors: UserFileError when the file cannot be used now."""

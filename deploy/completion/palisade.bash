@@ -10,7 +10,7 @@ _palisade_options() {
         "qdpolicy") echo "-h --help" ;;
         "qdpolicy convert") echo "-h --help --to --form --narrow --output" ;;
         "qdpolicy diff") echo "-h --help --fail-on --at --router-id --resolve --json" ;;
-        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
+        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
         "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --at --fix --diff --unsafe" ;;
         "qdpolicy rules") echo "-h --help" ;;
@@ -20,6 +20,7 @@ _palisade_options() {
         "qdaudit") echo "-h --help" ;;
         "qdaudit denials") echo "-h --help --out --format --since --until --strict" ;;
         "qdaudit shadow") echo "-h --help --out --format --since --until --strict --candidate" ;;
+        "qdaudit changes") echo "-h --help --out --format --since --until --strict" ;;
     esac
 }
 
@@ -78,6 +79,7 @@ _palisade_values() {
         "qdpolicy explain --router-id") echo "NOTHING" ;;
         "qdpolicy explain --send") echo "NOTHING" ;;
         "qdpolicy explain --receive") echo "NOTHING" ;;
+        "qdpolicy explain --manage") echo "NOTHING" ;;
         "qdpolicy explain --reply-age") echo "NOTHING" ;;
         "qdpolicy explain --capability") echo "NOTHING" ;;
         "qdpolicy explain --connections") echo "NOTHING" ;;
@@ -105,6 +107,10 @@ _palisade_values() {
         "qdaudit shadow --since") echo "NOTHING" ;;
         "qdaudit shadow --until") echo "NOTHING" ;;
         "qdaudit shadow --candidate") echo "NOTHING" ;;
+        "qdaudit changes --out") echo "NOTHING" ;;
+        "qdaudit changes --format") echo "table json" ;;
+        "qdaudit changes --since") echo "NOTHING" ;;
+        "qdaudit changes --until") echo "NOTHING" ;;
     esac
 }
 
@@ -118,9 +124,10 @@ _palisade_rest() {
         "qdpolicy fmt") echo "FILES" ;;
         "qdpolicy lint") echo "FILES" ;;
         "qdpolicy test") echo "FILES" ;;
-        "qdaudit") echo "denials shadow" ;;
+        "qdaudit") echo "denials shadow changes" ;;
         "qdaudit denials") echo "FILES" ;;
         "qdaudit shadow") echo "FILES" ;;
+        "qdaudit changes") echo "FILES" ;;
     esac
 }
 

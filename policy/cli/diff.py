@@ -98,6 +98,8 @@ def _what(change: Change) -> str:
         exceptions = f" except {_listed(tuple(map(repr, change.exceptions)))}" if change.exceptions else ""
         preposition = "to" if change.subject.endswith("send") else "from"
         return f"{change.subject} {preposition} '{change.addresses}'{exceptions}{where}"
+    if change.rights:
+        return f"{change.subject}: {'; '.join(change.rights)}{where}"
     if change.before is not None:
         return f"{change.subject}: {change.before} -> {change.after}{where}"
     return f"{change.subject}{where}"
@@ -110,6 +112,8 @@ def _example(change: Change) -> str:
     text = f"{who} from {witness.host} at vhost '{witness.vhost}'"
     if witness.direction is not None:
         text += f" {'sends to' if witness.direction == 'send' else 'receives from'} '{witness.address}'"
+    if witness.right is not None:
+        text += f", by management: {witness.right}"
     return text if witness.at is None else f"{text}, at {witness.at}"
 
 

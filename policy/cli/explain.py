@@ -9,23 +9,32 @@ from pathlib import Path
 from typing import Any
 
 from policy.addressing.address import Address, resolve_named
+from policy.attributes import InvalidValue
 from policy.cli.arguments import add_router_option, count
 from policy.cli.instants import add_at_option
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable
 from policy.decision import Rule
-from policy.explain import Explanation, explain_connection, explain_link, is_numeric_host
-from policy.facts import ConnectionFacts, LinkFacts, Usage
+from policy.explain import (
+    Explanation,
+    explain_connection,
+    explain_link,
+    explain_management,
+    is_numeric_host,
+)
+from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts, Usage
+from policy.rights import read_request
 
 DESCRIPTION = """\
 Show what a policy decides, and every step to it with the place of the rule.
 
-Without an address only the connection is judged.
+Without an address or a management request only the connection is judged.
 """
 EPILOG = """\
 examples:
   qdpolicy explain policies/ --user alice --host 10.0.0.1 --send orders.new
   qdpolicy explain qdrouterd.conf --user bob --host ::1 --vhost shop --receive-dynamic --json
   qdpolicy explain policies/ --user service --host ::1 --send amqp:/_topo/0/R/temp.abcdefghijklmno --reply-age 20
+  qdpolicy explain policies/ --user clerk --host 10.0.0.1 --manage 'update vhost'
 
 exit status:
   0  allowed
@@ -58,6 +67,13 @@ def add_parser(verbs: Any) -> None:
     link.add_argument("--send", metavar="ADDRESS", help="judge a sender to this address; '' is an anonymous one")
     link.add_argument("--receive", metavar="ADDRESS", help="judge a receiver from this address")
     link.add_argument("--receive-dynamic", action="store_true", help="judge a receiver from a dynamic source")
+    link.add_argument(
+        "--manage",
+        metavar="REQUEST",
+        type=_request,
+        help="judge a management request, once it has come to $management: 'create ban', "
+        "'update connection(adminStatus)'",
+    )
     parser.add_argument(
         "--reply-age",
         metavar="SECONDS",
@@ -100,6 +116,8 @@ def run(options: argparse.Namespace) -> int:
     link = _link(options, options.router_id or loaded.router_id, tenant)
     if explained[0].decision.is_allowed and link is not None:
         explained.append(explain_link(explained[0].settings, link))
+    if explained[0].decision.is_allowed and options.manage is not None:
+        explained.append(explain_management(explained[0].settings, options.manage))
     if options.json:
         print(json.dumps(_report(explained), indent=2))
     else:
@@ -111,6 +129,13 @@ def _host(text: str) -> str:
     if not is_numeric_host(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no numeric address, such as 10.0.0.1 or ::1")
     return text
+
+
+def _request(text: str) -> ManagementFacts:
+    try:
+        return read_request(text)
+    except InvalidValue as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _link(options: argparse.Namespace, router_id: str, tenant: str | None) -> LinkFacts | None:

@@ -35,6 +35,7 @@ from policy.lint.places import fixed, without_secrets
 from policy.lint.reports import FORMATS, Report
 from policy.lint.rules import check_all
 from policy.loader import PolicyFileError
+from policy.positioned_json import NotJson, parse
 from policy.ruleset import PolicyError, compile_ruleset
 from policy.validation import load_valid_entities
 
@@ -221,12 +222,15 @@ def _baseline(path: Path | str | None) -> Sequence[str]:
     if path is None:
         return ()
     try:
-        recorded = json.loads(read_text(Path(path)))
+        recorded = parse(read_text(Path(path)))
     except UnreadableError as error:
         raise ConfigurationError(f"baseline {path} cannot be read: {error}") from None
-    except (ValueError, RecursionError):
+    except NotJson:
         raise ConfigurationError(f"baseline {path} is none: write one with --write-baseline") from None
-    match recorded:
+    if recorded.problems:
+        problem = recorded.problems[0]
+        raise ConfigurationError(f"baseline {path}:{problem.line}:{problem.column}: {problem.text}")
+    match recorded.value:
         case {"version": 1, "findings": list() as marks}:
             return [str(mark) for mark in marks]
     raise ConfigurationError(f"baseline {path} is none: write one with --write-baseline")

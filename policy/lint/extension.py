@@ -2,14 +2,14 @@
 
 qdrouterd 1.20 does not know it: it refuses networks in `remoteHosts`, and passes over unknown keys of a group with a
 line in its log, so that what `denySources` and `denyTargets` deny is open there, and a group whose `validUntil` is over
-goes on. It does not start with a `ban`, or with an attribute of a vhost or of the `policy` section that it does not
-know. Fine where only this router reads the policy. `qdpolicy convert --form compatible` writes vhosts without, where
-that can be.
+goes on; with `management` whoever reaches `$management` may do everything. It does not start with a `ban`, or with an
+attribute of a vhost or of a section that it does not know. Fine where only this router reads the policy. `qdpolicy
+convert --form compatible` writes vhosts without, where that can be.
 """
 
 from collections.abc import Iterator
 
-from policy.c_router import group_extensions, policy_extensions, vhost_extensions
+from policy.c_router import SECTION_EXTENSIONS, group_extensions, policy_extensions, vhost_extensions
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL055"
@@ -34,5 +34,9 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         for key in group.settings:
             if key in group_extensions():
                 yield group.finding(ID, Level.NOTE, f"'{key}' is unknown to 1.20, which passes over it", key)
+    for section in policy.sections(*SECTION_EXTENSIONS):
+        for key in SECTION_EXTENSIONS[section.type]:
+            if key in section.attributes:
+                yield section.finding(ID, Level.NOTE, f"'{key}' is unknown to 1.20, which does not start with it", key)
     for section in policy.sections("ban"):
         yield section.finding(ID, Level.NOTE, "bans are unknown to 1.20, which does not start with one")

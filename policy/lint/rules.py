@@ -32,7 +32,9 @@ from policy.lint import (
     ignore_comment,
     ignored_entity,
     lone_star_pattern,
+    management_by_connector,
     management_for_everybody,
+    management_without_rights,
     mapped_address,
     missing_default_vhost,
     missing_policy_vhost,
@@ -144,6 +146,8 @@ RULES: tuple[LintRule, ...] = (
     idle_denial,
     open_dynamic_addresses,
     idle_reply_window,
+    management_without_rights,
+    management_by_connector,
 )
 
 

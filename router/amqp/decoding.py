@@ -89,6 +89,8 @@ _ARRAY_TYPE: dict[int, type] = {
 _WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16, 0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
 _SKIP: dict[int, tuple[int, bool]] = {code: (_WIDTH[code >> 4], code >= 0xA0) for code in _ARRAY_TYPE}
 
+CONSTRUCTORS = frozenset(_ARRAY_TYPE)  # of values that are not described
+
 _U32 = struct.Struct(">I")
 
 
@@ -102,6 +104,22 @@ def decode(data: Buffer, offset: int = 0) -> tuple[Any, int]:
     if not 0 <= offset <= len(data):
         raise CodecError(f"offset {offset} is outside the {len(data)} bytes given")
     return _Decoder(data).value(offset, len(data), 0)
+
+
+def skip_width(data: Buffer, code: int, offset: int) -> int:
+    """Where the value ends whose constructor `code` stands before `offset`, perhaps beyond the data.
+
+    Errors  CodecError: no such constructor, or its size is cut short.
+    """
+    entry = _SKIP.get(code)
+    if entry is None:
+        raise CodecError(f"0x{code:02x} is no AMQP format code")
+    width, is_sized = entry
+    if not is_sized:
+        return offset + width
+    if offset + width > len(data):
+        raise CodecError("the value is cut short")
+    return offset + width + (data[offset] if width == 1 else int(_U32.unpack_from(data, offset)[0]))
 
 
 def skip(data: Buffer, offset: int = 0) -> int:

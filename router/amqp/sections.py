@@ -18,6 +18,7 @@ from router.values import symbol
 Buffer = bytes | bytearray
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = range(0x70, 0x75)
+VALUE, FOOTER = 0x77, 0x78
 _BODY_AND_FOOTER: Final = frozenset((0x75, 0x76, 0x77, 0x78))
 _ROUTER_PREFIX: Final = b"x-opt-qd."
 
@@ -46,6 +47,7 @@ class Envelope:
     annotations_end: int = -1
     insert_annotations_at: int = 0  # where a message-annotations section belongs
     properties_at: int = -1  # of the properties list itself, after its descriptor
+    rest_at: int = 0  # of what stands behind the properties: application-properties, body or footer
     body_at: int = 0  # or the end of what has come
 
 
@@ -67,7 +69,7 @@ _EMPTY_HEADER: Final = 0x00537045
 _EMPTY_PROPERTIES: Final = 0x00537345
 _BODIES: Final = frozenset((0x005300 | code) for code in (0x75, 0x76, 0x77))
 # The first four bytes of the sections that need no closer look, and how the size that follows is written: 0, 1 or 4.
-_QUICK: Final = {
+QUICK: Final = {
     (0x5300 | code) << 8 | constructor: (code, width)
     for code, forms in (
         (HEADER, ((0x45, 0), (0xC0, 1), (0xD0, 4))),
@@ -98,7 +100,7 @@ def find_properties(buffer: Buffer, size: int) -> int:
     at, last, found = 0, 0, ABSENT
     while at + 4 <= size:
         word = _u32_at(buffer, at)[0]
-        quick = _QUICK.get(word)
+        quick = QUICK.get(word)
         if quick is None:
             return found if word >> 8 in _BODIES else LOOK_CLOSER
         code, width = quick
@@ -128,7 +130,8 @@ def find(buffer: Buffer, size: int) -> Envelope:
     at, last = 0, HEADER - 1
     try:
         while at < size:
-            code, value_at = _descriptor(view, at)
+            envelope.rest_at = at
+            code, value_at = descriptor_at(view, at)
             if code in _BODY_AND_FOOTER:
                 envelope.body_at = at
                 return envelope
@@ -149,6 +152,7 @@ def find(buffer: Buffer, size: int) -> Envelope:
         raise MessageFault(INVALID) from None
     if size == 0:
         raise MessageFault(INVALID)
+    envelope.rest_at = size
     return envelope
 
 
@@ -158,13 +162,13 @@ def _after_properties(view: memoryview, value_at: int, envelope: Envelope) -> En
         at = skip(view, value_at)
     except CodecError:
         return envelope
-    if at < len(view) and _descriptor(view, at)[0] not in _BODY_AND_FOOTER:
+    if at < len(view) and descriptor_at(view, at)[0] not in _BODY_AND_FOOTER:
         raise MessageFault(INVALID)
     envelope.body_at = at
     return envelope
 
 
-def _descriptor(view: memoryview, at: int) -> tuple[int, int]:
+def descriptor_at(view: memoryview, at: int) -> tuple[int, int]:
     """The section code at `at` and the offset of its value."""
     if view[at] != 0:
         raise MessageFault(INVALID)
@@ -249,6 +253,12 @@ def user_id(buffer: Buffer, size: int, properties_at: int) -> bytes | None:
     value = _property(buffer, size, properties_at, 1)
     if value is not None and not isinstance(value, bytes):
         raise MessageFault(INVALID)
+    if properties_at >= 0:
+        count, first, end = _contents(memoryview(buffer)[:size], properties_at)
+        # A message-id that is a list or map would let a client that goes by its count find another user-id than one
+        # that goes by its size.
+        if count > 1 and first < end and not 0x40 <= buffer[first] < 0xC0:
+            raise MessageFault(INVALID)
     return value
 
 
@@ -294,7 +304,7 @@ def take_apart(buffer: Buffer, envelope: Envelope) -> Annotations:
         return Annotations()
     try:
         view = memoryview(buffer)[: envelope.annotations_end]
-        _, value_at = _descriptor(view, envelope.annotations_at)
+        _, value_at = descriptor_at(view, envelope.annotations_at)
         count, at, end = _contents(view, value_at)
         if count % 2:
             raise _field_fault("Invalid MA map count (odd number of fields)")

@@ -5,7 +5,7 @@ Sources: docs/spec/routing.md §6.1, §8, §9.
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from router.core.links import Attachment, Handle, Link, Queued
 from router.core.outcomes import MODIFIED, RELEASED
@@ -14,6 +14,18 @@ if TYPE_CHECKING:
     from router.core.addresses import LiveAddress
     from router.core.out_links import OutLink
     from router.core.work import Work
+
+
+class Rest(Protocol):
+    """Looks at what comes of a message behind the part that was inspected."""
+
+    def see(self, size: int) -> Any:
+        """The next `size` bytes are in the buffer. Returns the condition to refuse the message with, or None."""
+        ...
+
+    def end(self) -> Any:
+        """The message has ended. Returns as `see`."""
+        ...
 
 
 def _stop(_delivery: Handle, _size: int, _before: int) -> bool:
@@ -39,6 +51,7 @@ class InLink(Link):
         "on_oversize",
         "owed",
         "receivers",
+        "rest",
         "route",
         "update",
         "updated",
@@ -56,6 +69,8 @@ class InLink(Link):
         self.inspect: Callable[[Handle, int], int] | None = None
         # Anonymous links: inspects, and names the address; None after it refused the message.
         self.route: Callable[[Handle, int], tuple[LiveAddress, int] | None] | None = None
+        # Looks at the rest of the message just inspected, as it comes; None: nothing to do. Streams take it.
+        self.rest: Rest | None = None
         self.annotations: Any = None  # router annotations taken off the message just inspected
         # Past so many bytes on_oversize is asked, 0: never. It takes the delivery, its size now and its size before,
         # and says whether it refused the message.

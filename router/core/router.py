@@ -306,6 +306,13 @@ class Core:
         live.subscribers.append(subscriber)
         self._grant_all(live)
 
+    def is_in_process(self, address: Address) -> bool:
+        """Does a link to or from `address` lead to an in-process consumer?"""
+        treatment = self.table.treatment(address)
+        phases = {0, treatment.ingress_phase, treatment.egress_phase}
+        found = (self.table.find(address, phase) for phase in phases)
+        return any(live is not None and live.subscribers for live in found)
+
     def send(self, to: Address, payload: bytes) -> bool:
         """Send a message the router itself made, presettled. False when nobody can receive it."""
         address = self.table.find(to)

@@ -8,7 +8,7 @@ Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from router.core.forward import least_loaded, next_in_turn
 from router.core.in_links import InLink
@@ -153,8 +153,8 @@ class Leg:
 class Stream:
     """One message on its way from one incoming link to one or more receivers. The Origin of its copies."""
 
-    __slots__ = ("_paid", "_pay", "is_complete", "is_over", "is_settled", "legs", "link", "open_legs", "outcome",
-                 "received", "since_s", "source", "wants_outcome")  # fmt: skip
+    __slots__ = ("_paid", "_pay", "_rest", "is_complete", "is_over", "is_settled", "legs", "link", "open_legs",
+                 "outcome", "received", "since_s", "source", "wants_outcome")  # fmt: skip
 
     def __init__(
         self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int, pay: Pay | None
@@ -168,6 +168,7 @@ class Stream:
         self.is_over = False  # aborted or nobody left: what still arrives is discarded
         self.outcome = RELEASED
         self.received = size
+        self._rest, link.rest = link.rest, None
         self.pay_by(pay)
         self.legs = [Leg(self, out) for out in out_links]
         self.open_legs = len(self.legs)
@@ -227,11 +228,17 @@ class Stream:
             size = wire.read()
             if not size:
                 if not wire.is_partial(self.source):
+                    if self._rest is not None and (fault := self._rest.end()) is not None:
+                        self._refuse(fault)
+                        break
                     self._complete()
                 break
             self.received += size
             limit_bytes, before = link.max_message_bytes, self.received - size
             if limit_bytes and self.received > limit_bytes and link.on_oversize(self.source, self.received, before):
+                break
+            if self._rest is not None and (fault := self._rest.see(size)) is not None:
+                self._refuse(fault)
                 break
             chunk = link.work.copy(size)
             for leg in self.legs:
@@ -246,6 +253,13 @@ class Stream:
             self.link.settle(self.source)
         for leg in self.legs:
             leg.finish()
+
+    def _refuse(self, condition: Any) -> None:
+        """What came is malformed: nobody gets the rest, and the receivers are told that it is no whole message."""
+        self.abort()
+        self.link.refuse(self.source, condition)
+        if not self.link.wire.is_partial(self.source):
+            self.link.wire.end_stream()
 
     def abort(self) -> None:
         """The sender aborted, vanished or broke a limit."""
@@ -329,6 +343,7 @@ def begin_stream(
     link: InLink, address: "LiveAddress", delivery: Handle, size: int, pay: Pay | None = None
 ) -> Stream | None:
     """Start forwarding the message whose first `size` bytes are in the buffer. None when it was refused or released."""
+    link.rest = None
     if link.route is not None:
         routed = link.route(delivery, size)
         if routed is None:

@@ -17,6 +17,7 @@ from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
 from policy.addressing.address import Address
 from policy.failures import read_failure_rule
+from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED
 from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.audit_log import AuditLog
@@ -37,6 +38,7 @@ from router.faults import fault_text
 from router.gate import Gate
 from router.io.allocators import allocator_rows
 from router.io.bans import Bans
+from router.io.credentials import Credentials
 from router.io.endpoints import Endpoints, family_of
 from router.io.folder_watch import FolderWatch
 from router.io.frame_trace import FrameTrace
@@ -49,10 +51,12 @@ from router.io.security import Authentication
 from router.io.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.io.vhosts import Vhosts, compile_configured, place_of, tell_of
 from router.io.workers import Workers
-from router.management.agent import Agent
+from router.management.agent import Agent, Requester
 from router.management.config import Configuration, ConfiguredEntity, is_policy_file
 from router.management.entities import EntityStore, ManagementError
+from router.management.host_values import HostValues
 from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
+from router.management.rules import management_directories
 from router.management.schema import Schema
 from router.shadow.candidate import Shadow
 
@@ -119,7 +123,8 @@ class Application:
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
         self._watch: FolderWatch | None = None  # of policyDir
-        self._watching: asyncio.Task[None] | None = None
+        self._watching: list[asyncio.Task[None]] = []
+        self._credentials: Credentials | None = None
 
     # Effects
 
@@ -197,6 +202,7 @@ class Application:
         for name in gate.ruleset.vhosts:
             self._log("POLICY", "info", f"Created policy rules for vhost {name}")
         self._watch_policy_dir()
+        self._watch_users(authentication.user_file)
 
     def _start_management(self, authentication: Authentication) -> None:
         """The entity store takes in the file through the handlers that serve management requests too."""
@@ -259,11 +265,13 @@ class Application:
             log_entries=self.logs.ring.entries,
             update_connection=self.update_connection,
             is_debug_enabled=self.is_agent_debugged,
+            host_values=self._host_values(),
+            may_record=lambda: self.audit is None or self.audit.has_room(),
         )
         ManagementService(
             self.core,
             agent,
-            self.may_update_admin_status,
+            self.requester,
             self.reply_address,
             self.emit,
             self.router.work.finish,
@@ -399,10 +407,27 @@ class Application:
             return
         watch = self._watch = FolderWatch(folder, is_policy_file, self.vhosts.reload, read_at_ns=self._read_at_ns)
 
-        def failed(error: Exception) -> None:  # the rules in force stay
-            self._log("ERROR", "error", f"Watching policyDir: {fault_text(error)}")
+        self._look_again(watch, every_s, "policyDir")  # after a fault the rules in force stay
 
-        self._watching = asyncio.get_running_loop().create_task(watch.run(every_s, failed))
+    def _look_again(self, watch: FolderWatch, every_s: int, what: str) -> None:
+        def failed(error: Exception) -> None:
+            self._log("ERROR", "error", f"Watching {what}: {fault_text(error)}")
+
+        self._watching.append(asyncio.get_running_loop().create_task(watch.run(every_s, failed)))
+
+    def _watch_users(self, path: str | None) -> None:
+        """onPolicyChange: enforce covers who may log in as well. Errors: StartError."""
+        if path is None or self.configuration.policy["onPolicyChange"] != "enforce":
+            return
+        router = self.router
+        try:
+            self._credentials = Credentials(path, router.connections, router.work.finish, self.emit)
+        except UserFileError as error:
+            raise StartError(f"Configuration: {error}") from None
+        router.is_revoked = self._credentials.is_revoked
+        every_s = int(str(self.configuration.policy["policyDirWatchSeconds"]))
+        if every_s:
+            self._look_again(self._credentials.watch, every_s, "the file of users")
 
     def reload(self) -> None:
         """SIGHUP: log files, certificates and the policy folders are read anew; what cannot be used changes nothing."""
@@ -420,6 +445,9 @@ class Application:
                     await self._watch.take()
                 if self.vhosts.has_folder:
                     await self.vhosts.reload()
+                if self._credentials is not None:
+                    await self._credentials.watch.take()
+                    await self._credentials.read_again()
                 if self.candidate is not None:
                     self.candidate.reload()
                 self._log("SERVER", "notice", "Reload on SIGHUP finished")
@@ -434,10 +462,36 @@ class Application:
     def core(self) -> Core:
         return self.router.core
 
-    def may_update_admin_status(self, connection_id: int) -> bool:
-        """Attack: to ask for what takes long, then for this, and to be gone before its turn. Who is gone may not."""
+    def requester(self, connection_id: int) -> Requester:
+        """What a connection may do by management now.
+
+        Attack: to ask for what takes long, then for a change, and to be gone before its turn. Who is gone may not.
+        """
         connection = self.router.connections.get(connection_id)
-        return connection is not None and connection.gate.may_update_admin_status()
+        ruleset = self.router.gate.ruleset
+        if connection is None:
+            rights = NOTHING if ruleset.is_enabled else UNRESTRICTED
+            return Requester(connection_id=connection_id, rights=rights, is_admin_update_allowed=False)
+        gate = connection.gate
+        rights = gate.management_rights()
+        settings = gate.settings
+        return Requester(
+            connection_id=connection_id,
+            rights=rights,
+            rule=settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None,
+            facts={**gate.facts(), "ruleset_digest": ruleset.digest},
+            is_admin_update_allowed=gate.may_update_admin_status(),
+        )
+
+    def _host_values(self) -> HostValues:
+        """What may be named by management: nothing where the router keeps its rules and records."""
+        policy, router = self.configuration.policy, self.attributes
+        kept = (policy["policyDir"], policy[SHADOW_DIR], router.get("auditDir"), router.get("saslConfigDir"))
+        return HostValues(
+            management_directories(router),
+            [self.configuration.path, *(str(each) for each in kept if each)],
+            is_governed=self.router.gate.ruleset.is_enabled,
+        )
 
     def reply_address(self, link: InLink, reply_to: str) -> Address | None:
         """A requester may have replies sent to where it receives itself, or may send anyway.
@@ -520,7 +574,7 @@ class Application:
 
     async def stop(self) -> None:
         """Close everything; audit events that are still queued are written first."""
-        for task in (self._watching, self._reloading):
+        for task in (*self._watching, self._reloading):
             if task is not None:
                 task.cancel()
         await self.router.stop()

@@ -84,6 +84,7 @@ class Endpoints:
         words = attributes.get("saslMechanisms")
         connector = Connector(
             **terms_of(attributes),
+            reaches_in_process=bool(attributes["allowManagement"]),
             tunnel=tunnel,
             has_certificate=has_certificate,
             protocol_family=attributes.get("protocolFamily"),

@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from policy.addressing.address import MANAGEMENT_TEXTS, Address
@@ -20,7 +20,7 @@ from router.core.router import Core
 from router.effects import Emit, log
 from router.faults import fault_text
 from router.io.host_names import KnownNames, NameWanted
-from router.management.agent import Agent, QueryRows, Request, Response
+from router.management.agent import Agent, QueryRows, Request, Requester, Response
 from router.values import int_
 
 # How long rows are made before the loop may route messages again.
@@ -36,7 +36,7 @@ class _Question:
 
     message: Message
     reply_to: Address
-    connection_id: int
+    requester: Requester  # as it was when it asked
 
 
 @dataclass(slots=True)
@@ -69,13 +69,13 @@ class ManagementService:
         self,
         core: Core,
         agent: Agent,
-        may_update: Callable[[int], bool],
+        requester_of: Callable[[int], Requester],
         reply_address: Callable[[InLink, str], Address | None],
         emit: Emit,
         finish: Callable[[], None],
         names: KnownNames,
     ) -> None:
-        """may_update  connection id → may it change adminStatus (policy allowAdminStatusUpdate)
+        """requester_of  connection id → what it may do now, also when it is gone
         reply_address  (link of the request, its reply-to) → where to reply; None: this requester may not have that
         finish       lets leave what was sent outside of a pass of the loop
         names        of hosts, as far as the current request has needed them
@@ -83,7 +83,7 @@ class ManagementService:
         self._reply_address = reply_address
         self._core = core
         self._agent = agent
-        self._may_update = may_update
+        self._requester_of = requester_of
         self._emit = emit
         self._finish = finish
         self._names = names
@@ -104,7 +104,7 @@ class ManagementService:
         reply_to = self._reply_address(link, message.reply_to)
         if reply_to is None:
             return
-        question = _Question(message, reply_to, link.attachment.connection_id)
+        question = _Question(message, reply_to, self._requester_of(link.attachment.connection_id))
         if self._task is None:
             rest = self._answer(question)
             if rest is not None:
@@ -115,13 +115,16 @@ class ManagementService:
             self._reply(question, _BUSY)
 
     def _answer(self, question: _Question) -> _Rows | NameWanted | None:
-        """Perform a request and reply; returns what it still takes, None when it is done."""
-        message, connection_id = question.message, question.connection_id
+        """Perform a request and reply; returns what it still takes, None when it is done.
+
+        What the requester may do is asked again; who it is may not be known any more.
+        """
+        message, requester = question.message, question.requester
+        now = self._requester_of(requester.connection_id) if requester.connection_id is not None else requester
         request = Request(
             properties=message.application_properties,
             body=message.body,
-            connection_id=connection_id,
-            is_admin_update_allowed=self._may_update(connection_id),
+            requester=now if now.facts else replace(now, facts=requester.facts),
         )
         try:
             response = self._agent.begin(request)

@@ -86,6 +86,8 @@ class Router:
         self._watcher: asyncio.Handle | None = None
         self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
         self.expiry = Expiry(gate, self.redecision, self.wall_clock)
+        # Says of a user and what was compared of it whether it is worth nothing any more; None: nobody asks.
+        self.is_revoked: Callable[[str, str], bool] | None = None
         self.on_second: list[Callable[[float], None]] = []  # what else is to be done each second; gets the time
         self._tick()
 
@@ -174,6 +176,8 @@ class Router:
         """Watch over a new connection until it is lost."""
         self.connections[connection.connection_id] = connection
         connection.on_peer = self.trace.on_peer
+        if isinstance(connection, Connection) and self.is_revoked is not None:
+            connection.is_revoked = self.is_revoked
         self._timers.set(connection, connection.on_timer(self.clock()))
 
     @staticmethod

@@ -176,8 +176,9 @@ def tls_settings(files: TlsFiles, emit: Emit) -> TlsSettings:
 
     def subject_of(der: bytes) -> str | None:
         try:
-            return certificate_subject(der)
-        except CertificateError:
+            return certificate_subject(der, display_names=files.display_names)
+        except CertificateError as error:
+            log(emit, "SERVER", "error", f"The client's certificate gives no user name: {error}")
             return None
 
     return TlsSettings(tunnel=tunnel, user_of=user_of, subject_of=subject_of)
@@ -218,6 +219,11 @@ class Authentication:
             for is_verified in (False, True)
         }
         return offers.__getitem__
+
+    @property
+    def user_file(self) -> str | None:
+        """The path of the file of users; None where there is none."""
+        return self._verifier.path if self._verifier is not None else None
 
     def verify(self, request: VerifyRequest) -> VerifyResult:
         """Blocking: hashes a password. Runs in a worker thread."""

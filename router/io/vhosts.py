@@ -7,7 +7,7 @@ Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from policy.hosts import Resolve
 from policy.pattern_notes import pattern_notes
@@ -18,6 +18,10 @@ from router.io.host_names import KnownNames, look_up, names_of
 from router.io.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder, source_of
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore, ManagementError
+
+# Of the vhosts that a reload changed, as many stand in its record.
+MAX_NAMES: Final = 10
+MAX_NAME_CHARACTERS: Final = 60
 
 
 def compile_configured(configuration: Configuration, emit: Emit) -> Ruleset:
@@ -56,6 +60,11 @@ class Reloaded:
     created: int
     updated: int
     deleted: int
+
+
+def _digest_of(ruleset: Ruleset, name: str) -> bytes | None:
+    vhost = ruleset.vhosts.get(name)
+    return vhost.digest if vhost is not None else None
 
 
 class Vhosts:
@@ -117,6 +126,22 @@ class Vhosts:
             "detail": text,
             "rule": {"file": error.file, "line": error.line} if error.file is not None else None,
             "ruleset_digest": self._gate.ruleset.digest,
+        }
+        self._emit(Audit(event=event))
+
+    def _record_reload(self, before: Ruleset, after: Ruleset) -> None:
+        """Who changed the files is not known here: the record says which rules came and went, and when."""
+        names = sorted({*before.vhosts, *after.vhosts})
+        others = [name for name in names if _digest_of(before, name) != _digest_of(after, name)]
+        shown = ", ".join(f"'{name[:MAX_NAME_CHARACTERS]}'" for name in others[:MAX_NAMES])
+        more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
+        text = f"Reload of policyDir: the rules of {shown}{more} are others than before, when the digest was"
+        event = {
+            "stage": "policy",
+            "decision": "allow",
+            "reason": "allowed",
+            "detail": f"{text} {before.digest}",
+            "ruleset_digest": after.digest,
         }
         self._emit(Audit(event=event))
 
@@ -202,7 +227,10 @@ class Vhosts:
             self._store.exchange(going - same, made)
         except ManagementError as error:
             raise ReloadError(error.description) from None
+        before = self._gate.ruleset
         self._put_in_force(ruleset)
+        if ruleset.digest != before.digest:
+            self._record_reload(before, ruleset)
         for each in fresh.logs:
             self._emit(each)
         known = {read.key for read in self._from_folder.values()}

@@ -1,23 +1,30 @@
 """The management agent: a request in, a response out.
 
 No operation, type or attribute of a request is ever looked up but in the schema and in explicit tables, and no request
-raises: what is not foreseen is answered 500 and logged. Sources: docs/spec/management.md §5, §7, §8.
+raises: what is not foreseen is answered 500 and logged. A request is first understood (a Plan), then held against the
+rights of whoever makes it, in one place, and only then performed. Sources: docs/spec/management.md §5, §7, §8.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final
 
+from policy.decision import Reason
+from policy.facts import ManagementFacts
+from policy.rights import ALL, CREATE, DELETE, READ, UPDATE, decide_management, exists, lacking
 from router.effects import Emit, LogLevel, log
 from router.faults import fault_text
-from router.management.core_operations import CRUD, CoreOperations
+from router.management.core_operations import CRUD, ConnectionUpdate, CoreOperations
 from router.management.entities import Entity, EntityStore, ManagementError
+from router.management.host_values import HostValues
+from router.management.journal import Journal, denial_reason
 from router.management.node_operations import NodeOperations
 from router.management.query import Provider, QueryRows, Row, agent_results, number, requested_names
 from router.management.redaction import shown
+from router.management.requests import CHANGES, NotAllowedError, Plan, Request, Requester, Response
 from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema, ValidationError
 from router.management.views import Views
 
-__all__ = ["Agent", "ManagementError", "Provider", "QueryRows", "Request", "Response"]
+__all__ = ["Agent", "ManagementError", "Provider", "QueryRows", "Request", "Requester", "Response"]
 
 DESCRIPTIONS: Mapping[int, str] = {200: "OK", 201: "Created", 204: "No Content"}
 # What older books call operations; not listed by GET-OPERATIONS.
@@ -27,28 +34,13 @@ OPERATION_ALIASES: Mapping[str, str] = {
 }
 # An operation's name goes to the log twice before anything is known about it.
 MAX_OPERATION_CHARACTERS = 64
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """properties     the application-properties; anything else counts as none
-    body           of the amqp-value section
-    connection_id  of the connection it came on; None for the router itself
-    """
-
-    properties: object = field(repr=False)
-    body: object = field(default=None, repr=False)
-    connection_id: int | None = None
-    is_admin_update_allowed: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Response:
-    """statusCode, statusDescription and body of the reply."""
-
-    status: int
-    description: str
-    body: object = field(repr=False)
+# What the operations on the wire are to the rights of a group. Whatever stands neither here nor for reading changes
+# something, for all the rights know.
+RIGHTS: Final[Mapping[str, str]] = {"READ": READ, "QUERY": READ, "CREATE": CREATE, "UPDATE": UPDATE, "DELETE": DELETE}
+READING_PREFIX: Final = "GET-"
+LOG_OPERATION: Final = "GET-LOG"  # shows what the log holds: to read it is to read `log`
+NO_RIGHTS: Final = "no rights of management"
+NOT_RECORDED: Final = "the change is not made, because the audit log can take no record of it"
 
 
 def no_log_entries(_: int) -> Iterator[list[object]]:
@@ -57,9 +49,6 @@ def no_log_entries(_: int) -> Iterator[list[object]]:
 
 def no_nodes() -> Sequence[str]:
     return []
-
-
-ConnectionUpdate = Callable[[str, Mapping[str, object], int | None], None]
 
 
 class Agent:
@@ -71,6 +60,8 @@ class Agent:
     update_connection  (identity, changes, id of the requesting connection): carries out what an UPDATE of a connection
                        asks for: adminStatus "deleted" or enableProtocolTrace; may raise ManagementError. None: 501
     is_debug_enabled   whether the debug lines of AGENT are wanted; making them takes time
+    host_values        judges values that name files and the like
+    may_record         can the audit log take the record of a change? Where it cannot, nothing is changed
     """
 
     def __init__(
@@ -84,6 +75,8 @@ class Agent:
         log_entries: Callable[[int], Iterator[list[object]]] = no_log_entries,
         update_connection: ConnectionUpdate | None = None,
         is_debug_enabled: Callable[[], bool] = lambda: True,
+        host_values: HostValues | None = None,
+        may_record: Callable[[], bool] = lambda: True,
     ) -> None:
         self.schema = schema
         self.store = store
@@ -92,6 +85,9 @@ class Agent:
         self._views = Views(schema, store, providers)
         self._core = CoreOperations(self._views, update_connection)
         self._node = NodeOperations(schema, management_nodes, log_entries)
+        self._host_values = host_values or HostValues()
+        self._may_record = may_record
+        self._journal = Journal(emit)
 
     def handle(self, request: Request) -> Response:
         """Answer one request. Never raises."""
@@ -117,31 +113,129 @@ class Agent:
         if self._is_debug_enabled():
             what = shown({"properties": properties, "body": request.body})
             self._log("debug", f"Agent request {word} {what}")
+        name = OPERATION_ALIASES.get(word.upper(), word.upper())
+        plan: Plan | None = None
+        before: Row | None = None
+        reason: Reason | None = None
         doing = word
         try:
             if not word:
                 raise ManagementError(400, f"No 'operation' property: {shown(properties, MAX_QUOTED_CHARACTERS)}")
-            name = OPERATION_ALIASES.get(word.upper(), word.upper())
-            core_type = self._core_type(name, properties)
-            if core_type is not None:
-                doing = f"{name} of {core_type.long_name}"
-                response = self._on_core(name, core_type, properties, request)
-            else:
-                status, body = self._on_agent(name, word, properties, request)
-                response = Response(status=status, description=DESCRIPTIONS[status], body=body)
-        except ManagementError as error:
-            response = Response(status=error.status, description=error.description, body={})
-        except ValidationError as error:
-            response = Response(status=400, description=str(error), body={})
+            plan = self._understood(name, word, properties, request)
+            if plan.is_core and plan.entity_type is not None:
+                doing = f"{name} of {plan.entity_type.long_name}"
+            before = self._allowed(plan, request.requester)
+            status, body = plan.perform()
+            response = Response(status=status, description=DESCRIPTIONS[status], body=body)
+        except (ManagementError, ValidationError) as error:
+            known = error if isinstance(error, ManagementError) else ManagementError(400, str(error))
+            reason = error.reason if isinstance(error, NotAllowedError) else denial_reason(known.status)
+            error_body = plan.error_body if plan is not None else {}
+            response = Response(status=known.status, description=known.description, body=error_body)
         except Exception as error:  # the router lives on, and the client learns nothing of its inside
             response = self.failed(error)
         if response.status >= 400:
             self._log("error", f"Error performing {doing}: {response.description}")
+        if name in CHANGES or (plan is not None and plan.is_change):
+            self._journal.record(request, plan, name, response, before=before, reason=reason)
         if self._is_debug_enabled():
             body = response.body.names if isinstance(response.body, QueryRows) else response.body
             text = f"Agent response:\n  {response.status} {response.description} {shown(body, 500)}"
             self._log("debug", text)
         return response
+
+    # Understanding
+
+    def _understood(self, name: str, word: str, properties: Row, request: Request) -> Plan:
+        """What a request comes to. Does nothing. Errors: ManagementError, ValidationError."""
+        core_type = self._core_type(name, properties)
+        if core_type is not None:
+            return self._core_plan(name, core_type, properties, request)
+        if name == "CREATE":
+            return self._create_plan(properties, request)
+        if (base := self._query_base(name, properties)) is not None:
+            return self._query_plan(base[0], properties, request)
+        entity_type = self._named_type(properties)
+        if entity_type is None:
+            if request.requester.rights.is_nothing:
+                raise NotAllowedError(NO_RIGHTS)  # nor does it learn what there is
+            entity_type, _ = self._target(properties)
+        if name == "QUERY" and entity_type.short_name == "management":
+            self._target(properties)
+            return self._query_plan(self._type_filter(properties), properties, request)
+        given = _text_keys(request.body) if name == "UPDATE" else {}
+        plan = Plan(
+            facts=_facts(name, entity_type, given),
+            operation=name,
+            entity_type=entity_type,
+            perform=lambda: self._on_agent(name, word, properties, request, plan),
+            given=given,
+            find=lambda: self._selected(properties) if name in CHANGES else None,
+        )
+        return plan
+
+    def _core_plan(self, name: str, core_type: EntityType, properties: Row, request: Request) -> Plan:
+        given = _text_keys(request.body) if name in ("CREATE", "UPDATE") else {}
+        return Plan(
+            facts=_facts(name, core_type, given),
+            operation=name,
+            entity_type=core_type,
+            perform=lambda: self._core.perform(
+                name, core_type, properties, request.body, requester=request.requester
+            ),
+            given=given,
+            find=lambda: self._core.find(core_type, properties) if name in ("UPDATE", "DELETE") else None,
+            error_body=self._core.error_body(name, core_type),
+            is_core=True,
+        )
+
+    def _create_plan(self, properties: Row, request: Request) -> Plan:
+        given = self._given(properties, request.body)
+        entity_type = self.schema.type(given["type"])
+        plan = Plan(
+            facts=_facts("CREATE", entity_type, given),
+            operation="CREATE",
+            entity_type=entity_type,
+            perform=lambda: (201, self._create(entity_type, plan.given, request.requester)),
+            given=given,
+        )
+        return plan
+
+    def _query_plan(self, base: EntityType | None, properties: Row, request: Request) -> Plan:
+        """A QUERY of several types shows those that may be read."""
+        rights = request.requester.rights
+        kinds = list(self.schema.subtypes(base or self.schema.types["entity"]))
+        readable = {kind.short_name for kind in kinds if rights.may(READ, kind.short_name)}
+        wanted = ManagementFacts(operation=READ, entity_type=kinds[0].short_name if len(kinds) == 1 else ALL)
+        return Plan(
+            facts=None if readable and len(kinds) > 1 else wanted,
+            operation="QUERY",
+            entity_type=base,
+            perform=lambda: (200, self._query(base, properties, request.body, readable)),
+        )
+
+    # Rights
+
+    def _allowed(self, plan: Plan, requester: Requester) -> Row | None:
+        """The one place where a request is held against the rights of whoever makes it.
+
+        Returns the entity as it is, where the request would change one. Errors: NotAllowedError, ManagementError.
+        """
+        rights, facts = requester.rights, plan.facts
+        if rights.is_nothing:
+            raise NotAllowedError(NO_RIGHTS)
+        decision = decide_management(rights, facts, requester.rule) if facts is not None else None
+        if facts is not None and decision is not None and not decision.is_allowed:
+            missing = lacking(rights, facts) if decision.reason is Reason.MANAGEMENT_NOT_ALLOWED else str(facts)
+            raise NotAllowedError(f"it takes the right '{missing}'", decision.reason)
+        if not plan.is_change:
+            return None
+        if not self._may_record():
+            raise ManagementError(500, f"InternalError: {NOT_RECORDED}")
+        before = plan.find()
+        if plan.entity_type is not None:
+            plan.given = self._host_values.judged(plan.entity_type, plan.given, before, rights)
+        return before
 
     # Core-handled types
 
@@ -159,30 +253,11 @@ class Agent:
                 return None
         return found
 
-    def _on_core(self, operation: str, entity_type: EntityType, properties: Row, request: Request) -> Response:
-        try:
-            status, body = self._core.perform(
-                operation,
-                entity_type,
-                properties,
-                request.body,
-                requester=request.connection_id,
-                is_admin_update_allowed=request.is_admin_update_allowed,
-            )
-        except (ManagementError, ValidationError) as error:
-            known = error if isinstance(error, ManagementError) else ManagementError(400, str(error))
-            return Response(
-                status=known.status, description=known.description, body=self._core.error_body(operation, entity_type)
-            )
-        return Response(status=status, description=DESCRIPTIONS[status], body=body)
-
     # Agent-handled types
 
-    def _on_agent(self, operation: str, word: str, properties: Row, request: Request) -> tuple[int, object]:
-        if operation == "CREATE":
-            return 201, self._create(properties, request.body)
-        if (base := self._query_base(operation, properties)) is not None:
-            return 200, self._query(base[0], properties, request.body)
+    def _on_agent(
+        self, operation: str, word: str, properties: Row, request: Request, plan: Plan
+    ) -> tuple[int, object]:
         entity_type, row = self._target(properties)
         if operation not in entity_type.operations:
             raise ManagementError(
@@ -192,27 +267,26 @@ class Agent:
         if operation == "READ":
             self._check_exact_type(entity_type, properties)
             return 200, _set_attributes(row)
-        if operation == "QUERY":
-            return 200, self._query(self._type_filter(properties), properties, request.body)
         if operation == "CALLME":
             return 200, dict(properties)
         if operation in ("UPDATE", "DELETE"):
             entity = self.store.find(identity=str(row.get("identity")))
             if entity is not None:
-                return self._change(operation, entity, request.body)
+                return self._change(operation, entity, request.body, plan)
         elif entity_type.short_name == "management" and (perform := self._node.find(operation)) is not None:
             return 200, perform(properties, self._type_filter(properties))
         raise ManagementError(501, f"Operation '{word}' not implemented on {entity_type.long_name}")
 
-    def _change(self, operation: str, entity: Entity, body: object) -> tuple[int, object]:
+    def _change(self, operation: str, entity: Entity, body: object, plan: Plan) -> tuple[int, object]:
         if operation == "DELETE":
             self.store.delete(entity)
             return 204, {}
         if not isinstance(body, Mapping):
             raise ManagementError(400, "Body of request must be a map")
-        return 200, _set_attributes(self._views.agent_row(self.store.update(entity, _text_keys(body))))
+        return 200, _set_attributes(self._views.agent_row(self.store.update(entity, plan.given)))
 
-    def _create(self, properties: Row, body: object) -> object:
+    def _given(self, properties: Row, body: object) -> dict[str, object]:
+        """What a CREATE sets, from the properties and the body; with its type."""
         if body is not None and not isinstance(body, Mapping):
             raise ManagementError(400, "Body of request must be a map")
         given = _text_keys(body)
@@ -228,11 +302,11 @@ class Agent:
             given[name] = outside
         if given.get("type") is None:
             raise ManagementError(400, f"No 'type' attribute in {shown(given, MAX_QUOTED_CHARACTERS)}")
-        entity_type = self.schema.type(given["type"])
+        return given
+
+    def _create(self, entity_type: EntityType, given: dict[str, object], requester: Requester) -> object:
         if entity_type.is_core:  # only its body named the type
-            return self._core.perform(
-                "CREATE", entity_type, given, given, requester=None, is_admin_update_allowed=False
-            )[1]
+            return self._core.perform("CREATE", entity_type, given, given, requester=requester)[1]
         if "CREATE" not in entity_type.operations:
             raise ManagementError(
                 501, f"Operation 'CREATE' not implemented for '{entity_type.long_name}' {list(entity_type.operations)}"
@@ -242,6 +316,19 @@ class Agent:
     def _is_same_type(self, one: object, other: object) -> bool:
         found = self.schema.find(one)
         return found is not None and found is self.schema.find(other)
+
+    def _named_type(self, properties: Row) -> EntityType | None:
+        """The type that the request names, where that is the type of what it selects; so it need not be looked for."""
+        if all(properties.get(key) is None for key in ("name", "identity")) or properties.get("type") is None:
+            return None
+        named = self.schema.type(properties["type"])
+        return named if sum(1 for _ in self.schema.subtypes(named)) == 1 else None
+
+    def _selected(self, properties: Row) -> Row | None:
+        try:
+            return self._target(properties)[1]
+        except (ManagementError, ValidationError):
+            return None
 
     def _target(self, properties: Row) -> tuple[EntityType, Row]:
         """The one entity that name, identity and type select (§7.3)."""
@@ -297,7 +384,9 @@ class Agent:
         is_node = self.schema.extends(self.schema.types["management"], requested)
         return None if is_node else (requested,)
 
-    def _query(self, base: EntityType | None, properties: Row, body: object) -> object:
+    def _query(
+        self, base: EntityType | None, properties: Row, body: object, readable: Collection[str]
+    ) -> object:
         names = requested_names(body)
         known = self._node.attribute_names(base)
         if unknown := [name for name in names if name not in known]:
@@ -305,7 +394,7 @@ class Agent:
             raise ManagementError(404, f"Unknown attributes {shown(unknown, MAX_QUOTED_CHARACTERS)}{of_type}.")
         names = names or list(known)
         offset, count = max(number(properties, "offset"), 0), number(properties, "count")
-        rows = (row for _, row in self._views.agent_rows(base))
+        rows = (row for _, row in self._views.agent_rows(base, lambda kind: kind.short_name in readable))
         return QueryRows(names, agent_results(rows, names, offset, count))
 
     def _log(self, level: LogLevel, text: str) -> None:
@@ -317,6 +406,16 @@ def _text_keys(value: object) -> dict[str, object]:
     if not isinstance(value, Mapping):
         return {}
     return {str(key): each for key, each in value.items() if isinstance(key, str)}
+
+
+def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object]) -> ManagementFacts:
+    """What has to be allowed for an operation. What the type does not know is answered so to whoever may read it."""
+    kind = "log" if operation == LOG_OPERATION else entity_type.short_name
+    wanted = READ if operation.startswith(READING_PREFIX) else RIGHTS.get(operation, UPDATE)
+    if not exists(wanted, kind):
+        return ManagementFacts(operation=READ, entity_type=kind)
+    attributes = tuple(entity_type.canonical_names.get(name, name) for name in given)
+    return ManagementFacts(operation=wanted, entity_type=kind, attributes=attributes)
 
 
 def _plain(value: object) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from router.management.entities import ManagementError
 from router.management.query import QueryRows, Row, core_map, core_names, core_results, number, page, requested_names
 from router.management.redaction import shown
+from router.management.requests import Requester
 from router.management.rules import CORE_CONFIG_TYPES
 from router.management.schema import EntityType
 from router.management.views import Views
@@ -32,8 +33,7 @@ class CoreOperations:
         properties: Row,
         body: object,
         *,
-        requester: int | None,
-        is_admin_update_allowed: bool,
+        requester: Requester,
     ) -> tuple[int, object]:
         """Status and body of the reply. Errors: ManagementError, ValidationError."""
         kind = entity_type.short_name
@@ -54,7 +54,7 @@ class CoreOperations:
         if kind in CORE_CONFIG_TYPES and operation == "DELETE":
             return self._delete(entity_type, properties)
         if kind == "connection" and operation == "UPDATE":
-            return self._update_connection(entity_type, properties, body, requester, is_admin_update_allowed)
+            return self._update_connection(entity_type, properties, body, requester)
         if kind == "router.link" and operation == "UPDATE":
             row = self._read(entity_type, properties)
             if not isinstance(body, Mapping) or body.get("adminStatus") is None:
@@ -65,6 +65,13 @@ class CoreOperations:
         raise ManagementError(
             501, f"Operation '{operation}' not implemented for '{entity_type.long_name}' {list(entity_type.operations)}"
         )
+
+    def find(self, entity_type: EntityType, properties: Row) -> Row | None:
+        """The entity that a request selects, as it is; None where it selects none."""
+        try:
+            return self._read(entity_type, properties)
+        except ManagementError:
+            return None
 
     def error_body(self, operation: str, entity_type: EntityType) -> object:
         """The body of an error reply (§7.2)."""
@@ -101,7 +108,7 @@ class CoreOperations:
         return 204, {}
 
     def _update_connection(
-        self, entity_type: EntityType, properties: Row, body: object, requester: int | None, is_allowed: bool
+        self, entity_type: EntityType, properties: Row, body: object, requester: Requester
     ) -> tuple[int, object]:
         identity = properties.get("identity")
         changes = {
@@ -124,13 +131,13 @@ class CoreOperations:
             attribute = entity_type.attributes["enableProtocolTrace"]
             wanted["enableProtocolTrace"] = attribute.convert(trace, entity_type.long_name)
         if status == "deleted":
-            if not is_allowed or row.get("role") in _ROUTER_ROLES:
+            if not requester.is_admin_update_allowed or row.get("role") in _ROUTER_ROLES:
                 raise ManagementError(403, "You are not allowed to perform this operation.")
             wanted["adminStatus"] = "deleted"
         if wanted:
             if self._update_connection_handler is None:
                 raise ManagementError(501, f"Operation 'UPDATE' not implemented on {entity_type.long_name}")
-            self._update_connection_handler(str(row["identity"]), wanted, requester)
+            self._update_connection_handler(str(row["identity"]), wanted, requester.connection_id)
         return 200, core_map(entity_type, {**row, **wanted})
 
 

@@ -12,6 +12,13 @@ from router.management.schema import Attribute, EntityType, Schema, load_schema
 
 DEFAULT_FILE = Path("docs/management.md")
 
+_NAMED = {
+    "file": "Names a file.",
+    "output": "Names an output.",
+    "folder": "Names a folder.",
+    "program": "Names a program.",
+}
+
 _HEADER = """# Management: entity types and attributes
 
 This page is written by `python -m router.management.docs` from `schemas/management.json`; edit that file, not this one.
@@ -19,6 +26,11 @@ This page is written by `python -m router.management.docs` from `schemas/managem
 Type names have the prefix `{prefix}.`, which requests may leave out. Every entity also has `name`, `identity` and
 `type`. *Set* says when an attribute can be given: in the configuration *file*, with *create*, with *update*; an empty
 field means the router sets it. Values marked *secret* are never returned or logged: they read `*******`.
+
+Who may do what is said by `management` of a vhost's group ([policy.md](policy.md#rights-of-management)). Values marked
+*names a file* (an output, a folder, a program) come from the configuration file; a request may only give them with the
+right `host`, below `router.managementDirs`. The same holds for passwords in the forms `file:` and `env:`. Every request
+that would change something is recorded, with what was before and after ([audit.md](audit.md#changes-by-management)).
 
 """
 
@@ -74,7 +86,8 @@ def _set(entity_type: EntityType, attribute: Attribute) -> str:
         *(["create"] if attribute.is_creatable and "CREATE" in entity_type.operations else []),
         *(["update"] if attribute.is_updatable else []),
     ]
-    is_in_file = attribute.is_creatable or (entity_type.short_name in ("log", "vhost") and not attribute.is_graph)
+    is_given = attribute.is_creatable or attribute.is_file_only
+    is_in_file = is_given or (entity_type.short_name in ("log", "vhost") and not attribute.is_graph)
     return ", ".join([*(["file"] if is_in_file and entity_type.short_name in APPLY_ORDER else []), *ways])
 
 
@@ -82,6 +95,7 @@ def _meaning(attribute: Attribute) -> str:
     notes = [
         *(["Deprecated."] if attribute.is_deprecated else []),
         *(["Secret."] if attribute.is_secret else []),
+        *([_NAMED[attribute.names]] if attribute.names in _NAMED else []),
         *(["A statistic."] if attribute.is_graph else []),
         *([f"Formerly {', '.join(f'`{each}`' for each in attribute.aliases)}."] if attribute.aliases else []),
         *([f"Also {', '.join(f'`{each}`' for each in attribute.synonyms)}."] if attribute.synonyms else []),

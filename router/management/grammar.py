@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from policy.conf import read_sections
 from policy.conf_text import ConfError, ConfSection, ConfText, NamePath, camel_case
+from policy.positioned_json import Problem
 from router.effects import Log
 from router.management.redaction import HIDDEN, is_secret_name
 
@@ -18,6 +19,7 @@ MAX_REPORTED_LINES = 20
 
 _BLANKS = re.compile(r"\s*")
 _COMMAS_OR_BLANKS = re.compile(r"[\s,]*")
+_ABOUT_POLICY = ("vhost", "policy")
 _JSON_SHAPE = 'the file is an array of [ "section", { attributes } ]'
 
 
@@ -76,6 +78,8 @@ def parse_config(text: str, *, path: str) -> list[Section]:
     """
     try:
         read = _JsonFile(text).sections() if path.endswith(".json") else read_sections(text)
+        for section in read:
+            _refuse_repeats(section)
     except ConfError as error:
         raise _config_error(error, path) from None
     return [
@@ -87,6 +91,17 @@ def parse_config(text: str, *, path: str) -> list[Section]:
         )
         for section in read
     ]
+
+
+def _refuse_repeats(section: ConfSection) -> None:
+    """A name that stands twice in one map, or in a section about policy, would quietly replace the first.
+
+    Of an attribute that stands twice in another `.conf` section the last one counts, as in 1.20. Raises ConfError.
+    """
+    for name, (line, column) in section.repeats:
+        if len(name) > 1 or section.type in _ABOUT_POLICY:
+            text = f"key '{name[-1]}' stands here a second time, in column {column}: keep one of them"
+            raise ConfError(Problem(line=line, column=column, text=text))
 
 
 def _config_error(error: ConfError, path: str) -> ConfigError:
@@ -141,6 +156,8 @@ class _JsonFile(ConfText):
         members = self.map_members((), 1, is_json=True)
         self._expect(r"\s*\]", start)
         attributes = {camel_case(key): value for key, value in members.items()}
+        if len(attributes) != len(members):
+            self.fail("an attribute of this section stands in it twice, in two spellings: keep one of them", start)
         named = {(camel_case(name), *inside): place for (name, *inside), place in self.places.items()}
         return ConfSection(type=name, attributes=attributes, place=self.place_of(start), places=named)
 

@@ -201,6 +201,10 @@ def _check_router(attributes: Mapping[str, object]) -> None:
                 "id",
                 kind="Python: AttributeError",
             )
+    for directory in management_directories(attributes):
+        if not directory.startswith("/") or directory == "/":
+            text = f"managementDirs are absolute paths of directories below /, not '{directory[:200]}'"
+            raise RuleError(text, "managementDirs", kind="Configuration")
     if (style := attributes.get("timestampFormat")) is not None:
         try:
             datetime(2000, 1, 1, tzinfo=UTC).strftime(str(style))
@@ -227,6 +231,12 @@ def _check_failover(attributes: Mapping[str, object]) -> None:
         found = _FAILOVER_ITEM.fullmatch(item)
         if found is None or not found[1].strip("[] "):
             raise RuleError("No network host in failover item", "failoverUrls", kind="Value")
+
+
+def management_directories(attributes: Mapping[str, object]) -> tuple[str, ...]:
+    """Of the router's attributes: below which directories management may name files."""
+    written = str(attributes.get("managementDirs") or "")
+    return tuple(each for each in (item.strip() for item in written.split(",")) if each)
 
 
 def failover_items(attributes: Mapping[str, object]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import schemas
 from router.management.redaction import HIDDEN, hide_secrets, shown
@@ -20,6 +20,10 @@ LOWEST_INTEGER, HIGHEST_INTEGER = -(2**63), 2**63 - 1
 MAX_QUOTED_CHARACTERS = 200
 # difflib compares in quadratic time; nobody misspells a name at greater length.
 MAX_SUGGESTED_FOR_CHARACTERS = 64
+
+# A file that is read, a file that is written (or stderr, stdout, syslog), a folder, a program; or a password, which may
+# be given as `file:PATH` or `env:VARIABLE`.
+HostThing = Literal["file", "output", "folder", "program", "password"]
 
 _DECIMAL = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
 _TRUE = frozenset({"yes", "true", "on"})
@@ -44,6 +48,8 @@ class Attribute:
     kind        string, path, entityId, integer, boolean, enumeration, map, dict, list or properties
     tags        the values of an enumeration, in the order of their integer form
     aliases     deprecated names; `synonyms` are further names that nothing is wrong with
+    names       what on this host a value is the name of; None: it names nothing there
+    is_file_only  neither create nor update may give it, but the configuration file may
     """
 
     name: str
@@ -60,6 +66,8 @@ class Attribute:
     is_graph: bool = False
     is_secret: bool = False
     is_deprecated: bool = False
+    names: HostThing | None = None
+    is_file_only: bool = False
 
     def convert(self, value: object, type_name: str) -> object:
         """`value` as this attribute holds it: plain str, int, bool, dict or list.
@@ -296,6 +304,8 @@ def _attribute(name: str, entry: Mapping[str, Any]) -> Attribute:
         is_graph=entry.get("graph", False),
         is_secret=entry.get("secret", False),
         is_deprecated=entry.get("deprecated", False),
+        names=entry.get("names"),
+        is_file_only=entry.get("file", False),
     )
 
 

@@ -4,7 +4,7 @@ Two views, as in docs/spec/management.md §5: the agent's, over all types but th
 `listener/…`; and the core's, over one type, with decimal identities.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from router.management.entities import Entity, EntityStore
 from router.management.query import PagedProvider, Provider, Row, made, skip
@@ -32,9 +32,13 @@ class Views:
 
     # The agent's view
 
-    def agent_rows(self, base: EntityType | None) -> Iterator[tuple[EntityType, Row]]:
-        """Entities of a type and its subtypes, of all types for None; made as they are asked for."""
-        for entity_type in self.schema.subtypes(base or self.schema.types["entity"]):
+    def agent_rows(
+        self, base: EntityType | None, is_shown: Callable[[EntityType], bool]
+    ) -> Iterator[tuple[EntityType, Row]]:
+        """Entities of a type and its subtypes, of all types for None, as far as they are shown; made as they are asked
+        for.
+        """
+        for entity_type in filter(is_shown, self.schema.subtypes(base or self.schema.types["entity"])):
             yield from ((entity_type, row) for row in self._of_type(entity_type))
 
     def agent_row(self, entity: Entity) -> Row:

@@ -62,6 +62,24 @@ def parse_attributes(
     return found
 
 
+class _Repeated(Exception):
+    """A key stands twice in one map."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Repeated(f"key '{key}' stands twice in one map: keep one of them")
+        found[key] = value
+    return found
+
+
+def _loads(text: str) -> Any:
+    """Errors: json.JSONDecodeError, RecursionError, _Repeated."""
+    return json.loads(text, object_pairs_hook=_object)
+
+
 def parse_json_option(text: str, *, is_text_allowed: bool = False) -> Any:
     """The value of --body or --properties.
 
@@ -69,7 +87,9 @@ def parse_json_option(text: str, *, is_text_allowed: bool = False) -> Any:
     Errors           ValueError that says what is wrong with it.
     """
     try:
-        return json.loads(text)
+        return _loads(text)
+    except _Repeated as error:
+        raise ValueError(f"Invalid JSON: {error}") from None
     except (json.JSONDecodeError, RecursionError) as error:
         if is_text_allowed and not set(text) & set('"{}[]'):
             return text
@@ -82,7 +102,9 @@ def parse_entities(text: str) -> dict[str, Any] | list[dict[str, Any]]:
     Errors  ValueError; it does not repeat the text, which may hold passwords.
     """
     try:
-        found = json.loads(text)
+        found = _loads(text)
+    except _Repeated as error:
+        raise ValueError(f"Invalid JSON on standard input: {error}") from None
     except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"Invalid JSON on standard input: {error}") from None
     if isinstance(found, dict):

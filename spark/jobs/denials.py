@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from spark.jobs.reports import Kind
 from spark.tables import counted
-from spark.transforms import denials, shadow
+from spark.transforms import changes, denials, shadow
 
 _TITLES = {
     "by_reason": "Denials by reason",
@@ -24,6 +24,7 @@ def _totals() -> Mapping[str, Column]:
         "denials": every,
         "repeated": every - F.count_if(denials.is_denial()),
         "shadow_events": F.count_if(shadow.is_shadow()),
+        "changes": F.count_if(changes.is_allowed()),
     }
 
 
@@ -35,6 +36,8 @@ def _tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
 def _says(totals: Mapping[str, int]) -> tuple[str, str]:
     others = totals["shadow_events"]
     more = f" and {counted(others, 'event')} of candidate policies" if others else ""
+    changed = totals["changes"]
+    more += f" and {counted(changed, 'event')} of changes" if changed else ""
     repeated = f" ({totals['repeated']} of them as numbers)" if totals["repeated"] else ""
     return f"{counted(totals['denials'], 'denial')}{repeated}{more}", ""
 

@@ -168,6 +168,8 @@ def _cross_faults() -> Iterator[Column]:
     has_shadow = _kind(".shadow").isNotNull()
     yield F.when(is_shadow & ~has_shadow, F.lit("shadow: missing"))
     yield F.when(~is_shadow & has_shadow, F.lit("shadow: only for shadow decisions"))
+    is_management = F.coalesce(F.col("event.stage") == "management", F.lit(False))
+    yield F.when(~is_management & _kind(".management").isNotNull(), F.lit("management: only at stage management"))
 
 
 def _kind(path: str) -> Column:

@@ -39,7 +39,8 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
         "not_tls", "encryption_required", "authentication_required", "unexpected_header", "tls_handshake_failed",
         "tls_records", "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
         "handshake_timeout", "handshake_aborted", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout",
-        "internal_error", "too_many_handshakes", "forbidden_operation", "invalid_policy", "vhost_changed",
+        "internal_error", "too_many_handshakes", "credentials_revoked", "certificate_expired", "connection_too_old",
+        "invalid_policy", "vhost_changed",
         "events_lost", "log_closed",
     }  # fmt: skip
     assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
@@ -48,7 +49,7 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
 def test_schema_is_a_valid_strict_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["additionalProperties"] is False
-    optional = {"attempts", "lost", "redecision", "sequence", "shadow", "start"}
+    optional = {"attempts", "lost", "management", "redecision", "sequence", "shadow", "start"}
     assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == optional
     unbounded = [
         name
@@ -62,7 +63,7 @@ def test_an_emitter_passes_only_what_it_knows() -> None:
     whole = complete(stage="accept", reason=Reason.ROUTER_CONNECTION_LIMIT, remote_host="192.0.2.7", limit=2)
     assert_valid(whole)
     assert whole["time"] == "2023-11-14T22:13:20.250000Z"
-    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (2, EVENT_ID, "R1")
+    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (3, EVENT_ID, "R1")
     assert (whole["start"], whole["sequence"]) == (START, 41)
     assert (whole["decision"], whole["user"], whole["is_encrypted"], whole["truncated"]) == ("deny", None, False, False)
     assert type(whole["reason"]) is str
@@ -98,6 +99,51 @@ def test_attack_the_longest_event_is_bounded() -> None:
         complete(stage="open", reason="no_vhost", rule=dict.fromkeys(["vhost", "group", "item", "file"], text), **texts)
     )
     assert len(line) < 100_000
+
+
+def test_attack_the_longest_record_of_a_change_is_bounded() -> None:
+    text = "\U0001f600" * 5000
+    texts = dict.fromkeys(["detail", "user", "mechanism", "requested_vhost", "vhost", "group", "address"], text)
+    asked = dict.fromkeys(["operation", "entity_type", "entity_name", "entity_identity"], text)
+    asked |= dict.fromkeys(["before", "after"], '"\\' * 10_000)
+    line = audit_event.encode(complete(stage="management", reason="allowed", management=asked, **texts))
+    assert len(line) < 150_000
+
+
+CHANGE: dict[str, Any] = {
+    "operation": "CREATE", "entity_type": "org.apache.qpid.dispatch.ban", "entity_name": "b",
+    "entity_identity": "ban/b", "before": None, "after": '{"name": "b"}', "status": 201,
+}  # fmt: skip
+
+
+def test_a_change_by_management_says_what_and_with_what_result() -> None:
+    whole = complete(stage="management", decision="allow", reason="allowed", management=CHANGE)
+    assert_valid(whole)
+    assert whole["management"] == CHANGE
+    assert not VALIDATOR.is_valid({**whole, "stage": "open"})
+    assert VALIDATOR.is_valid({name: value for name, value in whole.items() if name != "management"})
+
+
+@pytest.mark.parametrize(
+    ("management", "note"),
+    [
+        ({"status": 7000}, "management.status was out of range"),
+        ({"after": "line\nfeed"}, "management.after was"),
+        ({"flavour": 1}, "no such member: management.flavour"),
+        ("text", "management was of type str"),
+    ],
+)
+def test_a_change_that_is_badly_described_is_recorded_all_the_same(management: object, note: str) -> None:
+    whole = complete(stage="management", reason="allowed", management=management)
+    assert_valid(whole)
+    assert note in whole["detail"]
+
+
+def test_at_other_stages_nothing_is_changed_by_management() -> None:
+    whole = complete(stage="open", reason="no_vhost", management=CHANGE)
+    assert_valid(whole)
+    assert "management" not in whole
+    assert "management is only for stage management" in whole["detail"]
 
 
 def test_attack_a_name_cannot_break_the_line_or_steer_a_terminal() -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import schemas
 from router import audit_log
-from router.audit_log import AuditLog, open_new_file
+from router.audit_log import RESERVED_EVENTS, AuditLog, open_new_file
 
 VALIDATOR = jsonschema.Draft202012Validator(schemas.load("audit_event"))
 DENIAL = {"stage": "open", "reason": "no_vhost", "user": "eve"}
@@ -306,6 +306,27 @@ def test_who_can_wait_is_told_of_much_to_write(start: Callable[..., AuditLog], t
     disk.write_fault = None
     assert log.flush(WAIT_S)
     assert not log.has_much_to_write()
+
+
+def test_attack_a_flood_of_denials_leaves_no_room_unsaid(
+    start: Callable[..., AuditLog], told: Told, disk: Disk
+) -> None:
+    """Whoever would change something asks first, and some room is left for the record of it."""
+    disk.write_fault = disk.full
+    log = start(max_pending=RESERVED_EVENTS + 2)
+    assert log.has_room()
+    for _ in range(3):
+        log.record(DENIAL)
+    assert not log.has_room()
+    for _ in range(RESERVED_EVENTS):
+        log.record(DENIAL)
+    assert log.lost == 1
+    assert not log.has_room()
+    disk.write_fault = None
+    assert log.flush(WAIT_S)
+    assert log.has_room()
+    log.close(WAIT_S)
+    assert not log.has_room()
 
 
 def test_attack_long_names_while_the_disk_is_full_cannot_take_the_memory(

@@ -81,9 +81,56 @@ def test_an_absent_or_wrong_format_gives_the_subject(
     assert (found.user, found.built_id, found.unrecognized) == (SUBJECT, None, unrecognized)
 
 
-def test_missing_components_leave_no_separator(make: Callable[..., bytes]) -> None:
+def test_missing_components_leave_their_place_before_others(make: Callable[..., bytes]) -> None:
     der = make([(NameOID.COUNTRY_NAME, "US")], [(NameOID.COMMON_NAME, "first")], [(NameOID.COMMON_NAME, "second")])
-    assert certificate_user(der, uid_format="lnsc").user == "first;US"
+    assert certificate_user(der, uid_format="ncsl").user == "first;US"
+    assert certificate_user(der, uid_format="lnsc").user == ";first;;US"
+
+
+ATTRIBUTES = {"n": NameOID.COMMON_NAME, "o": NameOID.ORGANIZATION_NAME, "u": NameOID.ORGANIZATIONAL_UNIT_NAME}
+
+
+SUBJECTS = st.fixed_dictionaries({}, optional={each: st.text("a;\\\\=C", min_size=1, max_size=4) for each in "nou"})
+
+
+@given(st.lists(SUBJECTS, min_size=2, max_size=8, unique_by=str))
+def test_no_two_certificates_have_the_same_user(make: Callable[..., bytes], subjects: list[dict[str, str]]) -> None:
+    """policy 48: whatever stands in the names, and whichever are missing; the subject of those without any included"""
+    users = []
+    for subject in subjects:
+        rdns = [[(ATTRIBUTES[each], value)] for each, value in subject.items()]
+        der = make(*rdns, [(NameOID.LOCALITY_NAME, "x")])
+        users.append(certificate_user(der, uid_format="nou").user)
+    assert len(set(users)) == len({tuple(subject.get(each) for each in "nou") for subject in subjects})
+
+
+@pytest.mark.parametrize(
+    ("name", "user"),
+    [
+        ("alice;Corp", r"alice\;Corp"),
+        (r"DOMAIN\alice", r"DOMAIN\\alice"),
+        ("O=Corp", r"O\=Corp"),
+        ("1.2.3=x", r"1.2.3\=x"),
+        ("a b=c", "a b=c"),
+        ("plain name", "plain name"),
+    ],
+)
+def test_what_separates_is_escaped(make: Callable[..., bytes], name: str, user: str) -> None:
+    assert certificate_user(make([(NameOID.COMMON_NAME, name)]), uid_format="n").user == user
+
+
+def test_nobody_has_the_display_name_of_another(make: Callable[..., bytes]) -> None:
+    names = {"id-1": "alice", "id-2": "CN=carol", "bob": "bob", "dave": ""}
+    for common_name, user in (("id-1", "alice"), ("bob", "bob"), ("dave", "dave"), ("eve", "eve")):
+        der = make([(NameOID.COMMON_NAME, common_name)])
+        assert certificate_user(der, uid_format="n", display_names=names).user == user
+    with pytest.raises(CertificateError, match="'alice' is not in the mapping file"):
+        certificate_user(make([(NameOID.COMMON_NAME, "alice")]), uid_format="n", display_names=names)
+    carol = make([(NameOID.COMMON_NAME, "carol")])
+    with pytest.raises(CertificateError, match="'CN=carol' is not in the mapping file"):
+        certificate_user(carol, uid_format="o", display_names=names)
+    with pytest.raises(CertificateError, match="'CN=carol' is not in the mapping file"):
+        certificate_subject(carol, display_names=names)
 
 
 def test_if_no_component_is_there_the_user_is_the_subject(make: Callable[..., bytes]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Vhosts, at, ruleset_of
 
+from policy.rights import NOTHING, UNRESTRICTED, UNSET
 from router.amqp.engine.connection import MAX_UNANSWERED_DETACHES
 
 NOW = 1.85e9  # 2028
@@ -42,6 +43,24 @@ def client_of(net: Net, **more: Any) -> Client:
     client = net.client(hostname="v", **more)
     net.pump()
     return client
+
+
+def test_rights_of_management_are_those_of_the_settings_now() -> None:
+    net = Net(vhosts=rules(management="operator"))
+    client = client_of(net)
+    gate = client.router.gate
+    assert str(gate.management_rights()) == "operator"
+    net.gate.ruleset = ruleset_of(rules(management="observer"))
+    assert str(gate.management_rights()) == "operator"  # kept, as long as nothing says to enforce
+    change(net, rules(management="observer"))
+    assert str(gate.management_rights()) == "observer"
+    change(net, rules({"allowUnknownUser": False}))
+    assert gate.management_rights() is NOTHING
+
+
+def test_without_a_group_that_says_so_rights_are_those_of_1_20_but_for_the_host() -> None:
+    assert client_of(Net(vhosts=rules())).router.gate.management_rights() is UNSET
+    assert client_of(Net()).router.gate.management_rights() is UNRESTRICTED
 
 
 def test_only_what_is_denied_goes() -> None:

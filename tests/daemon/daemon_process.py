@@ -224,6 +224,11 @@ def audit_events(folder: Path) -> list[dict[str, Any]]:
     return [event for event in events if event["reason"] != "log_closed"]
 
 
+def denials(folder: Path) -> list[dict[str, Any]]:
+    """Those of them that refuse something: not what was changed."""
+    return [event for event in audit_events(folder) if event["decision"] != "allow"]
+
+
 def eventually(claim: Callable[[], Any]) -> Any:
     """What `claim` returns once that is true; what it last returned when patience ends."""
     deadline = time.monotonic() + PATIENCE_S

@@ -11,7 +11,7 @@ from daemon_process import (
     LISTENER,
     PATIENCE_S,
     Daemon,
-    audit_events,
+    denials,
     eventually,
     free_port,
     run_configuration,
@@ -73,7 +73,7 @@ def is_closed_without_a_byte(router: Daemon, source: str = ATTACKER) -> bool:
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
-    return audit_events(folder / "audit")
+    return denials(folder / "audit")
 
 
 def with_users(folder: Path, policy: str) -> str:

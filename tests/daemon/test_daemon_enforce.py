@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, Daemon, audit_events
+from daemon_process import LISTENER, Daemon, denials
 from raw_peer import ATTACH, CLOSE, DETACH, IN_SESSION, OPEN, RawPeer, attach_sender, open_frame
 
 pytestmark = pytest.mark.interop
@@ -57,7 +57,7 @@ class House:
             yield peer
 
     def events(self) -> list[dict[str, Any]]:
-        return audit_events(self.audit)
+        return denials(self.audit)
 
 
 def test_enforced_rules_end_what_they_deny(daemon: Callable[..., Daemon], tmp_path: Path) -> None:

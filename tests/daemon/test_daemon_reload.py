@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from certificates import Certificates
 from cryptography import x509
-from daemon_process import LISTENER, Daemon, eventually
+from daemon_process import LISTENER, Daemon, denials, eventually
 
 from router.management.client import ForbiddenStatus, InternalServerErrorStatus, ManagementClient, NotFoundStatus
 
@@ -126,7 +126,7 @@ def test_refused_changes_are_counted_and_audited(
         (policy_folder / "z.json").unlink()
         reload(router)
         assert counters() == (2, 2)
-    events = [json.loads(line) for file in (tmp_path / "audit").iterdir() for line in file.read_text().splitlines()]
+    events = denials(tmp_path / "audit")
     assert [(event["stage"], event["reason"]) for event in events] == [("policy", "invalid_policy")] * 2
     assert [event["rule"]["file"] if event["rule"] else None for event in events] == [
         None, str(policy_folder / "z.json")

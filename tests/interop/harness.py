@@ -91,6 +91,7 @@ router {{
     id: interop
     saslConfigDir: {folder}/sasl
     auditDir: {folder}/audit
+    managementDirs: {files}
 }}
 policy {{
     enableVhostPolicy: yes
@@ -268,7 +269,8 @@ def write_configuration(
     (folder / "policy" / "interop.json").write_text(json.dumps(POLICY, indent=1))
     for user, password in users.items():
         set_user(str(folder / "users"), user, Secret(password), cost=CHEAP, must_exist=False)
-    text = CONFIGURATION.format(folder=folder, tls=certificates.folder, timeouts=timeouts.lines())
+    # What tests write lies beside it.
+    text = CONFIGURATION.format(folder=folder, files=folder.parent, tls=certificates.folder, timeouts=timeouts.lines())
     (folder / "qdrouterd.conf").write_text(text + extra)
 
 

@@ -20,6 +20,7 @@ vhost {
             targets: *
             allowAnonymousSender: true
             allowDynamicSource: true
+            management: administrator, host
         }
     }
 }

@@ -456,10 +456,11 @@ def test_credentials_are_sent_as_configured(client: ManagementClient) -> None:
         ("env:  PALISADE_TEST_PASSWORD", b"from the environment"),
     ],
 )
-def test_forms_of_the_password(client: ManagementClient, tmp_path: Path, form: str, sent: bytes) -> None:
+def test_forms_of_the_password(router: RunningRouter, client: ManagementClient, form: str, sent: bytes) -> None:
     """policy 51: `literal:` is no form of saslPassword."""
-    (tmp_path / "password").write_text("from a file\nnot this\n")
-    given = form.format(file=tmp_path / "password")
+    file = router.folder / "password"
+    file.write_text("from a file\nnot this\n")
+    given = form.format(file=file)
     with (
         serving(greeting(mechanisms=("PLAIN",))) as server,
         connector(client, server, saslUsername="eve", saslPassword=given),
@@ -476,9 +477,9 @@ def test_a_missing_variable_fails_the_connector(client: ManagementClient) -> Non
         client.create(given, type="connector", name="out")
 
 
-def test_an_unreadable_password_file_is_said(router: RunningRouter, client: ManagementClient, tmp_path: Path) -> None:
+def test_an_unreadable_password_file_is_said(router: RunningRouter, client: ManagementClient) -> None:
     """policy 51"""
-    path, since = tmp_path / "none", router.mark()
+    path, since = router.folder / "none", router.mark()
     with (
         serving(greeting(mechanisms=("PLAIN",))) as server,
         connector(client, server, saslUsername="eve", saslPassword=f"file:{path}"),

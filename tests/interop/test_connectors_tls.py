@@ -119,8 +119,11 @@ def test_a_stranger_is_not_believed_even_without_a_name_check(
 @pytest.mark.parametrize(
     ("profile", "text"),
     [
-        ({"caCertFile": "/nonexistent.crt"}, "SSL CA configuration failed"),
-        ({"certFile": "/nonexistent.crt", "privateKeyFile": "/no.key"}, "SSL local certificate configuration failed"),
+        ({"caCertFile": "{folder}/nonexistent.crt"}, "SSL CA configuration failed"),
+        (
+            {"certFile": "{folder}/nonexistent.crt", "privateKeyFile": "{folder}/no.key"},
+            "SSL local certificate configuration failed",
+        ),
         ({"ciphers": "no such cipher"}, "SSL cipher configuration failed"),
         ({"protocols": "SSLv3"}, "Permitted TLS protocols configuration failed"),
     ],
@@ -129,10 +132,11 @@ def test_an_unusable_profile_is_said_and_never_connects(
     router: RunningRouter, client: ManagementClient, certificates: Certificates, profile: dict[str, Any], text: str
 ) -> None:
     """policy 50, 47: the error, the abort and the failure, each in its line."""
+    given = {key: value.format(folder=certificates.folder) for key, value in profile.items()}
     since = router.mark()
     with (
         serving(greeting(), tls=server_tls(certificates)) as server,
-        connector(client, server, {"caCertFile": certificates.ca} | profile) as place,
+        connector(client, server, {"caCertFile": certificates.ca} | given) as place,
     ):
         router.wait_for_log(rf"SERVER \(error\) {text} for connection \[C\d+\] to {place}", since=since)
         router.wait_for_log(r"SERVER \(error\) \[C\d+\] Connection aborted due to internal setup error", since=since)

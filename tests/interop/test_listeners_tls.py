@@ -215,15 +215,16 @@ def test_protocols_restrict_versions(
         ({"protocols": "SSLv3"}, "Cannot set protocols. The protocols string might be invalid."),
         ({"protocols": "TLSv1.2 nonsense"}, "Cannot set protocols. The protocols string might be invalid."),
         ({"ciphers": "nonsense"}, "Cannot set ciphers. The ciphers string might be invalid."),
-        ({"certFile": "/nonexistent"}, "Cannot set SSL credentials"),
-        ({"caCertFile": "/nonexistent"}, "Cannot set trusted SSL CA"),
+        ({"certFile": "{folder}/nonexistent"}, "Cannot set SSL credentials"),
+        ({"caCertFile": "{folder}/nonexistent"}, "Cannot set trusted SSL CA"),
     ],
 )
 def test_an_unusable_profile_refuses_connections_and_the_router_runs_on(
     router: RunningRouter, client: ManagementClient, certificates: Certificates, profile: dict[str, Any], text: str
 ) -> None:
     """policy 47"""
-    with listener(router, client, certificates, profile) as name:
+    given = {key: value.format(folder=certificates.folder) for key, value in profile.items()}
+    with listener(router, client, certificates, given) as name:
         since = router.mark()
         assert not shakes_hands(router, name)
         router.wait_for_log(rf"ERROR \(error\) Run Time: {text}", since=since)

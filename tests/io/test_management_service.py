@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from policy.rights import UNRESTRICTED
 from router.amqp.codec import Message, decode_message, encode_message
 from router.io.host_names import KnownNames
 from router.io.management_service import MAX_WAITING, ManagementService
 from router.management.agent import QueryRows, Request, Response
+from router.management.requests import Requester
 
 
 class Scene:
@@ -30,8 +32,9 @@ class Scene:
         )
         made: Any = ManagementService
         self.service = made(
-            core, agent, lambda connection: True, lambda link, to: True, lambda effect: None, lambda: None, self.names
-        )
+            core, agent, lambda connection: Requester(connection_id=connection, rights=UNRESTRICTED),
+            lambda link, to: True, lambda effect: None, lambda: None, self.names,
+        )  # fmt: skip
 
     def ask(self, number: int, connection_id: int = 1) -> None:
         payload = encode_message(reply_to="r", correlation_id=str(number), application_properties={}, body=None)
@@ -111,7 +114,7 @@ def test_a_fault_while_one_is_answered_leaves_the_others_their_turn() -> None:
     texts: list[str] = []
 
     def begin(request: Request) -> Response:
-        if request.connection_id == 2:
+        if request.requester.connection_id == 2:
             raise RuntimeError("secret")
         return long_query(20_000)
 

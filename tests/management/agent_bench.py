@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from router.effects import Effect, Log
-from router.management.agent import Agent, Request, Response
+from policy.rights import UNRESTRICTED, ManagementRights
+from router.effects import Audit, Effect, Log
+from router.management.agent import Agent, Request, Requester, Response
 from router.management.config import Configuration, load_config
 from router.management.entities import EntityStore
 from router.management.schema import load_schema
@@ -27,6 +28,10 @@ class LiveRows:
             yield row
 
 
+# As where no policy is in force.
+ANYBODY = Requester(connection_id=1, rights=UNRESTRICTED)
+
+
 @dataclass
 class Bench:
     """An agent, its store, what the handlers were called with and what was logged."""
@@ -35,15 +40,19 @@ class Bench:
     agent: Agent
     logs: list[Log] = field(default_factory=list)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
+    events: list[Mapping[str, Any]] = field(default_factory=list)
+    rights: ManagementRights = UNRESTRICTED
 
     def ask(
         self, operation: str | None = None, body: object = None, /, *, allowed: bool = True, **properties: object
     ) -> Response:
         if operation is not None:
             properties["operation"] = operation
-        return self.agent.handle(
-            Request(properties=properties, body=body, connection_id=7, is_admin_update_allowed=allowed)
-        )
+        requester = Requester(
+            connection_id=7, rights=self.rights, facts={"connection": 7, "user": "clerk"},
+            is_admin_update_allowed=allowed,
+        )  # fmt: skip
+        return self.agent.handle(Request(properties=properties, body=body, requester=requester))
 
     def body(self, operation: str, body: object = None, /, **properties: object) -> Any:
         """The body of a reply that must be a success."""
@@ -72,14 +81,18 @@ def configured(text: str, path: str = "X.conf", files: Mapping[str, str] | None 
 
 def bench(text: str = "# nothing\n", live: Mapping[str, Rows] | None = None, **options: Any) -> Bench:
     effects: list[Log] = []
+    events: list[Mapping[str, Any]] = []
 
     def emit(effect: Effect) -> None:
+        if isinstance(effect, Audit):
+            events.append(effect.event)
+            return
         assert isinstance(effect, Log)
         effects.append(effect)
 
     store = EntityStore(SCHEMA, emit)
     providers = {name: LiveRows(make) for name, make in (live or {}).items()}
-    made = Bench(store=store, agent=Agent(SCHEMA, store, providers, emit, **options), logs=effects)
+    made = Bench(store=store, agent=Agent(SCHEMA, store, providers, emit, **options), logs=effects, events=events)
     for name in HANDLED:
         store.on_create(name, lambda attributes, name=name: made.calls.append(("create", name, attributes)))
         store.on_delete(name, lambda attributes, name=name: made.calls.append(("delete", name, attributes)))

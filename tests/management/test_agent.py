@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from agent_bench import SCHEMA, Bench, LiveRows, bench
+from agent_bench import ANYBODY, SCHEMA, Bench, LiveRows, bench
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,7 +126,7 @@ def test_operations_must_be_named_and_known(router: Bench) -> None:
     """management 41"""
     assert router.refusal(None) == (400, "No 'operation' property: {}")
     for properties in (None, "text", 5, {"operation": 5}, {"operation": ""}):
-        assert router.agent.handle(Request(properties=properties)).status == 400
+        assert router.agent.handle(Request(properties=properties, requester=ANYBODY)).status == 400
     status, text = router.refusal("nosuch", type="org.amqp.management")
     assert (
         status,
@@ -180,7 +180,7 @@ def test_a_page_makes_no_more_rows_than_it_holds() -> None:
     rows = LiveRows(lambda: links(10_000))
     agent = Agent(SCHEMA, EntityStore(SCHEMA, lambda _: None), {"router.link": rows}, lambda _: None)
     query = {"operation": "QUERY", "entityType": "router.link", "offset": uint(20), "count": int_(10)}
-    body: Any = agent.handle(Request(properties=query, body={"attributeNames": ["identity"]})).body
+    body: Any = agent.handle(Request(properties=query, body={"attributeNames": ["identity"]}, requester=ANYBODY)).body
     assert body["results"] == [[str(number)] for number in range(20, 30)]
     assert rows.made == 30
 
@@ -515,7 +515,7 @@ def test_a_type_without_a_handler_is_not_implemented() -> None:
     store = EntityStore(SCHEMA, lambda _: None)
     agent = Agent(SCHEMA, store, {}, lambda _: None)
     for name, body in (("listener", {}), ("address", {"prefix": "a"})):
-        response = agent.handle(Request(properties={"operation": "CREATE", "type": name}, body=body))
+        response = agent.handle(Request(properties={"operation": "CREATE", "type": name}, body=body, requester=ANYBODY))
         assert (response.status, response.description) == (
             501,
             f"Operation 'CREATE' not implemented on {SCHEMA.types[name].long_name}",
@@ -669,7 +669,7 @@ VALUES = st.recursive(
 )
 def test_every_request_has_an_answer_that_can_be_sent(properties: object, body: object) -> None:
     made = FUZZED
-    response = made.agent.handle(Request(properties=properties, body=body, connection_id=1))
+    response = made.agent.handle(Request(properties=properties, body=body, requester=ANYBODY))
     assert response.status in (200, 201, 204, 400, 403, 404, 500, 501)
     assert isinstance(response.description, str)
     assert "InternalError" not in response.description, made.logged("error")[-2:]
@@ -695,7 +695,5 @@ def test_a_deeply_nested_request_is_answered() -> None:
     agent = Agent(SCHEMA, EntityStore(SCHEMA, _ignore), {}, _ignore)
     for name in ("dummy", "address", "vhost"):
         properties = {"operation": "CREATE", "type": name}
-        assert (
-            agent.handle(Request(properties=properties, body={"arg1": body, "prefix": body, "groups": body})).status
-            >= 200
-        )
+        given = {"arg1": body, "prefix": body, "groups": body}
+        assert agent.handle(Request(properties=properties, body=given, requester=ANYBODY)).status >= 200

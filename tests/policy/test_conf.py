@@ -50,7 +50,7 @@ def test_the_tools_read_what_the_router_reads() -> None:
 
 
 def test_a_name_that_stands_twice_is_a_problem_with_its_place() -> None:
-    """The router takes the last one without a word: a second `remoteHosts` would quietly replace the first."""
+    """A second `remoteHosts` would quietly replace the first."""
     text = "vhost {\n hostname: h\n groups: {\n  g: {\n   users: a\n   users: b\n  }\n }\n}\nvhost {\n hostname: k\n}\n"
     (problem,) = parse_conf(text).problems
     assert (problem.line, problem.column) == (6, 4)

@@ -50,8 +50,11 @@ def test_rules_are_ordered_documented_and_all_have_cases() -> None:
 @pytest.mark.parametrize(
     ("groups", "ids"),
     [
-        ({"g": {"users": "*", "remoteHosts": "*", "sources": "*", "targets": "*"}}, {"PAL006", "PAL007", "PAL012"}),
-        ({"g": {"users": "a", "remoteHosts": "*", "sourcePattern": "#", "targets": "*"}}, {"PAL007"}),
+        (
+            {"g": {"users": "*", "remoteHosts": "*", "sources": "*", "targets": "*"}},
+            {"PAL006", "PAL007", "PAL012", "PAL070"},
+        ),
+        ({"g": {"users": "a", "remoteHosts": "*", "sourcePattern": "#", "targets": "*"}}, {"PAL007", "PAL070"}),
         ({"g": {"users": "a", "remoteHosts": "*", "sources": "*"}}, set()),
         ({"g": {"users": "a"}}, {"PAL008"}),
         ({"g": {"remoteHosts": "*"}}, {"PAL008", "PAL022", "PAL025"}),

@@ -182,7 +182,8 @@ def test_the_tenants_policy() -> None:
     rules = example("tenants", enableVhostNamePatterns=True, defaultVhost="")
     shop, clerk, till = "berlin.shop.example.com", "10.20.1.1", "10.21.0.9"
     assert may(rules, "anna", "send", "services/tax/request", vhost=shop, host=clerk)
-    assert may(rules, "anna", "receive", "anna/inbox", vhost="paris.shop.example.net", host=clerk)
+    assert may(rules, "anna", "receive", "anna/inbox", vhost="north.berlin.shop.example.com", host=clerk)
+    assert connect(rules, "anna", vhost="paris.shop.example.com", host=clerk).decision.reason is Reason.UNKNOWN_USER
     assert not may(rules, "anna", "receive", "ben/inbox", vhost=shop, host=clerk)
     assert may(rules, "till-1", "send", "sales/till-1", vhost=shop, host=till)
     assert not may(rules, "till-1", "send", "sales/till-2", vhost=shop, host=till)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 EVENT: dict[str, Any] = {
-    "schema_version": 2,
+    "schema_version": 3,
     "event_id": "0" * 32,
     "start": "1" * 32,
     "sequence": 0,
@@ -39,6 +39,19 @@ SHADOW: dict[str, Any] = {
     "reason": "target_not_allowed", "vhost": "acme", "group": "staff", "item": "targets", "file": "next.json",
     "line": 7, "total": None, "of_user": None, "of_host": None, "limit": None, "ruleset_digest": "cd" * 32, "count": 1,
 }  # fmt: skip
+
+
+MANAGEMENT: dict[str, Any] = {
+    "operation": "CREATE", "entity_type": "org.apache.qpid.dispatch.ban", "entity_name": "b",
+    "entity_identity": "ban/b", "before": None, "after": '{"name": "b", "user": "eve"}', "status": 201,
+}  # fmt: skip
+
+
+def change_line(*, management: dict[str, Any] | None = None, **changes: Any) -> str:
+    """A change by management: members of `management` stand in for those of MANAGEMENT."""
+    asked = {**MANAGEMENT, **(management or {})}
+    allowed = {"stage": "management", "decision": "allow", "reason": "allowed", "rule": None}
+    return line(**{**allowed, **changes}, management=asked)
 
 
 def shadow_line(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from literal_events import EVENT, SHADOW, line, line_without, shadow_line
+from literal_events import EVENT, MANAGEMENT, SHADOW, change_line, line, line_without, shadow_line
 
 import schemas
 from router import audit_event
@@ -39,7 +39,11 @@ WHOLE = [
     line(reason="events_lost", stage="audit", lost=4),
     line(time="2024-02-29T23:59:59.999999Z"),
     line(schema_version=1),
-    line_without("start").replace('"schema_version": 2', '"schema_version": 1'),
+    line(schema_version=2),
+    line_without("start").replace('"schema_version": 3', '"schema_version": 1'),
+    change_line(),
+    change_line(management={"operation": "DELETE", "before": '{"name": "b"}', "after": None, "status": 204}),
+    line(stage="management", decision="deny", reason="management_not_allowed"),
     shadow_line(),
     shadow_line(decision="shadow_allow", reason="no_vhost", shadow={"reason": "allowed", "count": 2**40}),
 ]
@@ -80,7 +84,7 @@ BROKEN = {
     line(reason="whim"): "reason: not one of the values it may have",
     line(stage="Open"): "stage: not one of the values it may have",
     line(direction="up"): "direction: not one of the values it may have",
-    line(schema_version=3): "schema_version: less than 1, or too large",
+    line(schema_version=4): "schema_version: less than 1, or too large",
     line(event_id="A" * 32): "event_id: not of the form it must have",
     line(event_id="a" * 32 + "\n"): "event_id: not of the form it must have; event_id: longer than 32 characters",
     line(remote_host="localhost"): "remote_host: not of the form it must have",
@@ -98,6 +102,10 @@ BROKEN = {
     line(decision="shadow_deny"): "shadow: missing",
     shadow_line(shadow={"count": 0, "why": 1}): "shadow.no such member: why; shadow.count: less than 1, or too large",
     shadow_line(shadow={"reason": "No!"}): "shadow.reason: not of the form it must have",
+    line(management=MANAGEMENT): "management: only at stage management",
+    change_line(management={"status": 1000, "after": "\n"}): (
+        "management.after: not of the form it must have; management.status: less than 0, or too large"
+    ),
     line_without("user"): "user: missing",
     line_without("start"): "start: missing",
     line_without("sequence"): "sequence: missing",
@@ -123,7 +131,7 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     assert row.faults == []
     assert row.line is None
     expected = json.loads(text)
-    empty = dict.fromkeys(("attempts", "lost", "shadow", "redecision", "start", "sequence"))
+    empty = dict.fromkeys(("attempts", "lost", "management", "shadow", "redecision", "start", "sequence"))
     assert row.event.asDict(recursive=True) == {**empty, **expected}
 
 

@@ -79,7 +79,7 @@ def test_one_candidate_is_asked_for_by_the_beginning_of_its_digest(session: "Spa
 
 def test_they_are_no_denials(session: "SparkSession", file: Path) -> None:
     report = reports.report(session, [file], DENIALS)
-    assert report.totals == {"denials": 1, "repeated": 0, "shadow_events": 4}
+    assert report.totals == {"denials": 1, "repeated": 0, "shadow_events": 4, "changes": 0}
     assert [row[:2] for row in report.tables["by_user"].rows] == [("eve", 1)]
     # Every line is in the balance: the seventh is the events_lost line.
     assert report.totals["denials"] + report.totals["shadow_events"] + report.duplicates + 1 == report.lines

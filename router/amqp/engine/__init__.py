@@ -1,13 +1,14 @@
 """The AMQP engine. A package: `library` alone imports proton, `connection` is the engine of one connection."""
 
 from router.amqp.engine.connection import Engine, Owner
-from router.amqp.engine.library import MESSAGE, load_message, message_bytes
+from router.amqp.engine.library import MESSAGE, STREAM_AT_BYTES, load_message, message_bytes
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
 from router.amqp.engine.values import MAX_CONTROL_VALUE_BYTES, EngineError
 
 __all__ = [
     "MAX_CONTROL_VALUE_BYTES",
     "MESSAGE",
+    "STREAM_AT_BYTES",
     "Engine",
     "EngineError",
     "IncomingWire",

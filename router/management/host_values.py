@@ -1,0 +1,140 @@
+"""Values that name something on the router's host: files, folders, programs, environment variables.
+
+Whoever may give such a value can have the router read, or write, what only the router may. They come from the
+configuration file; over management only from those who have the right `host`, and then only below the directories of
+`router.managementDirs`. The schema says which attributes are meant (`names`). Source: docs/policy.md, Rights of
+management.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from policy.attributes import InvalidValue
+from policy.decision import Reason
+from policy.rights import HOST, MANAGEMENT_KEY, ManagementRights, read_rights
+from router.management.query import Row
+from router.management.requests import NotAllowedError
+from router.management.schema import Attribute, EntityType, ValidationError
+
+# Of an output: these are no files.
+STREAMS: Final = frozenset({"stderr", "stdout", "syslog"})
+FILE, ENVIRONMENT = "file", "env"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """A value as it names something.
+
+    key      the name it was given under, which may be an old one of the attribute
+    before   what stands before the path
+    is_path  else an environment variable
+    """
+
+    key: str
+    attribute: Attribute
+    path: str
+    before: str = ""
+    is_path: bool = True
+
+
+class HostValues:
+    """directories  below which files may be named; none: nowhere
+    protected    nothing below these may be named, wherever they are: who could write there could change the rules
+    is_governed  vhost policy is on. Where it is off, and no directories are set, every value is taken, as in 1.20
+    """
+
+    def __init__(
+        self, directories: Iterable[str] = (), protected: Iterable[str] = (), *, is_governed: bool = False
+    ) -> None:
+        self._directories = tuple(map(os.path.realpath, directories))
+        self._protected = tuple(map(os.path.realpath, protected))
+        self._is_governed = is_governed
+
+    def judged(
+        self, entity_type: EntityType, given: Mapping[str, object], before: Row | None, rights: ManagementRights
+    ) -> dict[str, object]:
+        """`given`, every path in it replaced by the one that was judged: no symlink is followed twice.
+
+        given   by the names that the request uses
+        before  the entity as it is; a value that it has already names nothing new
+        Errors  NotAllowedError
+        """
+        result = dict(given)
+        if entity_type.short_name == "vhost" and not rights.has_host:
+            _refuse_grants(given, before)
+        if not self._is_governed and not self._directories:
+            return result
+        for named in _named(entity_type, given):
+            known = None if before is None or named.attribute.is_secret else before.get(named.attribute.name)
+            if known is not None and known == given[named.key]:
+                continue
+            result[named.key] = named.before + self._judged(named, rights)
+        return result
+
+    def _judged(self, named: _Named, rights: ManagementRights) -> str:
+        what = f"'{named.attribute.name}' names {_what(named)}"
+        if not rights.has_host:
+            raise _refusal(f"{what}: that is for the configuration file, or wants the right '{HOST}'")
+        if not named.is_path:
+            return named.path
+        real = os.path.realpath(named.path) if os.path.isabs(named.path) and "\0" not in named.path else None
+        if real is None or not any(_is_below(real, each) for each in self._directories):
+            raise _refusal(f"{what} that is not below a directory of router.managementDirs")
+        if any(_is_below(real, each) or real == each for each in self._protected):
+            raise _refusal(f"{what} where the router keeps its rules and records")
+        return real
+
+
+def _refuse_grants(given: Mapping[str, object], before: Row | None) -> None:
+    """A vhost in which some group has the right is changed by who has it only.
+
+    Attack: who may change vhosts gives it to himself; or his name to the group that has it; or takes his name out of
+    another, so that he falls into the one for everybody. Errors: NotAllowedError
+    """
+    for groups in (given.get("groups"), (before or {}).get("groups")):
+        for name, settings in groups.items() if isinstance(groups, Mapping) else ():
+            if _has_host(settings):
+                text = f"group '{str(name)[:200]}' has the right '{HOST}', so that only who has it may change its vhost"
+                raise _refusal(text)
+
+
+def _has_host(settings: object) -> bool:
+    written = settings.get(MANAGEMENT_KEY) if isinstance(settings, Mapping) else None
+    try:
+        return written is not None and read_rights(written).has_host
+    except InvalidValue:  # which is what the request is answered, before anything comes of it
+        return False
+
+
+def _what(named: _Named) -> str:
+    if not named.is_path:
+        return "an environment variable"
+    return {"folder": "a folder", "program": "a program"}.get(named.attribute.names or "", "a file")
+
+
+def _refusal(text: str) -> NotAllowedError:
+    return NotAllowedError(text, Reason.HOST_VALUE_NOT_ALLOWED)
+
+
+def _named(entity_type: EntityType, given: Mapping[str, object]) -> Iterator[_Named]:
+    """The values among `given` that name something on the host."""
+    for key, value in given.items():
+        attribute = entity_type.attributes.get(entity_type.canonical_names.get(key, key))
+        if attribute is None or attribute.names is None or value is None:
+            continue
+        try:
+            text = str(attribute.convert(value, entity_type.long_name))
+        except ValidationError:  # which is what the request is answered, before anything comes of the value
+            continue
+        if attribute.names == "password":
+            form, colon, rest = text.partition(":")
+            if colon and form in (FILE, ENVIRONMENT):
+                yield _Named(key=key, attribute=attribute, path=rest, before=f"{form}:", is_path=form == FILE)
+        elif text and not (attribute.names == "output" and text in STREAMS):
+            yield _Named(key=key, attribute=attribute, path=text)
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path != directory and os.path.commonpath((path, directory)) == directory

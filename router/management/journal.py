@@ -1,0 +1,208 @@
+"""What changes the router by management leaves a record: who, from where, what, before and after, and what came of it.
+
+One audit event (docs/audit.md, Changes by management) and one log line for each CREATE, UPDATE, DELETE and whatever
+else would change something, done or not. Secrets are hidden by the schema.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from policy.decision import Reason
+from router.effects import Audit, Emit, log
+from router.faults import fault_text
+from router.management.query import Row
+from router.management.redaction import HIDDEN, is_secret_name
+from router.management.requests import FORBIDDEN, Plan, Request, Response
+from router.management.schema import EntityType
+
+# Attack: attributes of a megabyte fill the disk with records of themselves, or push what matters out of the record. So
+# each value is cut, and all of them together; what was cut is known by its SHA-256.
+MAX_VALUE_CHARACTERS: Final = 400
+MAX_TEXT_CHARACTERS: Final = 8000
+# Of a request that was refused, which costs its sender nothing.
+MAX_REFUSED_CHARACTERS: Final = 1000
+# Maps within maps: groups of a vhost, their settings, and no deeper.
+MAX_DEPTH: Final = 3
+_NAMING: Final = frozenset({"name", "identity", "type"})
+
+
+class Journal:
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+
+    def record(
+        self,
+        request: Request,
+        plan: Plan | None,
+        operation: str,
+        response: Response,
+        *,
+        before: Row | None,
+        reason: Reason | None,
+    ) -> None:
+        """A request that would change something was answered.
+
+        plan    None where it did not come to one
+        before  the entity as it was, of an UPDATE or DELETE
+        reason  why policy refused it; None: it did not
+        """
+        status, description = response.status, response.description
+        event: dict[str, Any] = {
+            **request.requester.facts,
+            "stage": "management",
+            "decision": "allow" if reason is None else "deny",
+            "reason": (reason or Reason.ALLOWED).value,
+            "rule": asdict(rule) if (rule := request.requester.rule) is not None and reason is not None else None,
+            "detail": description,
+        }
+        try:
+            event["management"] = _described(plan, operation, request, before, status, response.body)
+        except Exception as error:  # a record that says little is worth more than none
+            event["management"] = {"operation": operation, "status": status}
+            event["detail"] = f"{description} [what was asked could not be described: {fault_text(error)}]"
+        self._emit(Audit(event=event))
+        self._log(event, status, description)
+
+    def _log(self, event: Mapping[str, Any], status: int, description: str) -> None:
+        done = event["management"]
+        where = f"[C{event['connection']}] " if event.get("connection") is not None else ""
+        who = f"user '{event.get('user') or ''}' at '{event.get('remote_host') or ''}'"
+        kind = str(done.get("entity_type") or "an unknown type").rpartition(".dispatch.")[2]
+        what = f"{done['operation']} of {kind} '{done.get('entity_name') or ''}'"
+        outcome = str(status) if status < 400 else f"{status} {description}"
+        log(self._emit, "AGENT", "info", f"{where}{what} by {who}: {outcome}")
+
+
+def denial_reason(status: int) -> Reason | None:
+    """Why policy refused what the agent answered so, where nobody said so more precisely."""
+    return Reason.FORBIDDEN_OPERATION if status == FORBIDDEN else None
+
+
+def _described(
+    plan: Plan | None, operation: str, request: Request, before: Row | None, status: int, body: object
+) -> dict[str, object]:
+    """The member `management` of the event."""
+    entity_type = plan.entity_type if plan is not None else None
+    properties = request.properties if isinstance(request.properties, Mapping) else {}
+    after = body if isinstance(body, Mapping) else {}
+    entity: Mapping[Any, Any] = before or after
+    shown: dict[str, object] = {
+        "operation": operation,
+        "entity_type": entity_type.long_name if entity_type is not None else _text(properties.get("type")),
+        "entity_name": _text(entity.get("name", properties.get("name"))),
+        "entity_identity": _text(entity.get("identity", properties.get("identity"))),
+        "before": None,
+        "after": None,
+        "status": status,
+    }
+    given = _hidden(entity_type, plan.given if plan is not None else {})
+    if status >= 400:
+        shown["after"] = _shown(given, MAX_REFUSED_CHARACTERS) if given else None
+    elif operation == "DELETE":
+        shown["before"] = _shown(_hidden(entity_type, before or {}))
+    elif operation == "CREATE":
+        shown["after"] = _shown(_hidden(entity_type, after))
+    else:
+        was, is_ = (_flat(_hidden(entity_type, row)) for row in (before or {}, after or given))
+        changed = [key for key in {**was, **is_} if was.get(key) != is_.get(key) or key in given]
+        changed = [key for key in changed if not _is_statistic(entity_type, key)]
+        shown["before"], shown["after"] = (
+            _bounded({key: row[key] for key in changed if key in row}, MAX_TEXT_CHARACTERS) for row in (was, is_)
+        )
+    return shown
+
+
+def _is_statistic(entity_type: EntityType | None, key: str) -> bool:
+    attribute = entity_type.attributes.get(key) if entity_type is not None else None
+    return attribute is not None and attribute.is_graph
+
+
+def _text(value: object) -> str | None:
+    return str(value) if isinstance(value, str) else None
+
+
+def _hidden(entity_type: EntityType | None, row: Mapping[Any, Any]) -> dict[str, object]:
+    """Secrets hidden, by the schema; and what the schema does not know, which may be a secret under a misspelt name.
+
+    Attack: a group called `tokens` hides a change of it from the record. So where the schema says that there is no
+    secret, no name makes one.
+    """
+    shown: dict[str, object] = {}
+    for key, value in row.items():
+        if value is None:
+            continue
+        if entity_type is None:
+            shown[str(key)] = value if key in _NAMING else HIDDEN
+            continue
+        attribute = entity_type.attributes.get(entity_type.canonical_names.get(key, key))
+        if attribute is None:
+            shown[str(key)] = value if key in entity_type.columns else HIDDEN
+        elif attribute.is_secret:
+            shown[str(key)] = HIDDEN
+        else:
+            shown[str(key)] = _by_name(value) if attribute.kind == "properties" else value
+    return shown
+
+
+def _by_name(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(key): HIDDEN if is_secret_name(key) else _by_name(each) for key, each in value.items()}
+    return [_by_name(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _shown(row: Mapping[str, object], limit: int = MAX_TEXT_CHARACTERS) -> str:
+    return _bounded(_flat(row), limit)
+
+
+def _flat(row: Mapping[str, object]) -> dict[str, object]:
+    """Maps within maps as `groups.clerks.targets`, so that a change within one shows as what it is."""
+    return dict(_flattened(row, "", MAX_DEPTH))
+
+
+def _flattened(row: Mapping[Any, Any], before: str, depth: int) -> Iterator[tuple[str, object]]:
+    for key, value in row.items():
+        name = f"{before}{str(key)[:MAX_VALUE_CHARACTERS]}"
+        if isinstance(value, Mapping) and value and depth > 1:
+            yield from _flattened(value, f"{name}.", depth - 1)
+        else:
+            yield name, value
+
+
+def _bounded(row: Mapping[str, object], limit: int) -> str:
+    """A JSON object in ASCII, of at most `limit` characters. What does not fit is counted, and known by its SHA-256."""
+    whole = hashlib.sha256()
+    pieces: list[str] = []
+    left, missing = limit - 120, 0  # room for the mark
+    for key, value in sorted(row.items()):
+        text = json.dumps(_plain(value))
+        whole.update(f"{json.dumps(key)}:{text},".encode())
+        if len(text) > MAX_VALUE_CHARACTERS:
+            cut = {"cut": text[: MAX_VALUE_CHARACTERS // 2], "characters": len(text)}
+            text = json.dumps({**cut, "sha256": hashlib.sha256(text.encode()).hexdigest()})
+        piece = f"{json.dumps(key)}: {text}"
+        left -= len(piece) + 2
+        if left < 0:
+            missing += 1
+        else:
+            pieces.append(piece)
+    if missing:
+        pieces.append(f'"...": {{"more": {missing}, "sha256": "{whole.hexdigest()}"}}')
+    return "{" + ", ".join(pieces) + "}"
+
+
+def _plain(value: object) -> object:
+    """As JSON has it: wire values are subclasses of the plain ones, and other things are named by their type."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return f"<{type(value).__name__}>"

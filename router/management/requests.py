@@ -1,0 +1,93 @@
+"""A management request, on whose behalf it is made, what it comes to, and what is answered.
+
+Source: docs/spec/management.md §7.1, §7.2.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from policy.decision import Reason, Rule
+from policy.facts import ManagementFacts
+from policy.rights import READ, ManagementRights
+from router.management.entities import ManagementError
+from router.management.query import Row
+from router.management.schema import EntityType
+
+# What is refused for want of a right, as the AMQP management draft calls it.
+FORBIDDEN: Final = 403
+CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requester:
+    """On whose behalf a request is made.
+
+    connection_id  of the connection it came on; None where it came on none
+    rights         by the settings that the connection has when the request is performed
+    rule           where they are written
+    facts          the members of an audit event that are the connection's own
+    """
+
+    connection_id: int | None
+    rights: ManagementRights
+    rule: Rule | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    is_admin_update_allowed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """properties     the application-properties; anything else counts as none
+    body           of the amqp-value section
+    """
+
+    properties: object = field(repr=False)
+    requester: Requester
+    body: object = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """statusCode, statusDescription and body of the reply."""
+
+    status: int
+    description: str
+    body: object = field(repr=False)
+
+
+class NotAllowedError(ManagementError):
+    """A request that policy refuses. reason  as in audit events"""
+
+    def __init__(self, description: str, reason: Reason = Reason.MANAGEMENT_NOT_ALLOWED) -> None:
+        super().__init__(FORBIDDEN, f"Forbidden: {description}")
+        self.reason = reason
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What a request comes to, before anything of it is done.
+
+    facts       what has to be allowed; None: a QUERY of several types, which shows those that may be read
+    operation   in upper case, as the request has it
+    entity_type None for a QUERY of all types, and where what is asked for is not known
+    perform     does it: status and body of the reply. Errors: ManagementError, ValidationError
+    given       what a CREATE or UPDATE sets, by the names that the request uses
+    find        the entity that an UPDATE or DELETE is about, as it is now; None where there is none. Raises nothing
+    error_body  of a reply that says that nothing was done
+    is_core     the type's entities are the routing core's
+    """
+
+    facts: ManagementFacts | None
+    operation: str
+    entity_type: EntityType | None
+    perform: Callable[[], tuple[int, object]]
+    given: dict[str, object] = field(default_factory=dict, repr=False)
+    find: Callable[[], Row | None] = lambda: None
+    error_body: object = field(default_factory=dict)
+    is_core: bool = False
+
+    @property
+    def is_change(self) -> bool:
+        """Would it change something?"""
+        return self.operation in CHANGES or (self.facts is not None and self.facts.operation != READ)

@@ -1,0 +1,43 @@
+"""The report on changes by management: who changed what, and who tried to."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark.jobs.reports import Kind
+from spark.tables import counted
+from spark.transforms import changes, denials
+
+_TITLES = {
+    "changes_by_user": "Changes by user",
+    "changes_by_host": "Changes by host",
+    "changes_by_type": "Changes by operation and type",
+    "changes_by_entity": "Changes by entity",
+    "changes_refused": "Refused for want of a right",
+}
+
+
+def _totals() -> Mapping[str, Column]:
+    is_refused = F.col("decision") == "deny"
+    return {
+        "asked": F.count_if(changes.is_asked()),
+        "refused": F.count_if(changes.is_asked() & is_refused),
+        "denials": F.count_if(denials.is_denial()),
+    }
+
+
+def _tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
+    found = changes.asked(events)
+    frames = {name: changes.counted_by(found, keys) for name, keys in changes.KEYS.items()}
+    refused = found.where("is_refused")
+    frames["changes_refused"] = changes.counted_by(refused, changes.KEYS["changes_refused"])
+    return {name: (_TITLES[name], frame) for name, frame in frames.items()}
+
+
+def _says(totals: Mapping[str, int]) -> tuple[str, str]:
+    asked, refused, others = totals["asked"], totals["refused"], totals["denials"] - totals["refused"]
+    return f"{counted(asked, 'request')} for changes, {refused} of them refused; {counted(others, 'other denial')}", ""
+
+
+CHANGES = Kind(summary="changes_summary.json", totals=_totals, says=_says, tables=_tables)

@@ -1,0 +1,56 @@
+"""Audit events -> what was changed by management, or was to be, by whom. All DataFrame -> DataFrame.
+
+Events are those of spark.transforms.validation.events: one column per member of the schema, `time` a timestamp (UTC).
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+# Report name -> its key columns.
+KEYS = {
+    "changes_by_user": ("user",),
+    "changes_by_host": ("remote_host",),
+    "changes_by_type": ("operation", "entity_type"),
+    "changes_by_entity": ("operation", "entity_type", "entity_name"),
+    "changes_refused": ("user", "reason", "operation", "entity_type"),
+}
+_LAST_STATUS_OF_SUCCESS = 299
+
+
+def is_asked() -> Column:
+    """A request that would change something, carried out or not."""
+    return F.col("management").isNotNull()
+
+
+def is_allowed() -> Column:
+    """What is recorded without having been refused; a reload of the rules as well."""
+    return F.col("decision") == "allow"
+
+
+def asked(events: DataFrame) -> DataFrame:
+    """The requests: time, is_done (its status says that it was carried out), reason, and the columns of KEYS."""
+    return events.where(is_asked()).select(
+        "time",
+        ((F.col("decision") == "allow") & (F.col("management.status") <= _LAST_STATUS_OF_SUCCESS)).alias("is_done"),
+        (F.col("decision") == "deny").alias("is_refused"),
+        "reason",
+        "user",
+        "remote_host",
+        *(f"management.{name}" for name in ("operation", "entity_type", "entity_name")),
+    )
+
+
+def counted_by(requests: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The keys, done, failed and refused (bigint), first and last (timestamp): the most first, then by key."""
+    is_failed = ~F.col("is_done") & ~F.col("is_refused")
+    counts = requests.groupBy(*keys).agg(
+        F.count_if("is_done").alias("done"),
+        F.count_if(is_failed).alias("failed"),
+        F.count_if("is_refused").alias("refused"),
+        F.min("time").alias("first"),
+        F.max("time").alias("last"),
+    )
+    total = F.col("done") + F.col("failed") + F.col("refused")
+    return counts.orderBy(F.desc(total), *(F.asc_nulls_last(key) for key in keys))
