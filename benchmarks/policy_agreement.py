@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.naive_addresses import ROUTER, key_of, meaning, names_of, read
 from policy.addressing.address import Address, Unclear, resolve_named
@@ -79,6 +79,8 @@ DENIED = (
     *("$management", "_local/$management", "_topo/0/QDR/a", "_local/*", "_topo/*", "_edge/X/*", "t/a", "$m*"),
     *("_topo/all/X/a.b", "_topo/0/all/*", "_edge/QDR/$management"),
 )
+OWNERS: tuple[Literal["own", "other"] | None, ...] = (None, None, None, None, "own", "other")
+AGES = (None, None, 0.0, 9.9, 10.0, 299.9, 300.0)
 AUTHENTICATOR_GROUPS = ("ops", "dev", "night", "z")
 # An hour apart, written in several ways.
 TIMES = ("2027-01-15T08:00:00Z", "2027-01-15T10:00:00+01:00", "2027-01-15t04:30:00.000-05:30")
@@ -270,11 +272,33 @@ def naive_link(group: Mapping[str, Any], user: str, asked: "Asked", facts: LinkF
         return "waypoint_capability", None
     if not group.get("allowFallbackLinks", True) and "qd.fallback" in facts.capabilities:
         return "fallback_capability", None
+    if not is_send and facts.dynamic_address == "other":
+        return "dynamic_address_not_own", None
     is_allowed = naive_address(group, name, user, text, read(text), names_of(found, read(text)))
-    return ("allowed", key_of(found)) if is_allowed else (f"{name}_not_allowed", None)
+    if is_allowed:
+        return "allowed", key_of(found)
+    denied = is_denied(group, name, text, names_of(found, read(text)))
+    owner, age_s = facts.dynamic_address, facts.reply_age_s if is_send else None
+    reason = naive_reply(group, owner, age_s, f"{name}_not_allowed", is_send=is_send, is_denied=denied)
+    return reason, key_of(found) if reason == "allowed" else None
 
 
-def naive_message(group: Mapping[str, Any], user: str, asked: "Asked") -> tuple[str, str | None]:
+def naive_reply(
+    group: Mapping[str, Any], owner: str | None, age_s: float | None, reason: str, *, is_send: bool, is_denied: bool
+) -> str:
+    """What becomes of an address that no list allows (§3.16). reason  where neither owner nor reply has a say"""
+    if is_denied:
+        return reason
+    if owner == "own":
+        return "allowed"
+    if not is_send or not group.get("allowReplies"):
+        return reason
+    if age_s is not None:
+        return "allowed" if age_s < group.get("replyWindow", 300) else "reply_window_over"
+    return "reply_not_expected" if owner == "other" else reason
+
+
+def naive_message(group: Mapping[str, Any], user: str, asked: "Asked", facts: MessageFacts) -> tuple[str, str | None]:
     """Of a message on an anonymous link: the lists are compared with the tenant's form (§3.9)."""
     found = meaning(asked.text, asked.tenant) if asked.text else None
     if not asked.text or found is None:
@@ -282,16 +306,23 @@ def naive_message(group: Mapping[str, Any], user: str, asked: "Asked") -> tuple[
     written, plain = asked.text, read(asked.text)
     if asked.tenant is not None and found[0] == "M":
         written = plain = found[1]
-    is_allowed = naive_address(group, "target", user, written, plain, names_of(found, read(asked.text)))
-    return ("allowed", key_of(found)) if is_allowed else ("message_target_not_allowed", None)
+    names = names_of(found, read(asked.text))
+    if naive_address(group, "target", user, written, plain, names):
+        return "allowed", key_of(found)
+    denied = is_denied(group, "target", written, names)
+    owner, reason = facts.dynamic_address, "message_target_not_allowed"
+    reason = naive_reply(group, owner, facts.reply_age_s, reason, is_send=True, is_denied=denied)
+    return reason, key_of(found) if reason == "allowed" else None
 
 
 def naive_address(
     group: Mapping[str, Any], name: str, user: str, written: str, plain: str, names: Sequence[str]
 ) -> bool:
-    if any(denies(item, written, names) for item in group.get(f"deny{name.title()}s", ())):
-        return False
-    return allows(group, name, user, written, plain)
+    return not is_denied(group, name, written, names) and allows(group, name, user, written, plain)
+
+
+def is_denied(group: Mapping[str, Any], name: str, written: str, names: Sequence[str]) -> bool:
+    return any(denies(item, written, names) for item in group.get(f"deny{name.title()}s", ()))
 
 
 # Random
@@ -317,7 +348,10 @@ def random_group(chance: random.Random, users: Sequence[str]) -> dict[str, Any]:
     for key in ("maxConnectionsPerUser", "maxConnectionsPerHost", "maxSenders", "maxReceivers"):
         if chance.random() < 0.2:
             group[key] = chance.randint(0, 2)
-    for key in ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowFallbackLinks"):
+    if chance.random() < 0.3:
+        group["replyWindow"] = 10
+    switches = ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowFallbackLinks")
+    for key in (*switches, "allowReplies"):
         if chance.random() < 0.4:
             group[key] = chance.random() < 0.5
     return group
@@ -371,6 +405,8 @@ def random_link(chance: random.Random, asked: Asked) -> LinkFacts:
         is_coordinator=chance.random() < 0.05,
         capabilities=chance.choice(((), (), ("qd.waypoint.1",), ("x", "qd.fallback"))),
         open_links=chance.choice((0, 0, 0, 1, 2)),
+        dynamic_address=chance.choice(OWNERS),
+        reply_age_s=chance.choice(AGES),
     )
 
 
@@ -421,12 +457,13 @@ def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> st
                 return f"{user!r} {asked} {link}: {found}, expected {wanted}, {group}"
             reasons[f"link {wanted[0]}"] += 1
             if asked.text:
-                decision, wanted = decide_message(judged.settings, MessageFacts(target=link.address)), naive_message(
-                    group, user, asked
+                message = MessageFacts(
+                    target=link.address, dynamic_address=link.dynamic_address, reply_age_s=link.reply_age_s
                 )
+                decision, wanted = decide_message(judged.settings, message), naive_message(group, user, asked, message)
                 found = (decision.reason.value, bound(decision.is_allowed, link.address))
                 if found != wanted:
-                    return f"{user!r} message {asked}: {found}, expected {wanted}, {group}"
+                    return f"{user!r} message {asked} {message}: {found}, expected {wanted}, {group}"
                 reasons[f"message {wanted[0]}"] += 1
     return None
 

@@ -20,6 +20,7 @@ from policy.changes import NAMELESS, OTHERS, Change, UnconfirmedError, Witness
 from policy.confirmation import confirms
 from policy.decision import Rule
 from policy.grants import NUMBERS, SWITCHES, AddressList, Grant, grant_of
+from policy.groups import REPLIES_KEY, REPLY_WINDOW_KEY
 from policy.host_sets import Hosts, first_host, intersect, shown_hosts, subtract
 from policy.request_classes import (
     FRESH_USER,
@@ -147,7 +148,9 @@ def _grant_changes(before: Grant, after: Grant, user: str, router_id: str) -> It
                 after=words[after.switches[key]],
             )
     for key in NUMBERS:
-        one, other = before.numbers[key], after.numbers[key]
+        if key == REPLY_WINDOW_KEY and not (before.switches[REPLIES_KEY] and after.switches[REPLIES_KEY]):
+            continue  # the switch says it
+        one, other = before.numbers.get(key), after.numbers.get(key)
         if one != other:
             is_widening = other is None or (one is not None and other > one)
             yield replace(

@@ -58,8 +58,8 @@ class InvalidValue(Exception):
     """One value is wrong; str() is the part of §2.2's text that speaks of the value."""
 
 
-def read_integer(value: object, maximum: int | None = None) -> int:
-    """An integer ≥ 0: a JSON number (truncated) or a numeric string. Raises InvalidValue."""
+def read_integer(value: object, maximum: int | None = None, *, minimum: int = 0) -> int:
+    """An integer ≥ `minimum`: a JSON number (truncated) or a numeric string. Raises InvalidValue."""
     number: int | None = None
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
@@ -70,8 +70,8 @@ def read_integer(value: object, maximum: int | None = None) -> int:
         number = int(value)
     if number is None:
         raise InvalidValue(f"Value '{value}' does not resolve to an integer.")
-    if number < 0:
-        raise InvalidValue(f"Value '{value}' is below minimum '0'.")
+    if number < minimum:
+        raise InvalidValue(f"Value '{value}' is below minimum '{minimum}'.")
     if maximum is not None and number > maximum:
         raise InvalidValue(f"Value '{value}' is above maximum '{maximum}'.")
     return number

@@ -75,6 +75,10 @@ def _value(ruleset: Ruleset, change: Change, router_id: str) -> float:
             return float(decision.reason not in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT))
         case "maxMessageSize":
             return settings.max_message_size or float("inf")
+        case "allowReplies":
+            return float(settings.allow_replies and settings.max_senders > 0 and settings.max_receivers > 0)
+        case "replyWindow":
+            return settings.reply_window_s
         case "maxMessageRate" | "maxByteRate":
             rate = settings.max_message_rate if subject == "maxMessageRate" else settings.max_byte_rate
             return float("inf") if rate is None else rate

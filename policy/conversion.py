@@ -19,7 +19,16 @@ from policy.automata import TooComplexError
 from policy.c_router import group_extensions, vhost_extensions
 from policy.changes import Change
 from policy.denials import resolve_denials
-from policy.groups import ADDRESS_KEYS, AUTHENTICATOR_KEY, BOOLEAN_KEYS, DENY_KEYS, NUMBER_KEYS, Group
+from policy.groups import (
+    ADDRESS_KEYS,
+    AUTHENTICATOR_KEY,
+    BOOLEAN_KEYS,
+    DENY_KEYS,
+    NUMBER_KEYS,
+    REPLIES_KEY,
+    REPLY_WINDOW_KEY,
+    Group,
+)
 from policy.hosts import parse_address
 from policy.rights import MANAGEMENT_KEY, UNSET, read_rights, shown_difference
 from policy.ruleset import Ruleset
@@ -146,6 +155,9 @@ class _Compatible:
                 self._resolve(path, settings, key)
         if self.narrows:
             settings.pop(AUTHENTICATOR_KEY, None)
+        if self.narrows or settings.get(REPLIES_KEY) is not True:  # which only ever permits
+            for key in (REPLIES_KEY, REPLY_WINDOW_KEY):
+                settings.pop(key, None)
         if MANAGEMENT_KEY in settings:
             rights = read_rights(settings.pop(MANAGEMENT_KEY))
             if shown_difference(UNSET, rights) or shown_difference(rights, UNSET):

@@ -11,7 +11,7 @@ from policy.addressing.address import Address, Unclear
 from policy.addressing.lists import Verdict
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
-from policy.groups import Group
+from policy.groups import REPLIES_KEY, REPLY_WINDOW_KEY, Group
 from policy.ruleset import Ruleset
 from policy.settings import Settings, make_settings
 from policy.vhosts import CONNECTOR_GROUP, Vhost
@@ -26,6 +26,7 @@ __all__ = [
     "decide_link",
     "decide_message",
     "decide_session",
+    "decide_ungoverned_link",
 ]
 
 ALLOWED: Final = Decision(is_allowed=True, reason=Reason.ALLOWED)
@@ -33,6 +34,9 @@ INTERNAL_ERROR: Final = Decision(is_allowed=False, reason=Reason.INTERNAL_ERROR)
 
 WAYPOINT_CAPABILITY_PREFIX: Final = "qd.waypoint"
 FALLBACK_CAPABILITY: Final = "qd.fallback"
+# No attribute opens it, so none is named.
+OWNERSHIP: Final = "only the connection that made a dynamic address receives from it"
+OWN_TARGET: Final = "a connection may send to the dynamic addresses it made"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +122,13 @@ def decide_link(settings: Settings, facts: LinkFacts) -> Decision:
         return INTERNAL_ERROR
 
 
+def decide_ungoverned_link(facts: LinkFacts) -> Decision:
+    """May a connection without settings attach this link, where vhost policy is on (§3.8)?"""
+    if facts.direction == "receive" and not facts.is_dynamic and facts.dynamic_address == "other":
+        return _deny(Reason.DYNAMIC_ADDRESS_NOT_OWN, Rule(item=OWNERSHIP))
+    return ALLOWED
+
+
 def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
     """May this message pass (§3.9 steps 4 and 5)?"""
     try:
@@ -129,6 +140,9 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
         if target is not None:
             verdict = settings.targets.judge(target, is_message=True)
             if verdict.item is None:
+                unlisted = _decide_unlisted(settings, facts, verdict)
+                if unlisted is not None:
+                    return unlisted
                 key = settings.origin.target_key
                 return _address_denied(settings, Reason.MESSAGE_TARGET_NOT_ALLOWED, key, "denyTargets", verdict)
         return ALLOWED
@@ -149,7 +163,8 @@ def decide_connector(ruleset: Ruleset, policy_vhost: str, user: str | None, now:
         group = vhost.groups.get(CONNECTOR_GROUP) if vhost is not None else None
         if vhost is None or group is None:
             name = vhost.name if vhost is not None else None
-            return ConnectionDecision(decision=Decision(is_allowed=False, reason=Reason.NO_VHOST), vhost=name)
+            rule = Rule(item=f"policyVhost: {policy_vhost}") if vhost is None else vhost.rule("groups", CONNECTOR_GROUP)
+            return ConnectionDecision(decision=_deny(Reason.NO_VHOST, rule), vhost=name)
         if not group.window.contains(now):
             return ConnectionDecision(decision=_not_valid(group, now), vhost=vhost.name, group=group.name)
         size = ruleset.max_message_size
@@ -192,8 +207,32 @@ def _decide_sender(settings: Settings, facts: LinkFacts, address: Address | None
         return denied
     verdict, key = settings.targets.judge(address), settings.origin.target_key
     if verdict.item is None:
+        unlisted = _decide_unlisted(settings, facts, verdict)
+        if unlisted is not None:
+            return unlisted
         return _address_denied(settings, Reason.TARGET_NOT_ALLOWED, key, "denyTargets", verdict)
     return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, verdict.item), address=verdict.text)
+
+
+def _decide_unlisted(settings: Settings, facts: LinkFacts | MessageFacts, verdict: Verdict) -> Decision | None:
+    """No target allows the address: is it the connection's own, or one to reply to (§3.16)? None: neither has a say."""
+    if verdict.denied_by is not None:
+        return None
+    owner, age_s = facts.dynamic_address, facts.reply_age_s
+    if owner == "own":
+        return Decision(
+            is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET), address=verdict.text
+        )
+    if not settings.allow_replies or (age_s is None and owner is None):
+        return None
+    is_allowed, rule = False, settings.rule(REPLIES_KEY, "true")
+    if age_s is None:
+        reason = Reason.REPLY_NOT_EXPECTED
+    elif age_s < settings.reply_window_s:
+        is_allowed, reason = True, Reason.ALLOWED
+    else:
+        reason, rule = Reason.REPLY_WINDOW_OVER, settings.rule(REPLY_WINDOW_KEY, settings.reply_window_s)
+    return Decision(is_allowed=is_allowed, reason=reason, rule=rule, address=verdict.text)
 
 
 def _decide_receiver(settings: Settings, facts: LinkFacts, address: Address | None) -> Decision:
@@ -208,6 +247,12 @@ def _decide_receiver(settings: Settings, facts: LinkFacts, address: Address | No
     if facts.capabilities and (denied := _capability_denied(settings, facts.capabilities)) is not None:
         return denied
     verdict, key = settings.sources.judge(address), settings.origin.source_key
+    if facts.dynamic_address is not None:
+        is_own = facts.dynamic_address == "own"
+        if not is_own or verdict.denied_by is None:
+            reason = Reason.ALLOWED if is_own else Reason.DYNAMIC_ADDRESS_NOT_OWN
+            rule = settings.rule(OWNERSHIP)
+            return Decision(is_allowed=is_own, reason=reason, rule=rule, address=verdict.text)
     if verdict.item is None:
         return _address_denied(settings, Reason.SOURCE_NOT_ALLOWED, key, "denySources", verdict)
     return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, verdict.item), address=verdict.text)

@@ -6,6 +6,7 @@ Pure. A file is JSON, lines that begin with # are comments:
      "expect": [
        {"user": "alice", "host": "10.0.0.1", "is": "allow"},
        {"user": "alice", "host": "10.0.0.1", "send": ["orders.1", "orders.2"], "is": "allow"},
+       {"user": "alice", "host": "10.0.0.1", "send": "alice.replies", "replyAge": 20, "is": "allow"},
        {"user": "alice", "host": "10.0.0.1", "receive": "$management", "is": "deny", "reason": "source_not_allowed"},
        {"user": "alice", "host": "10.0.0.1", "manage": ["create ban", "update vhost"], "is": "deny"}]}
 """
@@ -32,7 +33,8 @@ _SWITCHES = ("tls", "dynamic", "anonymous", "multiTenant")
 _ADDRESSES = ("send", "receive")
 _MANAGE = "manage"
 _LISTS = (*_ADDRESSES, "groups", _MANAGE)
-_KEYS = (*_TEXTS, *_SWITCHES, *_LISTS)
+_REPLY_AGE = "replyAge"  # seconds since a message with the address as its reply-to was received
+_KEYS = (*_TEXTS, *_SWITCHES, *_LISTS, _REPLY_AGE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,11 @@ def _problems(document: Document, path: tuple[str | int, ...], entry: Mapping[st
             yield _problem(document, place, f"'{key}' is {kind}, or a list of them")
         elif key == _MANAGE:
             yield from _wrong_requests(document, place, value)
+    age_s = entry.get(_REPLY_AGE, 0)
+    if isinstance(age_s, bool) or not isinstance(age_s, int | float) or age_s < 0:
+        yield _problem(document, (*path, _REPLY_AGE), f"'{_REPLY_AGE}' is a number of seconds, from 0 on")
+    elif _REPLY_AGE in entry and "send" not in entry:
+        yield _problem(document, (*path, _REPLY_AGE), f"'{_REPLY_AGE}' is said of an address to send to")
     if entry.get("is") not in ("allow", "deny"):
         yield _problem(document, (*path, "is"), '"is" is "allow" or "deny"')
     if isinstance(entry.get("host"), str) and not is_numeric_host(entry["host"]):
@@ -184,7 +191,9 @@ def _questions(entry: Mapping[str, Any]) -> Iterator[tuple[LinkFacts | Managemen
     directions: tuple[Literal["send", "receive"], ...] = ("send", "receive")
     for direction in directions:
         for address in _several(entry.get(direction, [])):
-            yield LinkFacts(direction=direction, address=None), address, f"{direction} '{address}'"
+            age_s = entry.get(_REPLY_AGE) if direction == "send" else None
+            what = f"{direction} '{address}'" + (f" as a reply after {age_s:g} s" if age_s is not None else "")
+            yield LinkFacts(direction=direction, address=None, reply_age_s=age_s), address, what
     for text in _several(entry.get(_MANAGE, [])):
         yield read_request(text), None, f"by management '{text}'"
     if entry.get("dynamic"):

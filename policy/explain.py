@@ -5,12 +5,12 @@ Source: docs/spec/policy-and-auth.md §2.7, §3.3, §3.7, §3.8.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from policy.addressing.address import Address, Unclear
 from policy.addressing.patterns import split_tokens
-from policy.decide import ConnectionDecision, Settings, decide_connection, decide_link
+from policy.decide import OWN_TARGET, OWNERSHIP, ConnectionDecision, Settings, decide_connection, decide_link
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts, Usage
 from policy.groups import UNLIMITED_LINKS, Group
@@ -60,7 +60,10 @@ def explain_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage | 
 
 
 def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
-    """settings  of the connection; None when policy does not govern it"""
+    """settings  of the connection; None when policy does not govern it
+
+    A dynamic address is another's, unless the facts say that it is the connection's own.
+    """
     if isinstance(facts.address, Unclear):
         decision = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS, address=facts.address.written)
         text = f"'{facts.address.written}' is no address: {facts.address.why}"
@@ -68,8 +71,11 @@ def explain_link(settings: Settings | None, facts: LinkFacts) -> Explanation:
     if settings is None:
         text = "the connection is not governed by policy: every link may be opened"
         return Explanation(decision=Decision(is_allowed=True, reason=Reason.ALLOWED), steps=(_passed("link", text),))
+    address = facts.address
+    if facts.dynamic_address is None and address is not None and address.is_dynamic:
+        facts = replace(facts, dynamic_address="other")
     decision = decide_link(settings, facts)
-    steps = tuple(_link_steps(settings, facts, facts.address, decision))
+    steps = tuple(_link_steps(settings, facts, address, decision))
     return Explanation(decision=decision, steps=steps, vhost=settings.vhost, group=settings.group, settings=settings)
 
 
@@ -233,8 +239,26 @@ def _link_steps(settings: Settings, facts: LinkFacts, address: Address | None, d
     elif reason in (Reason.WAYPOINT_CAPABILITY, Reason.FALLBACK_CAPABILITY):
         switch = "allowWaypointLinks" if reason is Reason.WAYPOINT_CAPABILITY else "allowFallbackLinks"
         yield _switch_step(settings, f"the capability {', '.join(facts.capabilities)}", switch, False)
+    elif decision.rule is not None and decision.rule.item in (OWNERSHIP, OWN_TARGET):
+        text = f"'{address.written}' has the form of a dynamic address: {decision.rule.item}"
+        yield Step(about="owner", text=text, is_passed=decision.is_allowed, rule=decision.rule)
+    elif is_send and _is_about_replies(settings, address, decision):
+        yield from _reply_steps(settings, facts, address, decision)
     else:
         yield from _address_steps(settings, address, is_send, decision)
+
+
+def _is_about_replies(settings: Settings, address: Address, decision: Decision) -> bool:
+    is_unlisted = decision.is_allowed and settings.targets.judge(address).item is None
+    return is_unlisted or decision.reason in (Reason.REPLY_WINDOW_OVER, Reason.REPLY_NOT_EXPECTED)
+
+
+def _reply_steps(settings: Settings, facts: LinkFacts, address: Address, decision: Decision) -> Iterator[Step]:
+    age_s, key = facts.reply_age_s, settings.origin.target_key
+    yield Step(about="address", text=f"{key} of group '{settings.group}' do not name '{address.written}'")
+    came = f"a message with this reply-to came {age_s:g} seconds ago" if age_s is not None else "none has come"
+    window = f"allowReplies lets the connection reply for {settings.reply_window_s} seconds"
+    yield Step(about="reply", text=f"{window}: {came}", is_passed=decision.is_allowed, rule=decision.rule)
 
 
 def _shown_rates(settings: Settings) -> str:
@@ -266,6 +290,8 @@ def _address_steps(settings: Settings, address: Address, is_send: bool, decision
         return
     listed = _shown(rules.canonical, "nothing")
     why = f"may not {verb} '{text}': {key} of group '{settings.group}' admits {listed}"
+    if is_send and settings.allow_replies:
+        why = f"{why} (and no message with it as reply-to has come that counts: allowReplies)"
     if (advice := _address_advice(rules.canonical, text)) is not None:
         why = f"{why} ({advice})"
     yield _failed("address", why, settings.rule(key))

@@ -42,6 +42,9 @@ class LinkFacts:
     is_coordinator: bool = False
     capabilities: tuple[str, ...] = ()  # of that terminus
     open_links: int = 0  # client-initiated links of this direction already open on the connection
+    # Set where the address has the form of one the router makes up: it is this connection's, or it is not (any more).
+    dynamic_address: Literal["own", "other"] | None = None
+    reply_age_s: float | None = None  # since a message with this reply-to was received last; None: none is remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ class MessageFacts:
 
     target: Address | Unclear | None = None  # anonymous links only: the address the message is for
     user_id: bytes | None = None  # the user-id property
+    dynamic_address: Literal["own", "other"] | None = None  # of `target`, as in LinkFacts
+    reply_age_s: float | None = None  # of `target`, as in LinkFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,10 +24,12 @@ SWITCHES: Final = {
     "allowFallbackLinks": "allow_fallback_links",
     "allowDynamicLinkRoutes": "allow_dynamic_link_routes",
     "allowAdminStatusUpdate": "allow_admin_status_update",
+    "allowReplies": "allow_replies",
 }
 NUMBERS: Final = (
     *("maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost"),
     *("maxSessions", "maxSenders", "maxReceivers", "maxMessageSize", "maxMessageRate", "maxByteRate"),
+    "replyWindow",
 )
 
 
@@ -48,7 +50,7 @@ class AddressList:
 class Grant:
     """hosts    from where the user may connect; empty when not at all
     sources   likewise targets: empty where no such link may be opened
-    numbers   None: no limit
+    numbers   None: no limit. `replyWindow` only where replies are allowed
     management  whether or not targets reach it
     """
 
@@ -120,6 +122,8 @@ def grant_of(
         "maxMessageRate": vhost.max_message_rate if group.max_message_rate is None else group.max_message_rate,
         "maxByteRate": vhost.max_byte_rate if group.max_byte_rate is None else group.max_byte_rate,
     }
+    if group.allow_replies:
+        numbers["replyWindow"] = group.reply_window_s
     hosts = hosts_of(group.hosts)
     if is_connector:
         hosts = ALL_HOSTS
@@ -129,6 +133,8 @@ def grant_of(
     switches = {key: bool(getattr(group, name)) for key, name in SWITCHES.items()}
     switches["allowDynamicSource"] &= group.max_receivers > 0
     switches["allowAnonymousSender"] &= group.max_senders > 0
+    # Nobody replies who receives nothing, or cannot send.
+    switches["allowReplies"] &= group.max_senders > 0 and group.max_receivers > 0
     return Grant(
         vhost=vhost.name,
         hosts=hosts,

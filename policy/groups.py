@@ -55,8 +55,14 @@ _GROUP_BOOLEANS: Final = {
     "allowDynamicLinkRoutes": True,
     "allowAdminStatusUpdate": True,
 }
-NUMBER_KEYS: Final = frozenset(_GROUP_NUMBERS)
-BOOLEAN_KEYS: Final = frozenset(_GROUP_BOOLEANS)
+REPLIES_KEY: Final = "allowReplies"  # an extension: replies to what was received, whatever targets say
+REPLY_WINDOW_KEY: Final = "replyWindow"  # seconds, likewise
+DEFAULT_REPLY_WINDOW_S: Final = 300
+# Attack: a right to send that outlives by weeks the request it was given for.
+MAX_REPLY_WINDOW_S: Final = 86_400
+_EXTENDED_BOOLEANS: Final = {**_GROUP_BOOLEANS, REPLIES_KEY: False}
+BOOLEAN_KEYS: Final = frozenset(_EXTENDED_BOOLEANS)
+NUMBER_KEYS: Final = frozenset((*_GROUP_NUMBERS, REPLY_WINDOW_KEY))
 # Extensions: what the lists name is denied, whatever sources and targets say.
 DENY_KEYS: Final = ("denySources", "denyTargets")
 # Address list -> the denials that hold against it.
@@ -102,6 +108,8 @@ class Group:
     allow_fallback_links: bool
     allow_dynamic_link_routes: bool
     allow_admin_status_update: bool
+    allow_replies: bool
+    reply_window_s: int
     sources: AddressRules
     targets: AddressRules
     management: ManagementRights
@@ -138,6 +146,7 @@ class CheckedGroup:
     window: Window
     numbers: Mapping[str, int]
     booleans: Mapping[str, bool]
+    reply_window_s: int
     addresses: Mapping[str, tuple[str, ...]]
     management: ManagementRights
     source_key: str
@@ -153,7 +162,8 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
         text = f"{prefix} must be of type 'dict' but is '{type(attributes)}'"
         raise reading.error(text, "groups", name)
     numbers: dict[str, int] = {}
-    booleans = dict(_GROUP_BOOLEANS)
+    booleans = dict(_EXTENDED_BOOLEANS)
+    reply_window_s = DEFAULT_REPLY_WINDOW_S
     users: tuple[str, ...] = ()
     authenticator_groups: tuple[str, ...] = ()
     hosts = HostRanges()
@@ -167,7 +177,9 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
         try:
             if key in _GROUP_NUMBERS:
                 numbers[key] = read_integer(value, _GROUP_NUMBERS[key])
-            elif key in _GROUP_BOOLEANS:
+            elif key == REPLY_WINDOW_KEY:
+                reply_window_s = read_integer(value, MAX_REPLY_WINDOW_S, minimum=1)
+            elif key in _EXTENDED_BOOLEANS:
                 booleans[key] = read_boolean(value)
             elif key == "users":
                 users = read_items(value)
@@ -186,7 +198,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
             else:
                 reading.warnings.append(f"{prefix} option '{key}' is ignored.")
         except InvalidValue as error:
-            text = f"has error '{error}'." if key in _GROUP_NUMBERS else str(error)
+            text = f"has error '{error}'." if key in NUMBER_KEYS else str(error)
             raise reading.error(f"{prefix} option '{key}' {text}", *where) from None
         except HostError as error:
             raise reading.error(f"{prefix} option '{key}' {error}", *where) from None
@@ -201,6 +213,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
         window=window,
         numbers=numbers,
         booleans=booleans,
+        reply_window_s=reply_window_s,
         addresses=addresses,
         management=management,
         source_key=source_key,
@@ -213,7 +226,7 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
     source_key, target_key = checked.source_key, checked.target_key
     sources = _compile_addresses(source_key, addresses)
     targets = _compile_addresses(target_key, addresses)
-    flags = tuple(booleans.values())
+    flags = tuple(booleans[key] for key in _GROUP_BOOLEANS)
     denied = [compile_literals(denied_items(addresses.get(key, ()))) for key in DENY_KEYS]
     # Only where it is used, so that the digest of a policy without extensions stays what it was.
     extensions: tuple[tuple[str, object], ...] = tuple(
@@ -223,6 +236,8 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
         extensions += ((AUTHENTICATOR_KEY, tuple(sorted(checked.authenticator_groups))),)
     if not checked.window.is_always:
         extensions += (("window", (checked.window.begin_s, checked.window.end_s)),)
+    if booleans[REPLIES_KEY]:
+        extensions += ((REPLIES_KEY, checked.reply_window_s),)
     if checked.management.is_set:
         extensions += ((MANAGEMENT_KEY, checked.management.canonical),)
     return Group(
@@ -250,6 +265,8 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
         allow_fallback_links=booleans["allowFallbackLinks"],
         allow_dynamic_link_routes=booleans["allowDynamicLinkRoutes"],
         allow_admin_status_update=booleans["allowAdminStatusUpdate"],
+        allow_replies=booleans[REPLIES_KEY],
+        reply_window_s=checked.reply_window_s,
         sources=sources,
         targets=targets,
         management=checked.management,

@@ -24,6 +24,7 @@ class Settings:
     max_senders         0: none may be opened; likewise max_receivers
     max_message_rate    messages a second, 0: none; None: no limit
     max_byte_rate       bytes of messages a second, likewise
+    reply_window_s      how long a received reply-to may be sent to, where allow_replies is on
     management          what may be done by management, where sources and targets reach it
     sources, targets    with the user's name put in
     """
@@ -46,6 +47,8 @@ class Settings:
     allow_fallback_links: bool
     allow_dynamic_link_routes: bool
     allow_admin_status_update: bool
+    allow_replies: bool
+    reply_window_s: int
     management: ManagementRights
     sources: Permission = field(repr=False)
     targets: Permission = field(repr=False)
@@ -84,6 +87,8 @@ def make_settings(
         allow_fallback_links=group.allow_fallback_links,
         allow_dynamic_link_routes=group.allow_dynamic_link_routes,
         allow_admin_status_update=group.allow_admin_status_update,
+        allow_replies=group.allow_replies,
+        reply_window_s=group.reply_window_s,
         management=group.management,
         sources=Permission(group.sources, group.denied_sources, user),
         targets=Permission(group.targets, group.denied_targets, user),

@@ -14,6 +14,7 @@ from jsonschema.exceptions import ValidationError
 
 import schemas
 from policy.attributes import InvalidValue
+from policy.groups import MAX_REPLY_WINDOW_S
 from policy.loader import Entity, PolicyFileError, entities_of, parse_policy, plain_entities
 from policy.positioned_json import Document, Problem
 from policy.rights import read_rights
@@ -88,6 +89,8 @@ def _is_plain(value: object, schema: Mapping[str, Any]) -> bool:
             return _number(value, 65535) is not None
         case "#/$defs/count":
             return _number(value, 2**64 - 1) is not None
+        case "#/$defs/replyWindow":
+            return _number(value, MAX_REPLY_WINDOW_S) not in (None, 0)
         case "#/$defs/instant":
             return _is_instant(value)
         case "#/$defs/managementRights":

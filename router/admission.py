@@ -7,7 +7,7 @@ decided on. Sources: docs/spec/policy-and-auth.md §2.7, §2.8, §3.2 to §3.5.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from auth.identity import Identity
 from policy.addressing.address import Address
@@ -20,7 +20,7 @@ from policy.usage import UsageLedger
 from router.bans import BanGate
 from router.breakoffs import Breakoffs
 from router.effects import AdmissionFailed, Audit, Emit, log
-from router.refusals import CONNECTION_REFUSED, MOVED, OPEN_TEXTS, Refusal
+from router.refusals import CONNECTION_REFUSED, MOVED, OPEN_TEXTS, Refusal, explained, rule_text
 from router.shadow.candidate import ConnectionShadow, Shadow
 
 # Denials at Open that count towards an automatic ban. Not the limits of connections: others reach them for a bystander.
@@ -28,6 +28,13 @@ _COUNTED_AS_FAILURES: Final = frozenset({Reason.NO_VHOST, Reason.UNKNOWN_USER, R
 
 # Why open connections are decided again; `redecision` of an audit event.
 Occasion = Literal["policy_change", "expiry"]
+
+
+class KnownAddresses(Protocol):
+    """Which addresses are a connection's own, and which it was asked to reply to (router.replies)."""
+
+    def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None: ...
+    def reply_age(self, address: Address) -> float | None: ...
 
 
 class Gate:
@@ -50,6 +57,7 @@ class Gate:
         self.shadow = shadow
         self.bans = BanGate(bans if bans is not None else BanSet(), ledger, emit)
         self.breakoffs = Breakoffs(emit)
+        self.explains = False  # denials name their rule to the peer (policy verboseDenials)
         # What was granted in an earlier epoch holds no longer for whoever is concerned.
         self.epoch = 0
         self.began_at = 0.0
@@ -87,7 +95,7 @@ class Gate:
             "POLICY",
             verdict[0],
             f"{verdict[1]} Connection '{remote_host}' based on global connection count. "
-            f"nConnections= {self.ledger.open_connections}",
+            f"nConnections= {self.ledger.open_connections}{'' if decision.is_allowed else rule_text(decision)}",
         )
         if not decision.is_allowed:
             self.audit(
@@ -124,6 +132,7 @@ class Admission:
         "_is_counted",
         "_judged_as",
         "_redecided_in",
+        "addresses",
         "connection_id",
         "connection_name",
         "gate",
@@ -168,6 +177,7 @@ class Admission:
         self.requested_vhost = ""
         self.settings: Settings | None = None
         self.shadow: ConnectionShadow | None = None
+        self.addresses: KnownAddresses | None = None  # None: not open yet
         self.open_sessions = self.open_senders = self.open_receivers = 0
         self._allowed_targets: dict[str, Address] = {}  # of messages, as far as they are remembered
         self.refusal: Refusal | None = None  # decided again, and denied: the connection is to be closed
@@ -237,14 +247,14 @@ class Admission:
         who = f"for user '{self.identity.user or ''}', rhost '{self.remote_host}', vhost '{shown_vhost}'"
         if decision.reason is Reason.INTERNAL_ERROR:
             text = "Internal error: the connection's facts could not be judged"
-            self._log("info", f"DENY AMQP Open lookup_user failed {who}: {text}")
+            self._log("info", f"DENY AMQP Open lookup_user failed {who}: {text}{rule_text(decision)}")
         for reason in (decision.reason, *decision.also):
             if text := OPEN_TEXTS.get(reason, ""):
-                when = f" ({decision.rule.item})" if reason is Reason.GROUP_NOT_VALID and decision.rule else ""
-                self._log("info", f"DENY AMQP Open {who}: {text}{when}")
+                rule = rule_text(decision) if reason is decision.reason else ""
+                self._log("info", f"DENY AMQP Open {who}: {text}{rule}")
         if judged.vhost is not None and decision.reason is not Reason.INTERNAL_ERROR:
             self.gate.ledger.count_open_denied(judged.vhost)
-        self._audit(
+        return self._audit(
             decision,
             stage="open",
             vhost=judged.vhost,
@@ -254,7 +264,6 @@ class Admission:
             now=now,
             **more,
         )
-        return CONNECTION_REFUSED
 
     def count_failure(self) -> None:
         """The peer's credentials do not hold, or do not let it in: towards an automatic ban of its host."""
@@ -283,15 +292,11 @@ class Admission:
     def _deny_connector(self, judged: ConnectionDecision, now: float, **more: Any) -> Refusal:
         decision = judged.decision
         what = f"policyVhost settings for connection '{self.connection_id}', policyVhost: '{self.requested_vhost}'"
-        if decision.reason is Reason.GROUP_NOT_VALID and decision.rule is not None:
-            text = f"No valid {what}: {decision.rule.item}"
-        else:
-            text = f"Failed to find {what}"
-        log(self.gate.emit, "POLICY", "error", f"[C{self.connection_id}] {text}")
-        self._audit(
+        text = f"No valid {what}" if decision.reason is Reason.GROUP_NOT_VALID else f"Failed to find {what}"
+        log(self.gate.emit, "POLICY", "error", f"[C{self.connection_id}] {text}{rule_text(decision)}")
+        return self._audit(
             decision, stage="open", vhost=judged.vhost, group=judged.group, refusal=CONNECTION_REFUSED, now=now, **more
         )
-        return CONNECTION_REFUSED
 
     def _connection_facts(self, now: float) -> ConnectionFacts:
         return ConnectionFacts(
@@ -460,6 +465,9 @@ class Admission:
         """Those of an event that speaks of the policy in force beside another."""
         return {**self.facts(), "ruleset_digest": self.gate.ruleset.digest}
 
-    def _audit(self, decision: Decision, *, refusal: Refusal, **facts: Any) -> None:
+    def _audit(self, decision: Decision, *, refusal: Refusal, **facts: Any) -> Refusal:
+        """Record a denial. Returns what the peer is told: `refusal`, with the rule where the policy wants that."""
+        refusal = explained(refusal, decision) if self.gate.explains else refusal
         merged = {**self.facts(), "condition": refusal.condition, "detail": refusal.description, **facts}
         self.gate.audit(decision, **merged)
+        return refusal

@@ -7,8 +7,8 @@ decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 from typing import Final, Literal
 
 from policy.addressing.address import Address, Unclear
-from policy.decide import ALLOWED, decide_link, decide_message, decide_session
-from policy.decision import Decision, Reason
+from policy.decide import ALLOWED, decide_link, decide_message, decide_session, decide_ungoverned_link
+from policy.decision import Decision, Reason, Rule
 from policy.facts import LinkFacts, MessageFacts
 from policy.rights import NOTHING, UNRESTRICTED, UNSET, ManagementRights
 from router.admission import Admission, Gate, Occasion
@@ -27,6 +27,7 @@ from router.refusals import (
     Refusal,
     attach_text,
     judged_text,
+    rule_text,
 )
 
 __all__ = ["CONNECTION_REFUSED", "ConnectionGate", "Direction", "Gate", "Occasion", "Refusal"]
@@ -58,13 +59,13 @@ class ConnectionGate(Admission):
         if settings is not None:
             where = f"user: {self._user}, rhost: {self.remote_host}, vhost: {self._vhost}"
             if not decision.is_allowed:
-                self._log("info", f"[C{self.connection_id}] DENY AMQP Begin Session due to session limit. {where}")
+                text = f"DENY AMQP Begin Session due to session limit. {where}{rule_text(decision)}"
+                self._log("info", f"[C{self.connection_id}] {text}")
                 self.gate.ledger.count_session_denied(settings.vhost)
-                self._audit(
+                return self._audit(
                     decision, stage="begin", usage={"open_sessions": others},
                     limit=settings.max_sessions, refusal=SESSION_REFUSED, **self._again(older, "sessions"),
                 )  # fmt: skip
-                return SESSION_REFUSED
             if older is None:
                 self._log("trace", f"[C{self.connection_id}] ALLOW AMQP Begin Session. {where}")
         if older is None:
@@ -85,19 +86,22 @@ class ConnectionGate(Admission):
         is_dynamic: bool,
         is_coordinator: bool,
         capabilities: tuple[str, ...],
+        dynamic_address: Literal["own", "other"] | None = None,
+        reply_age_s: float | None = None,
         older: int | None = None,
         is_for_candidate: bool = False,
     ) -> Refusal | None:
         """Judge a client's Attach. None: it is counted until `detach`.
 
         address  of its target or source; the very value that is bound where it is allowed
+        dynamic_address, reply_age_s  as in LinkFacts
         older    of a link that is open and judged again: how many of its direction that were attached before it stay
         is_for_candidate  ask a new candidate policy about a link that is open, and nobody else
         """
         if isinstance(address, Unclear):
             return self._refuse_unclear(address, "attach", direction=direction, link_name=link_name)
         settings, shadow = self.settings, self.shadow
-        if settings is not None or shadow is not None:
+        if settings is not None or shadow is not None or self.gate.ruleset.is_enabled:
             open_links = self.open_senders if direction == "send" else self.open_receivers
             open_links = open_links if older is None else older
             asked = LinkFacts(
@@ -107,37 +111,47 @@ class ConnectionGate(Admission):
                 is_coordinator=is_coordinator,
                 capabilities=capabilities,
                 open_links=open_links,
+                dynamic_address=dynamic_address,
+                reply_age_s=reply_age_s,
             )
             if is_for_candidate:
                 if shadow is not None:
                     shadow.attach(ALLOWED, asked)
                 return None
-            decision = decide_link(settings, asked) if settings is not None else ALLOWED
+            if settings is not None:
+                decision = decide_link(settings, asked)
+            else:
+                decision = decide_ungoverned_link(asked) if self.gate.ruleset.is_enabled else ALLOWED
             if shadow is not None and older is None:
                 shadow.attach(decision, asked)
-        if settings is not None:
-            who = f"for user '{self._user}', rhost '{self.remote_host}', vhost '{self._vhost}'"
-            text = attach_text(decision, asked, who)
             if not decision.is_allowed:
-                self._log("info", f"[C{self.connection_id}] DENY {text}")
-                self.gate.ledger.count_link_denied(settings.vhost, direction)
-                is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
-                refusal = LINK_LIMIT if is_limit else LINK_REFUSED
-                limit = settings.max_senders if direction == "send" else settings.max_receivers
-                self._audit(
-                    decision, stage="attach", direction=direction, address=judged_text(decision, address),
-                    link_name=link_name,
-                    usage={"open_links": open_links}, limit=limit if is_limit else None, refusal=refusal,
-                    **self._again(older, "links"),
-                )  # fmt: skip
-                return refusal
-            if older is None:
-                self._log("trace", f"[C{self.connection_id}] ALLOW {text}")
+                return self._deny_link(decision, asked, link_name, older)
+            if settings is not None and older is None:
+                self._log("trace", f"[C{self.connection_id}] ALLOW {attach_text(decision, asked, self._who)}")
         if older is None and direction == "send":
             self.open_senders += 1
         elif older is None:
             self.open_receivers += 1
         return None
+
+    def _deny_link(self, decision: Decision, facts: LinkFacts, link_name: str, older: int | None) -> Refusal:
+        settings, direction = self.settings, facts.direction
+        text = attach_text(decision, facts, self._who)
+        self._log("info", f"[C{self.connection_id}] DENY {text}{rule_text(decision)}")
+        limit = None
+        if settings is not None:
+            self.gate.ledger.count_link_denied(settings.vhost, direction)
+            limit = settings.max_senders if direction == "send" else settings.max_receivers
+        is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
+        return self._audit(
+            decision, stage="attach", direction=direction, address=judged_text(decision, facts.address),
+            link_name=link_name, usage={"open_links": facts.open_links}, limit=limit if is_limit else None,
+            refusal=LINK_LIMIT if is_limit else LINK_REFUSED, **self._again(older, "links"),
+        )  # fmt: skip
+
+    @property
+    def _who(self) -> str:
+        return f"for user '{self._user}', rhost '{self.remote_host}', vhost '{self._vhost}'"
 
     def detach(self, direction: Direction) -> None:
         if direction == "send":
@@ -170,8 +184,9 @@ class ConnectionGate(Admission):
             "debug",
             f"[C{self.connection_id}][L{link_id}] Message rejected due to user_id proxy violation. User:{self._user}",
         )
-        self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
-        return USER_ID_REFUSED
+        text = f"DENY AMQP message with the user-id of another {self._who}{rule_text(decision)}"
+        self._log("info", f"[C{self.connection_id}][L{link_id}] {text}")
+        return self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
 
     def record_malformed(self, link_id: int, address: str | None) -> None:
         """A message was refused in which clients may find another user-id than the router did."""
@@ -182,6 +197,8 @@ class ConnectionGate(Admission):
             f"[C{self.connection_id}][L{link_id}] Message rejected: its sections are malformed. User:{self._user}",
         )
         decision = Decision(is_allowed=False, reason=Reason.MALFORMED_MESSAGE)
+        text = f"DENY AMQP message with malformed sections {self._who}{rule_text(decision)}"
+        self._log("info", f"[C{self.connection_id}][L{link_id}] {text}")
         self._audit(decision, stage="transfer", direction="send", address=address, refusal=MALFORMED)
 
     def known_target(self, text: str) -> Address | None:
@@ -199,27 +216,48 @@ class ConnectionGate(Admission):
             return self._refuse_unclear(address, "transfer", direction="send", link_id=link_id)
         settings, shadow, text = self.settings, self.shadow, address.written
         is_known = text in self._allowed_targets
-        decision = ALLOWED
+        decision, facts = ALLOWED, self._message_facts(address)
         if settings is not None and not is_known:
-            decision = decide_message(settings, MessageFacts(target=address))
+            decision = decide_message(settings, facts)
         if shadow is not None:
-            shadow.target(decision, address)
+            shadow.target(decision, facts)
         if is_known:
             return address
-        target = decision.address or address.full
-        where = (
-            f"AMQP message to '{target}' for user '{self._user}', rhost '{self.remote_host}', "
-            f"vhost '{self._vhost}' based on target address"
-        )
-        if decision.is_allowed:
+        if not decision.is_allowed:
+            return self._deny_message(decision, address, link_id)
+        if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
             if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
                 self._allowed_targets.clear()
             if len(text) <= MAX_REMEMBERED_CHARACTERS:
                 self._allowed_targets[text] = address
-            if settings is not None:
-                self._log("trace", f"[C{self.connection_id}] ALLOW {where}")
-            return address
-        self._log("info", f"[C{self.connection_id}] DENY {where}")
+        if settings is not None:
+            self._log("trace", f"[C{self.connection_id}] ALLOW {self._message_text(decision, address)}")
+        return address
+
+    def refuse_reply(self, target: Address, link_id: int) -> Refusal | None:
+        """May a message still go to `target` on a link that was attached to reply? Never remembered: time passes."""
+        if self.is_denied_now():
+            return TARGET_REFUSED
+        settings = self.settings
+        if settings is None:
+            return None
+        facts = self._message_facts(target)
+        decision = decide_message(settings, facts)
+        if self.shadow is not None:
+            self.shadow.target(decision, facts)
+        return None if decision.is_allowed else self._deny_message(decision, target, link_id)
+
+    def _message_facts(self, target: Address) -> MessageFacts:
+        if self.addresses is None:
+            return MessageFacts(target=target)
+        owner, age_s = self.addresses.owner(target, is_ingress=True), self.addresses.reply_age(target)
+        return MessageFacts(target=target, dynamic_address=owner, reply_age_s=age_s)
+
+    def _message_text(self, decision: Decision, target: Address) -> str:
+        return f"AMQP message to '{decision.address or target.full}' {self._who} based on target address"
+
+    def _deny_message(self, decision: Decision, target: Address, link_id: int) -> Refusal:
+        self._log("info", f"[C{self.connection_id}] DENY {self._message_text(decision, target)}{rule_text(decision)}")
         log(
             self.gate.emit,
             "ROUTER",
@@ -227,8 +265,32 @@ class ConnectionGate(Admission):
             f"[C{self.connection_id}][L{link_id}] Message rejected due to policy violation on target. "
             f"User:{self._user}",
         )
-        self._audit(decision, stage="transfer", direction="send", address=target, refusal=TARGET_REFUSED)
-        return TARGET_REFUSED
+        return self._audit(
+            decision, stage="transfer", direction="send", address=decision.address or target.full,
+            refusal=TARGET_REFUSED,
+        )  # fmt: skip
+
+    def is_listed(self, address: Address) -> bool:
+        """Is what a link with this target may do for good, or only as a reply?"""
+        return self.settings is None or self.settings.targets.judge(address).item is not None
+
+    def may_name(self, address: Address) -> bool:
+        """May a message of the client name `address` as its reply-to, so that its receiver may send there?
+
+        Attack: a reply-to where its sender may not send, to have a service write there in its place.
+        """
+        if self.is_denied_now():
+            return False
+        settings = self.settings
+        if settings is None and self.shadow is not None:
+            settings = self.shadow.settings
+        return settings is None or settings.targets.judge(address).item is not None
+
+    @property
+    def reply_window_s(self) -> int:
+        """For how long the reply-to of a message is to be remembered; 0: nobody asks for it."""
+        asking = (self.settings, self.shadow.settings if self.shadow is not None else None)
+        return max((each.reply_window_s for each in asking if each is not None and each.allow_replies), default=0)
 
     def _refuse_unclear(
         self,
@@ -242,8 +304,8 @@ class ConnectionGate(Admission):
         """With or without policy: what the router would bind is not what anybody has judged."""
         where = f"[C{self.connection_id}]" + (f"[L{link_id}]" if link_id is not None else "")
         what = "Attach" if stage == "attach" else "message"
-        self._log("info", f"{where} DENY AMQP {what} address '{address.written}' for user '{self._user}', "
-                          f"rhost '{self.remote_host}', vhost '{self._vhost}': {address.why}")  # fmt: skip
+        text = f"DENY AMQP {what} address '{address.written}' {self._who}: {address.why}"
+        self._log("info", f"{where} {text}{rule_text(_UNCLEAR)}")
         if stage == "attach" and self.settings is not None:
             self.gate.ledger.count_link_denied(self.settings.vhost, direction)
         self._audit(
@@ -283,14 +345,17 @@ class ConnectionGate(Admission):
             self.gate.ledger.count_link_denied(settings.vhost if settings is not None else None, direction)
         what = "AMQP message to" if link_name is None else f"AMQP Attach of a {direction} link with"
         text = f"{what} '{address}', an address inside the router: connector {self.listener} lacks allowManagement"
-        self._log("info", f"[C{self.connection_id}] DENY {text}")
-        self._audit(
-            Decision(is_allowed=False, reason=Reason.IN_PROCESS_ADDRESS),
-            stage="transfer" if link_name is None else "attach",
+        decision = Decision(
+            is_allowed=False,
+            reason=Reason.IN_PROCESS_ADDRESS,
+            rule=Rule(item=f"connector {self.listener}, allowManagement"),
+        )
+        self._log("info", f"[C{self.connection_id}] DENY {text}{rule_text(decision)}")
+        return self._audit(
+            decision, stage="transfer" if link_name is None else "attach",
             direction=direction, address=address, link_name=link_name, refusal=refusal,
             detail=f"an address inside the router: connector {self.listener} lacks allowManagement",
         )  # fmt: skip
-        return refusal
 
     @property
     def watched_message_bytes(self) -> int:
@@ -307,15 +372,16 @@ class ConnectionGate(Admission):
         limit = settings.max_message_size if settings is not None else 0
         decision = ALLOWED
         if settings is not None and limit and size > limit:
-            decision = Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE)
+            rule = settings.rule("maxMessageSize", limit)
+            decision = Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE, rule=rule)
         if shadow is not None:
             shadow.size(decision, size, before, address)
         if settings is None or decision.is_allowed:
             return None
-        self._log("warning", f"[C{self.connection_id}][L{link_id}] DENY AMQP Transfer maxMessageSize exceeded")
+        text = f"DENY AMQP Transfer maxMessageSize exceeded{rule_text(decision)}"
+        self._log("warning", f"[C{self.connection_id}][L{link_id}] {text}")
         self.gate.ledger.count_oversize(settings.vhost)
-        self._audit(
+        return self._audit(
             decision, stage="transfer", direction="send", address=address,
             limit=settings.max_message_size, refusal=TOO_LARGE,
         )  # fmt: skip
-        return TOO_LARGE

@@ -109,6 +109,24 @@ class _Rest:
         return None
 
 
+def reply_inspector(
+    link: InLink, inspect: Callable[[Handle, int], int], gate: ConnectionGate, target: Address
+) -> Callable[[Handle, int], int]:
+    """`inspect` for a link that was attached to reply: each message has to come in time."""
+
+    def look(delivery: Handle, size: int) -> int:
+        size = inspect(delivery, size)
+        if size < 0:
+            return size
+        refusal = gate.refuse_reply(target, link.identity)
+        if refusal is None:
+            return size
+        link.refuse(delivery, condition_of(refusal))
+        return -1
+
+    return look
+
+
 See = Callable[[bytes], None]  # is shown a message up to its body
 
 

@@ -19,14 +19,26 @@ from router.core.rates import Rates
 from router.core.router import Core, Unroutable
 from router.effects import Emit, log
 from router.gate import ConnectionGate, Direction, Refusal
-from router.inspection import composer, condition_of, inspector, observed, observed_sending, outside, router_for
+from router.inspection import (
+    composer,
+    condition_of,
+    inspector,
+    observed,
+    observed_sending,
+    outside,
+    reply_inspector,
+    router_for,
+)
 from router.listener import ConnectionTerms
+from router.replies import Replies
 from router.values import Array, int_, symbol
 
 PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
 CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol("qd.streaming-links")))
 _ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
 _FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
+# For what is left of a dynamic address when the link that it was made for is gone.
+_ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
 _LINK_OVER_CREDIT: Final = Condition(
     name="amqp:link:transfer-limit-exceeded", description="more messages than credit was granted for"
 )
@@ -85,6 +97,7 @@ class Peer:
         self.close_condition: Condition | None = None  # what a Close said, the peer's or ours
         self.summary = ""  # what the log and connectionMsg say of the Open
         self.opened_at_s = 0
+        self._replies: Replies | None = None  # what it was asked to reply to, where that matters
         self.last_delivery_s: int | None = None
         self._delivery_total = 0
         self.engine = Engine(
@@ -120,6 +133,7 @@ class Peer:
             return
         self.tenant = self._tenant()
         self._follow_rates()
+        self._follow_replies()
         self.is_open = True
         self.opened_at_s = self.core.work.now_s
         self.summary = (
@@ -152,6 +166,14 @@ class Peer:
         settings = self.gate.settings
         rates = Rates(messages=settings.max_message_rate, bytes=settings.max_byte_rate) if settings else Rates()
         self.core.set_rates(self.attachment, rates)
+
+    def _follow_replies(self) -> None:
+        """What the connection may reply to is remembered for as long as its settings, or a candidate's, ask for."""
+        if self._replies is None:
+            self._replies = self.gate.addresses = Replies(self.core, self.attachment, self.tenant)
+        if self._replies.keep(self.gate.reply_window_s):
+            for link in self.attachment.out_links:
+                self._choose_composition(link)
 
     def _answer_open(self, remote: RemoteOpen) -> Refusal | None:
         """A client's Open: judged, then answered, with the limits of its group where it has one."""
@@ -268,13 +290,20 @@ class Peer:
         is_for_candidate: bool = False,
     ) -> Refusal | None:
         """Ask the gate about a link. older, is_for_candidate  as for ConnectionGate.attach"""
+        direction = _direction_of(wire)
+        dynamic_address = reply_age_s = None
+        if isinstance(address, Address) and self._replies is not None:
+            dynamic_address = self._replies.owner(address, is_ingress=direction == "send")
+            reply_age_s = self._replies.reply_age(address) if direction == "send" else None
         return self.gate.attach(
-            _direction_of(wire),
+            direction,
             address=address,
             link_name=wire.name,
             is_dynamic=terminus is not None and terminus.is_dynamic,
             is_coordinator=terminus is not None and terminus.is_coordinator,
             capabilities=terminus.capabilities if terminus is not None else (),
+            dynamic_address=dynamic_address,
+            reply_age_s=reply_age_s,
             older=older,
             is_for_candidate=is_for_candidate,
         )
@@ -307,6 +336,8 @@ class Peer:
         """What the connection's settings ask to be looked at in each message of a link, and nothing more."""
         link.max_message_bytes = self.gate.watched_message_bytes
         inspect = inspector(link, self.gate, strips=self.terms.strips_in)
+        if self._replies is not None and self._replies.memory is not None:
+            inspect = self._as_reply(link, inspect)
         if self.terms.message_components:
             inspect = observed(inspect, self._message_log("Received", link.wire))
         if link.is_anonymous:
@@ -314,6 +345,15 @@ class Peer:
             link.route = route if self.terms.reaches_in_process else outside(link, route, self.gate)
         else:
             link.inspect = inspect
+
+    def _as_reply(self, link: InLink, inspect: Callable[[Handle, int], int]) -> Callable[[Handle, int], int]:
+        """On a link that was attached to reply each message is asked about: the right is for a time."""
+        target = link.wire.named
+        if target is None or self.gate.is_listed(target):
+            return inspect
+        if self.core.owner_of(target, self.attachment, is_ingress=True) == "own":
+            return inspect
+        return reply_inspector(link, inspect, self.gate, target)
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
         dynamic = None
@@ -324,11 +364,17 @@ class Peer:
             self._refuse(wire, unroutable)
             return
         wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
-        link = self.core.add_out_link(wire, self.attachment, wire.named)
-        if not self.terms.strips_out:
-            link.compose = composer(self.core.router_id)
+        is_dynamic = dynamic is not None
+        self._choose_composition(self.core.add_out_link(wire, self.attachment, wire.named, is_dynamic=is_dynamic))
+
+    def _choose_composition(self, link: OutLink) -> None:
+        """What is done to messages before they leave on a link, and nothing more."""
+        link.compose = composer(self.core.router_id) if not self.terms.strips_out else None
+        link.on_sending = None
         if self.terms.message_components:
-            link.compose = observed_sending(link.compose, self._message_log("Sent", wire))
+            link.compose = observed_sending(link.compose, self._message_log("Sent", link.wire))
+        if self._replies is not None and self._replies.memory is not None:
+            self._replies.watch(link)
 
     def _message_log(self, verb: str, wire: Wire) -> Callable[[bytes], None]:
         """What logs the messages of a link as messageLoggingComponents asks (routing §21)."""
@@ -351,11 +397,20 @@ class Peer:
     def _drop_link(self, wire: Wire, why: str) -> None:
         link = wire.core
         if link is not None:
-            self.core.remove_link(link)
-            self._log_link_end(link, why)
+            self._remove_link(link, why)
         if wire.is_counted:
             wire.is_counted = False
             self.gate.detach(_direction_of(wire))
+
+    def _remove_link(self, link: InLink | OutLink, why: str) -> None:
+        """The link is gone. A dynamic address that was made for it goes as well, where policy is on."""
+        address = link.address
+        is_maker = address is not None and address.made_by is link
+        self.core.remove_link(link)
+        self._log_link_end(link, why)
+        if is_maker and address is not None and self.gate.gate.ruleset.is_enabled:
+            for other in [other for other in address.out_links if other.attachment is self.attachment]:
+                self._end_link(other.wire, _ADDRESS_GONE, is_peers_doing=True)
 
     def on_close(self, condition: Condition | None) -> None:
         self.close_condition = condition
@@ -387,6 +442,7 @@ class Peer:
         if not self.is_open or self.engine.is_deaf or not self._may_stay() or not self.gate.is_redecided:
             return
         self._follow_rates()
+        self._follow_replies()
         yield
         kept = 0
         for session in list(self.engine.sessions.values()):
@@ -412,6 +468,7 @@ class Peer:
             return
         if not candidate.judge_again(now):
             return
+        self._follow_replies()
         yield
         counted = (session for session in list(self.engine.sessions.values()) if session.is_counted)
         for number, session in enumerate(counted):
@@ -437,7 +494,7 @@ class Peer:
     def _keep_link(self, wire: Wire, older: int) -> bool:
         refusal = self._judge_again(wire, older)
         if refusal is not None:
-            self._end_link(wire, refusal)
+            self._end_link(wire, condition_of(refusal))
         elif isinstance(wire, IncomingWire):
             self._choose_inspection(wire.core)
         return refusal is None
@@ -451,10 +508,10 @@ class Peer:
         session.close(condition_of(refusal))
         self.core.work.touched.add(self.engine)
 
-    def _end_link(self, wire: Wire, refusal: Refusal) -> None:
+    def _end_link(self, wire: Wire, condition: Condition, *, is_peers_doing: bool = False) -> None:
         _take_no_more(wire)
         self._drop_link(wire, "Link detached")
-        wire.close(condition_of(refusal), is_peers_doing=False)
+        wire.close(condition, is_peers_doing=is_peers_doing)
         self.core.work.touched.add(self.engine)
 
     # Limits
@@ -483,8 +540,7 @@ class Peer:
         """A sender that ignores its credit would fill our memory: its link is closed."""
         wire = link.wire
         _take_no_more(wire)
-        self.core.remove_link(link)
-        self._log_link_end(link, "Link detached")
+        self._remove_link(link, "Link detached")
         wire.close(_LINK_OVER_CREDIT)
         self.core.work.touched.add(self.engine)
 

@@ -1,6 +1,6 @@
 """What a peer, and the log, are told of a denial. Sources: docs/spec/policy-and-auth.md §3.4, §3.7, §3.8, §5."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from policy.addressing.address import Address, Unclear
@@ -33,6 +33,33 @@ TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", descriptio
 # On a multi-tenant listener the vhost is the address space: links of the old one cannot stay in the new one.
 MOVED: Final = Refusal(condition="amqp:connection:forced", description="connection is in another vhost by policy")
 TOO_LARGE: Final = Refusal(condition="amqp:link:message-size-exceeded", description="Message size exceeded")
+
+# How much of a rule a peer is shown: an item of a list is as long as the operator likes.
+MAX_SHOWN_RULE: Final = 200
+
+
+def explained(refusal: Refusal, decision: Decision) -> Refusal:
+    """The refusal with the rule in its description (policy verboseDenials); not where it stands, which is a path."""
+    rule = decision.rule
+    words = [decision.reason.value]
+    if rule is not None:
+        words += [f"{key} '{value}'" for key, value in (("vhost", rule.vhost), ("group", rule.group)) if value]
+        words += [rule.item] if rule.item else []
+    text = ", ".join(words)
+    shown = text if len(text) <= MAX_SHOWN_RULE else f"{text[:MAX_SHOWN_RULE]}..."
+    return replace(refusal, description=f"{refusal.description}: {shown}")
+
+
+def rule_text(decision: Decision) -> str:
+    """What a line of the log says at its end: reason, rule and its place, so that nobody has to guess."""
+    rule = decision.rule
+    if rule is None:
+        return f" [{decision.reason}]"
+    group = f" of group '{rule.group}'" if rule.group is not None else ""
+    vhost = f" of vhost '{rule.vhost}'" if rule.vhost is not None else ""
+    place = f", {rule.file}:{rule.line}" if rule.file is not None else ""
+    return f" [{decision.reason}: {rule.item or 'no rule'}{group}{vhost}{place}]"
+
 
 OPEN_TEXTS: Final = {
     Reason.NO_VHOST: "No policy defined for vhost",

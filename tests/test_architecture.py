@@ -27,7 +27,9 @@ COMPAT_TOP_LEVEL = ("qpid_dispatch", "qpid_dispatch_internal", "qpid_dispatch_si
 ROUTER_VOCABULARY = ("router.effects", "router.values", "router.faults", "policy.addressing")
 ADMISSION_PARTS = ("router.bans", "router.breakoffs", "router.refusals", "router.shadow")
 GATE_PARTS = ("router.admission", *ADMISSION_PARTS)
-CONNECTION_PARTS = ("router.amqp", "router.core", "router.gate", "router.inspection", "router.listener")
+CONNECTION_PARTS = (
+    *("router.amqp", "router.core", "router.gate", "router.inspection", "router.listener", "router.replies"),
+)
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "schemas": (),
     "policies": (),
@@ -50,6 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.gate": ("policy", *GATE_PARTS, *ROUTER_VOCABULARY),
     "router.listener": ("auth", "router.amqp.message_text", *ROUTER_VOCABULARY),
     "router.inspection": ("router.amqp", "router.core", "router.gate", *ROUTER_VOCABULARY),
+    "router.replies": ("policy.replies", "router.amqp", "router.core", "router.gate", *ROUTER_VOCABULARY),
     "router.peer": ("auth.identity", *CONNECTION_PARTS, *ROUTER_VOCABULARY),
     "router.stack": ("auth", "router.peer", *CONNECTION_PARTS, *ROUTER_VOCABULARY),
     "router.connection": ("auth", "router.peer", "router.stack", *CONNECTION_PARTS, *ROUTER_VOCABULARY),

@@ -10,7 +10,7 @@ _palisade_options() {
         "qdpolicy") echo "-h --help" ;;
         "qdpolicy convert") echo "-h --help --to --form --narrow --output" ;;
         "qdpolicy diff") echo "-h --help --fail-on --at --router-id --resolve --json" ;;
-        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
+        "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
         "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --at --fix --diff --unsafe" ;;
         "qdpolicy rules") echo "-h --help" ;;
@@ -80,6 +80,7 @@ _palisade_values() {
         "qdpolicy explain --send") echo "NOTHING" ;;
         "qdpolicy explain --receive") echo "NOTHING" ;;
         "qdpolicy explain --manage") echo "NOTHING" ;;
+        "qdpolicy explain --reply-age") echo "NOTHING" ;;
         "qdpolicy explain --capability") echo "NOTHING" ;;
         "qdpolicy explain --connections") echo "NOTHING" ;;
         "qdpolicy explain --connections-of-user") echo "NOTHING" ;;

@@ -7,7 +7,7 @@ Pure. Source: docs/spec/routing.md §3.1, §3.2, §3.4.
 from dataclasses import dataclass
 from typing import Final
 
-from policy.addressing.text import normalise
+from policy.addressing.text import is_dynamic, normalise
 
 AREA: Final = "0"  # the only one there is
 # What the management agent of every router is reached by; MANAGEMENT_TEXTS are those of the router itself.
@@ -50,6 +50,11 @@ class Address:
     is_management: bool
 
     @property
+    def is_dynamic(self) -> bool:
+        """Has it the form of those that routers make up for dynamic termini? No such name ever comes again."""
+        return is_dynamic(self.plain)
+
+    @property
     def is_mobile(self) -> bool:
         return self.key[0] == "M"
 
@@ -76,7 +81,7 @@ def resolve(text: str, *, router_id: str, tenant: str | None = None, area: str =
         return _topological(text, plain, router_id, area)
     if plain.startswith(_EDGE):
         return _of_edge(text, plain, router_id, area)
-    if tenant is None:
+    if tenant is None or is_dynamic(plain):  # which are nobody's space
         if plain in MANAGEMENT_NAMES:
             return _own(text, plain, plain, router_id, area, key=f"M0{plain}")
         return Address(

@@ -1,4 +1,11 @@
-"""How the router understands the text of an address. Pure. Source: docs/spec/routing.md §3.1."""
+"""How the router understands the text of an address. Pure. Source: docs/spec/routing.md §3.1, §5.4."""
+
+import re
+from typing import Final
+
+# What stands at the end of every address that the router makes up: 90 bits of chance, so that no name comes again.
+RANDOM_NAME: Final = r"[A-Za-z0-9+_]{15}"
+_DYNAMIC: Final = re.compile(rf"(?:_topo/[^/]*/[^/]*/|_edge/[^/]*/|_local/|_\$)temp\.{RANDOM_NAME}")
 
 
 def without_authority(text: str) -> str:
@@ -17,3 +24,8 @@ def normalise(text: str) -> str:
     """The address without scheme, authority and one leading or trailing separator."""
     text = without_authority(text)
     return text[:-1] if text.endswith(("/", ".")) else text
+
+
+def is_dynamic(address: str) -> bool:
+    """Has a normalised address the form of those that the router makes up for dynamic termini, here or elsewhere?"""
+    return _DYNAMIC.fullmatch(address) is not None

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from policy.addressing.address import resolve_named
+from policy.addressing.address import Address, resolve_named
 from policy.attributes import InvalidValue
 from policy.cli.arguments import add_router_option, count
 from policy.cli.instants import add_at_option
@@ -33,6 +33,7 @@ EPILOG = """\
 examples:
   qdpolicy explain policies/ --user alice --host 10.0.0.1 --send orders.new
   qdpolicy explain qdrouterd.conf --user bob --host ::1 --vhost shop --receive-dynamic --json
+  qdpolicy explain policies/ --user service --host ::1 --send amqp:/_topo/0/R/temp.abcdefghijklmno --reply-age 20
   qdpolicy explain policies/ --user clerk --host 10.0.0.1 --manage 'update vhost'
 
 exit status:
@@ -72,6 +73,15 @@ def add_parser(verbs: Any) -> None:
         type=_request,
         help="judge a management request, once it has come to $management: 'create ban', "
         "'update connection(adminStatus)'",
+    )
+    parser.add_argument(
+        "--reply-age",
+        metavar="SECONDS",
+        type=count,
+        help="with --send: the connection received a message with this reply-to so long ago (allowReplies)",
+    )
+    parser.add_argument(
+        "--own", action="store_true", help="the router made the dynamic address for this connection, not for another"
     )
     parser.add_argument("--capability", metavar="SYMBOL", action="append", default=[], help="of the link's terminus")
     for name in ("connections", "connections-of-user", "connections-of-host", "links"):
@@ -132,12 +142,15 @@ def _link(options: argparse.Namespace, router_id: str, tenant: str | None) -> Li
     if options.send is None and options.receive is None and not options.receive_dynamic:
         return None
     text = options.receive if options.send is None else options.send
+    address = resolve_named(text, router_id=router_id, tenant=tenant)
     return LinkFacts(
         direction="receive" if options.send is None else "send",
-        address=resolve_named(text, router_id=router_id, tenant=tenant),
+        address=address,
         is_dynamic=options.receive_dynamic,
         capabilities=tuple(options.capability),
         open_links=options.links,
+        dynamic_address="own" if options.own and isinstance(address, Address) and address.is_dynamic else None,
+        reply_age_s=options.reply_age if options.send is not None else None,
     )
 
 

@@ -282,6 +282,12 @@ def to(buffer: Buffer, size: int, properties_at: int) -> str | None:
     return str(value)
 
 
+def reply_to(buffer: Buffer, size: int, properties_at: int) -> str | None:
+    """properties.reply-to as text; None when absent, and for what is none: it is of no use to anybody."""
+    value = _property(buffer, size, properties_at, 4)
+    return str(value) if isinstance(value, str) and not isinstance(value, symbol) else None
+
+
 # Annotations. The user's are moved as the bytes they are: decoding and encoding them again could change them.
 
 

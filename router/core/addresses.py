@@ -45,6 +45,7 @@ class LiveAddress:
         "forward",
         "in_links",
         "key",
+        "made_by",
         "out_links",
         "priority",
         "retired_egress",
@@ -57,6 +58,8 @@ class LiveAddress:
         self.key = key
         self.distribution: Distribution = treatment.distribution
         self.priority = treatment.priority
+        # The link that the router made it up for, while that is there: the address belongs to its connection.
+        self.made_by: InLink | OutLink | None = None
         self.in_links: list[InLink] = []
         self.out_links: deque[OutLink] = deque()
         self.subscribers: deque[Subscriber] = deque()
@@ -98,16 +101,20 @@ class AddressTable:
     def treatment(self, address: Address) -> Treatment:
         return self.treatment_of(address.name) if address.is_mobile else _PLAIN
 
+    def key(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> str:
+        """The key that a link to the address is bound to: of a sender, or of a receiver. treatment  as for obtain"""
+        treatment = treatment or self.treatment(address)
+        return address.key_in(treatment.ingress_phase if is_ingress else treatment.egress_phase)
+
     def obtain(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> LiveAddress:
         """The live address, created when there is none.
 
         treatment  the one to use; None for the configured one
         """
-        treatment = treatment or self.treatment(address)
-        key = address.key_in(treatment.ingress_phase if is_ingress else treatment.egress_phase)
+        key = self.key(address, is_ingress=is_ingress, treatment=treatment)
         live = self.addresses.get(key)
         if live is None:
-            live = self.addresses[key] = LiveAddress(key, treatment)
+            live = self.addresses[key] = LiveAddress(key, treatment or self.treatment(address))
         return live
 
     def discard_unused(self, address: LiveAddress) -> None:

@@ -31,6 +31,7 @@ class OutLink(Link):
         "dropped_presettled",
         "leg",
         "load",
+        "on_sending",
         "queue",
         "room",
         "room_given",
@@ -43,6 +44,8 @@ class OutLink(Link):
     def __init__(self, identity: int, wire: Any, attachment: Attachment, work: "Work") -> None:
         super().__init__(identity, wire, attachment, work)
         self.send = wire.send
+        # Is shown what `compose` made when that begins to leave, which may be long after. None: nobody looks.
+        self.on_sending: Callable[[bytes], None] | None = None
         # Makes the bytes to send where the receiver wants router annotations. None: the message as it is.
         self.compose: Callable[[InLink | None, int], bytes] | None = None
         self.sends_settled: bool = wire.wants_settled
@@ -161,6 +164,8 @@ class OutLink(Link):
     ) -> None:
         """Send one complete delivery and account for it. The caller has taken the credit for it."""
         self.delivery_count += 1
+        if self.on_sending is not None:
+            self.on_sending(payload)
         outgoing = self.wire.send_bytes(payload)
         if is_settled:
             self.presettled += 1

@@ -7,7 +7,7 @@ something is permitted. Sources: docs/spec/routing.md §3-§9.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from policy.addressing.address import Address, Unclear, resolve
 from router.core.addresses import AddressTable, LiveAddress, Subscriber, Treatment
@@ -114,7 +114,7 @@ class Core:
         self.work = work
         self.table = AddressTable(treatment_of)
         self.random_name = random_name  # 15 characters of A-Z a-z 0-9 + _
-        self._clock = clock
+        self.clock = clock
         self._set_timer = set_timer
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
@@ -130,6 +130,16 @@ class Core:
     def resolve(self, text: str, *, tenant: str | None = None) -> Address | Unclear:
         """What `text` means here. tenant  whose address space the peer's mobile addresses are in"""
         return resolve(text, router_id=self.router_id, tenant=tenant)
+
+    def owner_of(self, address: Address, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
+        """Whose is a dynamic address, by any spelling? None for addresses that have not the form of one.
+
+        A name whose link is gone is nobody's, and never comes again: it is another's to everybody.
+        """
+        live = self.table.addresses.get(self.table.key(address, is_ingress=is_ingress))
+        if live is not None and live.made_by is not None:
+            return "own" if live.made_by.attachment is attachment else "other"
+        return "other" if address.is_dynamic else None
 
     def check_target(self, address: Address | None, *, is_coordinator: bool = False) -> Unroutable | None:
         """May a sender attach to this target? (routing §5.2)"""
@@ -176,6 +186,8 @@ class Core:
                 address, is_ingress=True, treatment=Treatment() if is_dynamic else None
             )
             link.address.in_links.append(link)
+            if is_dynamic:
+                link.address.made_by = link
             link.receivers = partial(list, link.address.out_links)
             wire.forward = link.address.forward
         attachment.in_links.add(link)
@@ -184,14 +196,18 @@ class Core:
         link.grant_initial(attachment.capacity if pacing is None else pacing.attach(link))
         return link
 
-    def add_out_link(self, wire: Any, attachment: Attachment, address: Address) -> OutLink:
-        """Bind an admitted receiver to its source."""
+    def add_out_link(
+        self, wire: Any, attachment: Attachment, address: Address, *, is_dynamic: bool = False
+    ) -> OutLink:
+        """Bind an admitted receiver to its source. is_dynamic  the address was made for this link"""
         link = OutLink(self.next_identity(), wire, attachment, self.work)
         wire.core = link
         wire.on_delivery = link.on_delivery
         wire.on_accepted = link.on_receiver_accepted
         wire.on_credit = link.on_credit
         link.address = self._obtain(address, is_ingress=False)
+        if is_dynamic:
+            link.address.made_by = link
         had_path = link.address.has_path
         link.address.out_links.append(link)
         attachment.out_links.add(link)
@@ -240,6 +256,8 @@ class Core:
             link.lose_everything()
         link.wire.release_core()
         if address is not None:
+            if address.made_by is link:
+                address.made_by = None
             self.table.discard_unused(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
@@ -252,7 +270,7 @@ class Core:
         elif pacing is not None:
             pacing.follow(rates)
         else:
-            pacing = attachment.pacing = Pacing(attachment, rates, clock=self._clock, set_timer=self._set_timer)
+            pacing = attachment.pacing = Pacing(attachment, rates, clock=self.clock, set_timer=self._set_timer)
             for link in attachment.in_links:
                 pacing.adopt(link)
 

@@ -67,6 +67,8 @@ class Leg:
         out.room = 0
         out.delivery_count += 1
         self.handle = out.wire.begin()
+        if out.on_sending is not None:
+            out.on_sending(self.waiting[0])
         if not stream.is_settled and not out.sends_settled:
             out.unsettled[self.handle] = (stream, self, stream.since_s)
             out.load += 1

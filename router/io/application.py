@@ -179,6 +179,7 @@ class Application:
         workers = Workers(authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow)
+        gate.explains = configuration.policy["verboseDenials"] is True
         self.router = Router(
             router_id=router_id,
             version=self.version,

@@ -261,15 +261,18 @@ class ConnectionShadow:
                 own = decide_message(settings, MessageFacts(user_id=user_id))
                 self._compare("transfer", real, own, side=_side(settings), direction="send", address=address)
 
-    def target(self, real: Decision, target: Address) -> None:
-        """A message on an anonymous link. Targets that both allow are remembered, and need not be asked about again."""
-        settings = self.settings
-        if settings is not None:
+    def target(self, real: Decision, facts: MessageFacts) -> None:
+        """A message on an anonymous link. Targets that both allow are remembered, and need not be asked about again.
+
+        Not those that no list allows: replies hold for a time.
+        """
+        settings, target = self.settings, facts.target
+        if settings is not None and isinstance(target, Address):
             with self._shadow.guard("transfer"):
-                own = decide_message(settings, MessageFacts(target=target))
+                own = decide_message(settings, facts)
                 judged = own.address or target.full
                 is_other = self._compare("transfer", real, own, side=_side(settings), direction="send", address=judged)
-                if own.is_allowed and not is_other:
+                if own.is_allowed and own.rule is None and not is_other:
                     if len(self.agreed_targets) >= MAX_AGREED_TARGETS:
                         self.agreed_targets.clear()
                     if len(target.written) <= MAX_AGREED_CHARACTERS:

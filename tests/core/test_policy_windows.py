@@ -43,7 +43,8 @@ def test_the_denial_is_recorded_with_the_window_and_the_time_that_was_judged() -
     assert (audit.event["reason"], audit.event["group"]) == ("group_not_valid", "temps")
     assert audit.event["rule"]["item"] == f"validUntil: {END}"
     (text,) = (text for text in net.log_texts("POLICY") if text.startswith("DENY"))
-    assert text.endswith(f"vhost '$default': User group is not valid at this time (validUntil: {END})")
+    place = f"[group_not_valid: validUntil: {END} of group 'temps' of vhost '$default']"
+    assert text.endswith(f"vhost '$default': User group is not valid at this time {place}")
 
 
 def test_a_connector_group_that_is_over_refuses_the_server() -> None:
@@ -66,5 +67,6 @@ def test_a_connector_group_that_is_over_refuses_the_server() -> None:
     assert adopt(net.wall_s + 10.0) == (False, False)
     (event,) = net.audits
     assert (event["reason"], event["rule"]["item"]) == ("group_not_valid", f"validUntil: {END}")
-    expected = f"[C7] No valid policyVhost settings for connection '7', policyVhost: '$default': validUntil: {END}"
-    assert expected in net.log_texts("POLICY")
+    expected = "[C7] No valid policyVhost settings for connection '7', policyVhost: '$default'"
+    place = f"[group_not_valid: validUntil: {END} of group '$connector' of vhost '$default']"
+    assert f"{expected} {place}" in net.log_texts("POLICY")

@@ -39,10 +39,12 @@ USERS: Mapping[str, str] = {
     "alice": "alice's password",
     "bob": "bob's password",
     "mallory": "mallory's password",
+    "asker": "asker's password",
+    "service": "service's password",
 }
 
 # alice may use her own addresses and orders; bob may read orders and nothing else; carol has a certificate and no
-# password; mallory has a password and no place in the policy.
+# password; mallory has a password and no place in the policy. service may read requests, and reply to them.
 POLICY: Sequence[tuple[str, Mapping[str, Any]]] = (
     (
         "vhost",
@@ -54,12 +56,24 @@ POLICY: Sequence[tuple[str, Mapping[str, Any]]] = (
                     "users": "alice, carol",
                     "remoteHosts": "127.0.0.1, ::1",
                     "sources": "orders.*, multicast.*, ${user}.*",
-                    # Replies go to the dynamic addresses of others, which are targets as any other.
-                    "targets": "orders.*, multicast.*, ${user}.*, amqp:/_topo/0/interop/*",
+                    "targets": "orders.*, multicast.*, ${user}.*",
                     "allowAnonymousSender": True,
                     "allowDynamicSource": True,
                 },
                 "readers": {"users": "bob", "remoteHosts": "*", "sources": "orders.*"},
+                "services": {
+                    "users": "service",
+                    "remoteHosts": "127.0.0.1",
+                    "sources": "requests.*",
+                    "allowReplies": True,
+                    "allowAnonymousSender": True,
+                },
+                "askers": {
+                    "users": "asker",
+                    "remoteHosts": "127.0.0.1",
+                    "targets": "requests.*",
+                    "allowDynamicSource": True,
+                },
                 "guests": {
                     "users": "anonymous",
                     "remoteHosts": "127.0.0.1",

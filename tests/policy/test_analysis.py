@@ -217,9 +217,11 @@ def groups(draw: st.DrawFn) -> dict[str, Any]:
     for key in ("maxSenders", "maxConnectionsPerUser", "maxSessions", "maxMessageSize"):
         if (value := draw(st.sampled_from([None, None, 0, 2]))) is not None:
             group[key] = value
-    for key in ("allowDynamicSource", "allowWaypointLinks"):
+    for key in ("allowDynamicSource", "allowWaypointLinks", "allowReplies"):
         if draw(st.booleans()):
             group[key] = draw(st.booleans())
+    if draw(st.integers(0, 3)) == 0:
+        group["replyWindow"] = draw(st.sampled_from([1, 60]))
     if draw(st.integers(0, 3)) == 0:
         group[draw(st.sampled_from(["validFrom", "validUntil"]))] = draw(st.sampled_from(INSTANTS))
     return group

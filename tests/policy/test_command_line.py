@@ -58,7 +58,7 @@ def test_what_is_no_policy_is_named_by_every_verb(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["rule", "PAL66"], "'PAL66' is no rule: did you mean PAL065? `qdpolicy rules` lists them"),
+        (["rule", "PAL65"], "'PAL65' is no rule: did you mean PAL065? `qdpolicy rules` lists them"),
         (["lint", "p.json", "--ignore", "x"], "'x' is no rule: `qdpolicy rules` lists them"),
         (["test", "p.json", "--min-coverage", "101"], "'101' is more than 100 percent"),
         (["explain", "p.json", "--host", "::1", "--links", "-1"], "'-1' is no number from 0 on"),

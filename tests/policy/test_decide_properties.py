@@ -51,6 +51,8 @@ groups = present(
     maxReceivers=limits,
     allowDynamicSource=switches,
     allowAnonymousSender=switches,
+    allowReplies=switches,
+    replyWindow=st.sampled_from([None, None, 10]),
     sources=st.none() | literals,
     targets=st.none() | literals.map(", ".join),
     denySources=st.none() | denials,
@@ -183,8 +185,18 @@ def expected_link(group: Mapping[str, Any], user: str, facts: LinkFacts) -> Reas
     items = listed(group.get("targets" if is_send else "sources"))
     refused = listed(group.get("denyTargets" if is_send else "denySources"))
     is_denied = any(is_denied_by(item, address) for item in refused if item)
+    if not is_send and facts.dynamic_address == "other":
+        return Reason.DYNAMIC_ADDRESS_NOT_OWN
     if not is_denied and any(matches(item, user, address) for item in items if item):
         return Reason.ALLOWED
+    if not is_denied and facts.dynamic_address == "own":
+        return Reason.ALLOWED
+    if is_send and not is_denied and is_on("allowReplies"):
+        if facts.reply_age_s is not None:
+            is_over = facts.reply_age_s >= group.get("replyWindow", 300)
+            return Reason.REPLY_WINDOW_OVER if is_over else Reason.ALLOWED
+        if facts.dynamic_address == "other":
+            return Reason.REPLY_NOT_EXPECTED
     return Reason.TARGET_NOT_ALLOWED if is_send else Reason.SOURCE_NOT_ALLOWED
 
 
@@ -194,6 +206,8 @@ links = st.builds(
     address=st.sampled_from([at(text) for text in ADDRESSES]),
     is_dynamic=st.booleans(),
     open_links=st.integers(0, 3),
+    dynamic_address=st.sampled_from([None, None, "own", "other"]),
+    reply_age_s=st.sampled_from([None, 0.0, 9.9, 10.0, 299.9, 300.0]),
 )
 
 

@@ -48,7 +48,7 @@ def groups(draw: st.DrawFn, name: str) -> dict[str, Any]:
     for key in ("maxSenders", "maxConnectionsPerUser", "maxMessageSize", "maxMessageRate", "maxByteRate"):
         if (value := draw(st.sampled_from([None, None, None, 0, 2]))) is not None:
             group[key] = value
-    for key in ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks"):
+    for key in ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowReplies"):
         if draw(st.booleans()):
             group[key] = draw(st.booleans())
     return group

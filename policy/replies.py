@@ -1,0 +1,114 @@
+"""Where a connection may reply to: the reply addresses of the messages it received, in bounded memory. Pure.
+
+Keys and askers are opaque here. A key that is remembered stays for a while after it has ceased to count, so that a
+denial can say that the reply comes too late. Source: docs/policy.md, Request and reply.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+# Attack: messages with ever other reply-tos fill the memory of the router through those who receive them. The two
+# bounds hold for each connection: 16384 askers at a time, and 8 MiB with what Python needs for an entry.
+MAX_REPLIES: Final = 16_384
+MAX_REPLY_BYTES: Final = 8 * 1024 * 1024
+ENTRY_BYTES: Final = 480  # measured: an entry without its key, of an asker with no other
+# Attack: few, but huge. An address that long is nobody's reply queue.
+MAX_KEY_CHARACTERS: Final = 1024
+
+
+@dataclass(slots=True)
+class _Entry:
+    received_at: float
+    asker: Hashable
+    size: int
+
+
+class ReplyMemory:
+    """The addresses one connection was asked to reply to.
+
+    keep_s  how long one may count, seconds; it is remembered for twice as long
+    """
+
+    __slots__ = ("_askers", "_bytes", "_entries", "_most", "_ranks", "keep_s")
+
+    def __init__(self, keep_s: float) -> None:
+        self.keep_s = keep_s
+        self._entries: dict[str, _Entry] = {}  # those received longest ago first
+        self._askers: dict[Hashable, dict[str, None]] = {}  # likewise, of each asker
+        self._ranks: dict[int, dict[Hashable, None]] = {}  # number of keys -> the askers with so many
+        self._most = 0  # the highest of those numbers
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._bytes
+
+    def remember(self, key: str, asker: Hashable, now: float) -> bool:
+        """A message that names `key` as its reply-to was received. False where it is too long to be remembered.
+
+        asker  whose message it was. Where room is short, whoever has asked for most loses what was oldest of it: a
+               flood of reply-tos costs the one who sends it, and nobody else.
+        """
+        if len(key) > MAX_KEY_CHARACTERS:
+            return False
+        known = self._entries.pop(key, None)
+        if known is not None:
+            known.received_at = now
+            self._entries[key] = known
+            keys = self._askers[known.asker]
+            del keys[key]
+            keys[key] = None
+            return True
+        size = ENTRY_BYTES + len(key.encode("utf-8", "replace"))
+        while self._entries and (len(self._entries) >= MAX_REPLIES or self._bytes + size > MAX_REPLY_BYTES):
+            self._forget(self._least_needed(now))
+        self._drop_old(now)
+        self._entries[key] = _Entry(now, asker, size)
+        self._bytes += size
+        keys = self._askers.setdefault(asker, {})
+        keys[key] = None
+        self._rank(asker, len(keys) - 1, len(keys))
+        return True
+
+    def age(self, key: str, now: float) -> float | None:
+        """Seconds since a message with this reply-to was received last; None where none is remembered."""
+        entry = self._entries.get(key)
+        return now - entry.received_at if entry is not None else None
+
+    def _drop_old(self, now: float) -> None:
+        # Two for each that comes: no message pays for a thousand, and the memory shrinks.
+        for key in tuple(islice(self._entries, 2)):
+            if now - self._entries[key].received_at >= 2 * self.keep_s:
+                self._forget(key)
+
+    def _least_needed(self, now: float) -> str:
+        key, entry = next(iter(self._entries.items()))
+        if now - entry.received_at >= self.keep_s:
+            return key
+        return next(iter(self._askers[next(iter(self._ranks[self._most]))]))
+
+    def _forget(self, key: str) -> None:
+        entry = self._entries.pop(key)
+        self._bytes -= entry.size
+        keys = self._askers[entry.asker]
+        del keys[key]
+        self._rank(entry.asker, len(keys) + 1, len(keys))
+        if not keys:
+            del self._askers[entry.asker]
+
+    def _rank(self, asker: Hashable, before: int, after: int) -> None:
+        if before:
+            others = self._ranks[before]
+            del others[asker]
+            if not others:
+                del self._ranks[before]
+        if after:
+            self._ranks.setdefault(after, {})[asker] = None
+        # One key more or less: the highest number moves by one at most.
+        if after > self._most or self._most not in self._ranks:
+            self._most = after
