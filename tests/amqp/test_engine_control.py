@@ -6,7 +6,8 @@ import pytest
 
 from router.amqp.codec import decode, encode
 from router.amqp.engine import MAX_CONTROL_VALUE_BYTES, Engine, EngineError, IncomingWire, OutgoingWire, Session
-from router.amqp.terminus import Condition, RemoteOpen
+from router.amqp.guard import Guard
+from router.amqp.terminus import Condition, RemoteOpen, Violation
 from router.values import Array, Described, symbol, ubyte, uint, ulong, ushort
 
 HEADER = b"AMQP\x00\x01\x00\x00"
@@ -219,6 +220,18 @@ def test_frames_that_make_no_sense_are_transport_errors(nonsense: bytes) -> None
     (error,) = owner.heard("error")
     assert error.name.startswith("amqp:")
     assert spoken(owner)[-1].descriptor == CLOSE
+
+
+def test_an_engine_that_has_fallen_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take whatever comes, keep it, and never write again. The guard lets it not come to that."""
+    monkeypatch.setattr(Guard, "is_crowded", lambda guard, performative: False)
+    owner = Owner()
+    owner.say(HEADER, frame(OPEN, "peer", None, None, ushort(0)))
+    begin = frame(BEGIN, None, uint(0), uint(10), uint(10))
+    owner.engine.receive((begin + frame(END)) * 2)
+    with pytest.raises(Violation, match="cannot be answered"):
+        owner.engine.flush()
+    owner.engine.flush()
 
 
 def test_freeing_twice_is_harmless() -> None:

@@ -268,6 +268,14 @@ def test_dispositions_of_many_deliveries_end_a_turn(tables: type[Tables]) -> Non
     assert watched.cost(watched.read(wide)) > MAX_SPAN // 128
 
 
+def test_an_attach_beside_many_links_costs_more() -> None:
+    watched = guard()
+    say(watched, *STARTED)
+    before = watched.cost(watched.read(attach(4000)))
+    say(watched, *(attach(handle) for handle in range(4000)))
+    assert (before, watched.cost(watched.read(attach(4000)))) == (1, 3)
+
+
 def test_a_large_control_frame_costs_more() -> None:
     watched = Guard(max_frame_bytes=0, channel_max=10)
     say(watched, HEADER)

@@ -29,7 +29,7 @@ from router.amqp.engine.values import (
     value_of,
 )
 from router.amqp.guard import Guard
-from router.amqp.terminus import Condition, RemoteOpen
+from router.amqp.terminus import Condition, RemoteOpen, Violation
 
 # What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
 # endless credit but no session window from filling our memory.
@@ -46,6 +46,9 @@ _peek, _pop = lib.pn_collector_peek, lib.pn_collector_pop
 _backlog = lib.pn_session_outgoing_bytes
 _step, _first_event, _next_event, _pull = CHOSEN.step, CHOSEN.first_event, CHOSEN.next_event, CHOSEN.pull
 
+# proton says so once when it could not make a frame. It then writes nothing any more and takes all that comes.
+_FALLEN_SILENT: Final = "ERROR: process error"
+_silent: set[Pointer] = set()  # transports that have; empty but for a moment
 _traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> who is told of its frames
 
 
@@ -58,9 +61,12 @@ def _tracer() -> Pointer:
 
     @ffi.def_extern(name="pn_pytracer")  # type: ignore[untyped-decorator]
     def on_frame(transport: Pointer, text: Pointer) -> None:
+        said = bytes(ffi.string(text)).decode("utf-8", "replace")
+        if said.startswith(_FALLEN_SILENT):
+            _silent.add(transport)
         sink = _traced.get(transport)
         if sink is not None:
-            sink(bytes(ffi.string(text)).decode("utf-8", "replace"))
+            sink(said)
 
     return lib.pn_pytracer
 
@@ -179,6 +185,9 @@ class Engine:
         transport, write = self.transport, self.write
         while not self.is_blocked and (size := _pull(transport)) > 0:
             write(bytes(OUTPUT_VIEW[:size]))
+        if _silent and transport in _silent:
+            _silent.discard(transport)
+            raise Violation("amqp:internal-error", "what the peer asked for cannot be answered")
         if self.watched:
             self._watch_backlog()
         if self.afterwards or _peek(self.collector):
@@ -396,6 +405,7 @@ class Engine:
         self.sessions.clear()
         if self.transport in _traced:
             self.trace(None)
+        _silent.discard(self.transport)
         lib.pn_transport_unbind(self.transport)
         lib.pn_connection_release(self.connection)
         lib.pn_collector_release(self.collector)

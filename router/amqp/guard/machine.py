@@ -53,6 +53,8 @@ _ANSWERED: Final = frozenset((BEGIN, ATTACH, DETACH, END))
 # Deliveries named by Dispositions that cost a connection's turn as much as one control frame.
 _SPAN_PER_FRAME: Final = 128
 _BYTES_PER_FRAME: Final = 1024  # the same for a control frame's size
+# The same for what the engine looks through for an Attach (the session's links) and a Begin (the sessions).
+_HELD_PER_FRAME: Final = 2000
 
 
 class Guard:
@@ -112,12 +114,16 @@ class Guard:
 
     def cost(self, performative: Performative | None) -> int:
         """What it takes of the connection's turn, in control frames; with the Dispositions scanned just before it."""
-        named, size = self.tables.span, 0
+        named, size, held = self.tables.span, 0, 0
         if performative is not None and performative.code != TRANSFER:
             fields, size = performative.fields, performative.size_bytes
             if performative.code == DISPOSITION:
                 named += min((fields.get("last", fields["first"]) - fields["first"]) & _MAX_UINT, MAX_SPAN)
-        return 1 + named // _SPAN_PER_FRAME + size // _BYTES_PER_FRAME
+            elif performative.code == ATTACH:
+                held = len(self.channels.get(performative.channel, ()))
+            elif performative.code == BEGIN:
+                held = len(self.channels)
+        return 1 + named // _SPAN_PER_FRAME + size // _BYTES_PER_FRAME + held // _HELD_PER_FRAME
 
     def is_crowded(self, performative: Performative | None) -> bool:
         """Could it lack a channel or a handle of ours while the answers to earlier frames are unwritten?
