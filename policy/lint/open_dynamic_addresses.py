@@ -10,8 +10,7 @@ docs/policy.md, Request and reply.
 from collections.abc import Iterator
 from typing import Final
 
-from policy.addressing.lists import AddressRules, compile_literals, compile_patterns
-from policy.addressing.text import without_authority
+from policy.addressing.lists import AddressRules, compile_literals, compile_patterns, reached_item
 from policy.lint.findings import SOME_USER, About, Confidence, Family, Finding, Level, PolicyText
 
 ID = "PAL068"
@@ -37,7 +36,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 def _is_meant_for_replies(key: str, item: str) -> bool:
     """Does the item name dynamic addresses, and was it written for them? Neither `*` was, nor `_local/*`."""
-    plain = without_authority(item)
+    plain = reached_item(key, item)
     if not plain.startswith(("_topo", "_edge", "_local/t", "_local.t", "_$")):
         return False
     rules: AddressRules = compile_patterns((plain,)) if key.endswith("Pattern") else compile_literals((plain,))
