@@ -36,7 +36,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 def _is_meant_for_replies(key: str, item: str) -> bool:
     """Does the item name dynamic addresses, and was it written for them? Neither `*` was, nor `_local/*`."""
-    plain = reached_item(key, item) or item
+    plain = reached_item(key, item)
     if not plain.startswith(("_topo", "_edge", "_local/t", "_local.t", "_$")):
         return False
     rules: AddressRules = compile_patterns((plain,)) if key.endswith("Pattern") else compile_literals((plain,))

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, Protocol
 
+from router.amqp.buffers import READ_BUFFER
 from router.amqp.engine.intake import Intake
-from router.amqp.engine.library import OUTPUT_VIEW, Pointer, ffi, lib
+from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
 from router.amqp.engine.steps import CHOSEN, FLOW, MESSAGE, OUTCOME
 from router.amqp.engine.values import (
@@ -28,7 +29,7 @@ from router.amqp.engine.values import (
     text_of,
     value_of,
 )
-from router.amqp.guard import Guard
+from router.amqp.guard import MAX_SPAN, Guard
 from router.amqp.terminus import Condition, RemoteOpen, Violation
 
 # What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
@@ -42,7 +43,7 @@ MAX_UNANSWERED_DETACHES: Final = 1000
 _WATCHED_PER_FLUSH: Final = 8
 
 # Hot path: one global name per C function, looked up once.
-_peek, _pop = lib.pn_collector_peek, lib.pn_collector_pop
+_push, _peek, _pop = lib.pn_transport_push, lib.pn_collector_peek, lib.pn_collector_pop
 _backlog = lib.pn_session_outgoing_bytes
 _step, _first_event, _next_event, _pull = CHOSEN.step, CHOSEN.first_event, CHOSEN.next_event, CHOSEN.pull
 
@@ -91,6 +92,7 @@ class Engine:
     """One connection's AMQP engine. Owns the proton objects; `free` releases them."""
 
     __slots__ = (
+        "_scan_read",
         "afterwards",
         "collector",
         "connection",
@@ -148,7 +150,9 @@ class Engine:
         self.sessions: dict[Pointer, Session] = {}
         self.watched: deque[Session] = deque()  # sessions on which the router sends
         self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
-        self.intake = Intake(self, Guard(max_frame_bytes=max_frame_bytes, channel_max=channel_max))
+        guard = Guard(max_frame_bytes=max_frame_bytes, channel_max=channel_max)
+        self.intake = Intake(self, guard)
+        self._scan_read = guard.tables.scan_read
         self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
 
     # Bytes
@@ -156,12 +160,22 @@ class Engine:
     def receive(self, data: bytes) -> None:
         """Take plaintext bytes and act on every frame in them, or on as many as this turn has time for."""
         self.touched.add(self)
-        self.intake.take(data, len(data))
+        self.intake.take(data, 0, len(data))
 
     def receive_read(self, size: int) -> None:
         """Take the first `size` bytes of READ_BUFFER. Hot."""
         self.touched.add(self)
-        self.intake.take_read(size)
+        intake, stop = self.intake, 0
+        if intake.rest is None and (stop := self._scan_read(size, MAX_SPAN)) > 0:
+            transport = self.transport
+            at = _push(transport, READ_C, stop)
+            # It takes some 16 KiB at once; less than nothing is an error, which it tells by an event.
+            while 0 < at < stop:
+                taken = _push(transport, READ_C + at, stop - at)
+                at = at + taken if taken > 0 else 0
+            self.drain()
+        if stop < size:
+            intake.take(READ_BUFFER, stop, size)
 
     @property
     def has_more(self) -> bool:

@@ -6,8 +6,7 @@ many of those acted on before others have their turn.
 
 from typing import TYPE_CHECKING, Final
 
-from router.amqp.buffers import READ_BUFFER
-from router.amqp.engine.library import READ_C, Pointer, ffi, lib
+from router.amqp.engine.library import Pointer, ffi, lib
 from router.amqp.guard import Guard, Refused
 
 if TYPE_CHECKING:
@@ -30,27 +29,14 @@ class Intake:
     def __init__(self, engine: "Engine", guard: Guard) -> None:
         self.engine = engine
         self.guard = guard
-        self._scan_read = guard.tables.scan_read
         self.is_waiting = False
         self.waits_for_room = False
         self.left = FRAMES_PER_TURN
         self.rest: bytearray | None = None  # the beginning of a frame, or what waits
         self.needed = 0  # bytes of that frame
 
-    def take_read(self, size: int) -> None:
-        """The first `size` bytes of READ_BUFFER came. Hot. Errors: as `take`."""
-        if self.rest is not None:
-            self.take(READ_BUFFER, size)
-            return
-        if stop := self._scan_read(size):
-            self._push(READ_C, stop)
-            self.engine.drain()
-        if stop < size:
-            self._judge(READ_BUFFER, stop, size)
-
-    def take(self, data: bytes | bytearray, size: int) -> None:
-        """The first `size` bytes of `data` came. Errors: whatever a handler of the engine's owner raises."""
-        start = 0
+    def take(self, data: bytes | bytearray, start: int, size: int) -> None:
+        """data[start:size] came. Errors: whatever a handler of the engine's owner raises."""
         while (rest := self.rest) is not None:
             if self.is_waiting:
                 # INVARIANT: the socket is not read while something waits; a read or two may be under way already.
@@ -72,7 +58,7 @@ class Intake:
         rest = self.rest
         self._forget()
         if rest is not None:
-            self.take(rest, len(rest))
+            self.take(rest, 0, len(rest))
 
     def _judge(self, data: bytes | bytearray, at: int, end: int) -> None:
         try:

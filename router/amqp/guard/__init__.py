@@ -6,5 +6,6 @@ and lets plain Transfers, Flows and Dispositions pass by a few comparisons; comp
 
 from router.amqp.guard.machine import Guard
 from router.amqp.guard.performatives import Performative, Refused
+from router.amqp.guard.tables import MAX_SPAN
 
-__all__ = ["Guard", "Performative", "Refused"]
+__all__ = ["MAX_SPAN", "Guard", "Performative", "Refused"]

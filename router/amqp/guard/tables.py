@@ -5,6 +5,8 @@ The same as frames.c does it, which serves where it is compiled (`PALISADE_ENGIN
 
 import os
 import secrets
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from router.amqp.buffers import READ_BUFFER
@@ -53,8 +55,9 @@ class Tables(Protocol):
     def scan(self, data: bytes | bytearray, start: int, end: int) -> int:
         """The offset behind the last whole frame from `start` on that is plain and as it should be."""
 
-    def scan_read(self, size: int) -> int:
-        """The same for the first `size` bytes of READ_BUFFER. Hot."""
+    @property
+    def scan_read(self) -> Callable[[int, int], int]:
+        """scan_read(size, MAX_SPAN): the same for the first `size` bytes of READ_BUFFER. Hot."""
 
 
 class _Entry:
@@ -111,8 +114,9 @@ class PythonTables:
             at += size
         return at
 
-    def scan_read(self, size: int) -> int:
-        return self.scan(READ_BUFFER, 0, size)
+    @property
+    def scan_read(self) -> Callable[[int, int], int]:
+        return lambda size, _span: self.scan(READ_BUFFER, 0, size)
 
     def admit_transfer(self, channel: int, data: bytes | bytearray, at: int, end: int) -> bool:
         left, at, end = _open_list(data, at, end)
@@ -305,8 +309,9 @@ def _bind() -> type[Tables] | None:
             pointer = ffi.from_buffer("uint8_t[]", data) + start
             return start + int(scan(self._tables, pointer, end - start, MAX_SPAN))
 
-        def scan_read(self, size: int) -> int:
-            return scan(self._tables, read_buffer, size, MAX_SPAN)  # type: ignore[no-any-return]
+        @property
+        def scan_read(self) -> Callable[[int, int], int]:
+            return partial(scan, self._tables, read_buffer)
 
     return CompiledTables
 
