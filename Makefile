@@ -34,7 +34,7 @@ bench: .venv/.dev
 
 clean:
 	rm -rf .venv .run .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -rf router/amqp/engine/_steps*.so router/amqp/guard/_frames*.so spark-warehouse metastore_db derby.log tests/interop/node_modules
+	rm -rf router/amqp/engine/_steps*.so router/amqp/guard/_frames*.so router/amqp/layout/_walk*.so spark-warehouse metastore_db derby.log tests/interop/node_modules
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # Stamps: each is newer than what it was made from, so that a second run starts at once.

@@ -6,5 +6,6 @@ setup(
     cffi_modules=[
         "router/amqp/engine/steps_build.py:ffibuilder",
         "router/amqp/guard/frames_build.py:ffibuilder",
+        "router/amqp/layout/walk_build.py:ffibuilder",
     ]
 )

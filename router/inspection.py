@@ -9,7 +9,8 @@ from collections.abc import Callable
 from policy.addressing.address import Address, Unclear
 from router.amqp import layout, sections
 from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, load_message, message_bytes
-from router.amqp.sections import MessageFault, RouterAnnotations
+from router.amqp.layout import MALFORMED, NOTHING
+from router.amqp.sections import ROUTER_PREFIX, MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
 from router.core.addresses import LiveAddress
 from router.core.in_links import InLink
@@ -22,6 +23,7 @@ def condition_of(refusal: Refusal) -> Condition:
     return Condition(name=refusal.condition, description=refusal.description)
 
 
+_LAYOUT = layout.CHOSEN(MESSAGE)  # of whole messages
 _NO_ADDRESS = Condition(name=NO_ADDRESS.name, description=NO_ADDRESS.description)
 
 
@@ -30,8 +32,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
     limit = link.max_message_bytes
     own_user = (gate.identity.user or "").encode() if gate.checks_user_id else None
     target = link.wire.target.address if link.wire.target is not None else None
-    is_strict = gate.refuses_user_ids
-    is_plain, find_properties, is_simple = sections.is_plain, sections.find_properties, layout.is_simple
+    is_plain, find_properties, look_at = sections.is_plain, sections.find_properties, _LAYOUT.whole
 
     def inspect(delivery: Handle, size: int) -> int:
         if limit and size > limit and link.on_oversize(delivery, size, 0):
@@ -44,69 +45,97 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
             return size
         return look_closer(delivery, size, properties_at)
 
-    def inspect_strictly(delivery: Handle, size: int) -> int:
-        """Of a message that streams, which is at least that large, the rest is looked at too."""
-        if limit and size > limit and link.on_oversize(delivery, size, 0):
-            return -1
-        link.annotations = None
-        if size >= STREAM_AT_BYTES:
-            return look_closer(delivery, size, sections.LOOK_CLOSER)
-        if is_simple(MESSAGE, size):
-            return size
-        return look_closer(delivery, size, layout.find_properties(MESSAGE, size))
-
     def look_closer(delivery: Handle, size: int, properties_at: int) -> int:
         try:
             envelope = None
             if properties_at == sections.LOOK_CLOSER:
                 envelope = sections.find(MESSAGE, size)
                 properties_at = envelope.properties_at
-            if own_user is not None and (claimed := sections.user_id(MESSAGE, size, properties_at)):
-                refusal = gate.refuse_user_id(claimed, link.identity, target) if claimed != own_user else None
-                if refusal is not None:
-                    link.refuse(delivery, condition_of(refusal))
+            if own_user is not None:
+                claimed = sections.user_id(MESSAGE, size, properties_at)
+                if claimed and not may_claim(delivery, claimed):
                     return -1
-            if envelope is not None and is_strict:
-                is_whole = size < len(MESSAGE) and not link.wire.is_partial(delivery)
-                rest = layout.Rest(MESSAGE, envelope, is_whole=is_whole)
-                link.rest = None if is_whole else _Rest(rest, record)
             if envelope is not None and envelope.annotations_at >= 0:
                 return _take_annotations(link, envelope, strips=strips)
         except MessageFault as fault:
-            if is_strict:
-                record()
             link.refuse(delivery, fault.condition)
             return -1
         return size
 
+    def inspect_strictly(delivery: Handle, size: int) -> int:
+        """Looks at the message as a whole; of one that streams, at the rest as it comes."""
+        if limit and size > limit and link.on_oversize(delivery, size, 0):
+            return -1
+        link.annotations = None
+        if size < STREAM_AT_BYTES:
+            seen = look_at(size)
+            return size if seen == NOTHING else judge(delivery, size, seen, _LAYOUT)
+        if size < len(MESSAGE) and not link.wire.is_partial(delivery):
+            return judge(delivery, size, look_at(size), _LAYOUT)
+        streamed = layout.CHOSEN(MESSAGE)
+        link.rest = _Rest(streamed, record)
+        return judge(delivery, size, streamed.first(size), streamed)
+
+    def judge(delivery: Handle, size: int, seen: int, found: layout.Walk) -> int:
+        try:
+            if seen == MALFORMED:
+                raise _fault_in(size)
+            envelope = None if found is _LAYOUT else sections.find(MESSAGE, size)
+            if (start := found.user_id_at) >= 0:
+                claimed = bytes(MESSAGE[start : start + found.user_id_size])
+                if claimed and not may_claim(delivery, claimed):
+                    return -1
+            start = found.annotations_at
+            if start >= 0 and MESSAGE.find(ROUTER_PREFIX, start, found.annotations_end) >= 0:
+                return _take_annotations(link, envelope or sections.find(MESSAGE, size), strips=strips)
+        except MessageFault as fault:
+            record()
+            link.refuse(delivery, fault.condition)
+            return -1
+        return size
+
+    def may_claim(delivery: Handle, claimed: bytes) -> bool:
+        """May the message have this user-id? It is refused where not."""
+        refusal = gate.refuse_user_id(claimed, link.identity, target) if claimed != own_user else None
+        if refusal is not None:
+            link.refuse(delivery, condition_of(refusal))
+        return refusal is None
+
     def record() -> None:
         gate.record_malformed(link.identity, target)
 
-    return inspect_strictly if is_strict else inspect
+    return inspect_strictly if gate.refuses_user_ids else inspect
+
+
+def _fault_in(size: int) -> MessageFault:
+    """What is wrong with the malformed message in the buffer, as far as there is more to say than that it is."""
+    try:
+        sections.take_apart(MESSAGE, sections.find(MESSAGE, size))
+    except MessageFault as fault:
+        return fault
+    return MessageFault(sections.INVALID)
 
 
 class _Rest:
     """The rest of one message, as its stream shows it (router.core.in_links.Rest)."""
 
-    __slots__ = ("_record", "_rest")
+    __slots__ = ("_layout", "_record")
 
-    def __init__(self, rest: layout.Rest, record: Callable[[], None]) -> None:
-        self._rest = rest
+    def __init__(self, layout: layout.Walk, record: Callable[[], None]) -> None:
+        self._layout = layout
         self._record = record
 
     def see(self, size: int) -> Condition | None:
-        return self._judge(lambda: self._rest.feed(MESSAGE, size))
+        return self._judge(self._layout.next(size) != MALFORMED)
 
     def end(self) -> Condition | None:
-        return self._judge(self._rest.end)
+        return self._judge(self._layout.is_over())
 
-    def _judge(self, look: Callable[[], None]) -> Condition | None:
-        try:
-            look()
-        except MessageFault as fault:
-            self._record()
-            return fault.condition
-        return None
+    def _judge(self, is_right: bool) -> Condition | None:
+        if is_right:
+            return None
+        self._record()
+        return sections.INVALID
 
 
 def reply_inspector(

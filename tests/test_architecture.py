@@ -80,7 +80,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "proton": ("router.amqp.engine.library",),
     "cproton": ("router.amqp.engine.library",),
     "cproton_ffi": ("router.amqp.engine.library",),
-    "cffi": ("router.amqp.engine.steps_build", "router.amqp.guard.frames_build"),
+    "cffi": ("router.amqp.engine.steps_build", "router.amqp.guard.frames_build", "router.amqp.layout.walk_build"),
     "uvloop": ("router.io",),
     "rich": ("policy.cli", "router.tools", "spark"),
     "pyspark": ("spark",),

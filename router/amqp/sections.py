@@ -20,7 +20,7 @@ Buffer = bytes | bytearray
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = range(0x70, 0x75)
 VALUE, FOOTER = 0x77, 0x78
 _BODY_AND_FOOTER: Final = frozenset((0x75, 0x76, 0x77, 0x78))
-_ROUTER_PREFIX: Final = b"x-opt-qd."
+ROUTER_PREFIX: Final = b"x-opt-qd."
 
 # How many annotations a message may have if some of them are the router's, and how long one of those may be. Stops
 # messages that are one big map from keeping the router busy taking it apart.
@@ -69,7 +69,7 @@ _EMPTY_HEADER: Final = 0x00537045
 _EMPTY_PROPERTIES: Final = 0x00537345
 _BODIES: Final = frozenset((0x005300 | code) for code in (0x75, 0x76, 0x77))
 # The first four bytes of the sections that need no closer look, and how the size that follows is written: 0, 1 or 4.
-QUICK: Final = {
+_QUICK: Final = {
     (0x5300 | code) << 8 | constructor: (code, width)
     for code, forms in (
         (HEADER, ((0x45, 0), (0xC0, 1), (0xD0, 4))),
@@ -100,7 +100,7 @@ def find_properties(buffer: Buffer, size: int) -> int:
     at, last, found = 0, 0, ABSENT
     while at + 4 <= size:
         word = _u32_at(buffer, at)[0]
-        quick = QUICK.get(word)
+        quick = _QUICK.get(word)
         if quick is None:
             return found if word >> 8 in _BODIES else LOOK_CLOSER
         code, width = quick
@@ -179,7 +179,7 @@ def descriptor_at(view: memoryview, at: int) -> tuple[int, int]:
         code, value_at = int.from_bytes(view[at + 2 : at + 10], "big"), at + 10
     elif form in (0xA3, 0xB3):  # a symbolic descriptor is legal AMQP, and rare
         name, value_at = decode(view, at + 1)
-        code = _SYMBOLIC.get(name, -1)
+        code = SYMBOLIC.get(name, -1)
     else:
         raise MessageFault(INVALID)
     if value_at >= len(view):
@@ -187,7 +187,7 @@ def descriptor_at(view: memoryview, at: int) -> tuple[int, int]:
     return code, value_at
 
 
-_SYMBOLIC = {
+SYMBOLIC: Final = {
     "amqp:header:list": 0x70,
     "amqp:delivery-annotations:map": 0x71,
     "amqp:message-annotations:map": 0x72,
@@ -318,7 +318,7 @@ def take_apart(buffer: Buffer, envelope: Envelope) -> Annotations:
         count, at, end = _contents(view, value_at)
         if count % 2:
             raise _field_fault("Invalid MA map count (odd number of fields)")
-        if buffer.find(_ROUTER_PREFIX, at, end) < 0:
+        if buffer.find(ROUTER_PREFIX, at, end) < 0:
             return Annotations(bytes(view[at:end]), count)
         if count > 2 * MAX_ANNOTATIONS:
             raise MessageFault(INVALID)
@@ -351,7 +351,7 @@ def _walk(view: memoryview, at: int, count: int) -> Annotations:
 def _router_key(encoded: memoryview) -> str | None:
     """The key as text when it is one of the router's. Strings count as well as symbols: nobody shall slip one past."""
     width = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}.get(encoded[0])
-    if width is None or bytes(encoded[width : width + len(_ROUTER_PREFIX)]) != _ROUTER_PREFIX:
+    if width is None or bytes(encoded[width : width + len(ROUTER_PREFIX)]) != ROUTER_PREFIX:
         return None
     return bytes(encoded[width:]).decode("ascii", "replace")
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / ".cache" / "asan"
 PROTON = "python-qpid-proton"
 FLAGS = "-fsanitize=address,undefined -fno-omit-frame-pointer -g -O1"
-BUILDERS = ("router/amqp/engine/steps_build.py", "router/amqp/guard/frames_build.py")
+BUILDERS = tuple(f"router/amqp/{name}_build.py" for name in ("engine/steps", "guard/frames", "layout/walk"))
 POOLED, UNPOOLED = "if (pool && pn_refcount(pool) > 1) {", "if (0) {"
 
 

@@ -1,0 +1,274 @@
+/* Whether every receiver of a message finds the sections that we find, and no others.
+ *
+ * A message is walked once from its beginning to its end, down to the last element of every list, map and array: sizes
+ * and counts have to agree, sections to stand in their order. Only what is within binary and text is passed over. Where
+ * that holds, no reader can come to stand at another place than we do, and so none finds another user-id. walk.py has
+ * the same in Python, which serves where this is not compiled; tests hold the two together.
+ *
+ * A message that streams is walked piece by piece: what is cut at the end of a piece is kept for the next one.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { HEADER = 0x70, MESSAGE_ANNOTATIONS = 0x72, PROPERTIES, APPLICATION_PROPERTIES, VALUE = 0x77, FOOTER };
+enum { MAX_DEPTH = 32 };             /* as in decoding.py. Stops nesting bombs. */
+enum { LONGEST_NAME = 31, KEPT = 6 + LONGEST_NAME }; /* of a section; what is kept is less than its longest beginning */
+enum { MALFORMED = -1, NOTHING, SOMETHING };         /* what a message has: as in walk.py */
+enum { BAD = -1, CUT = 0 };                          /* instead of a number of bytes taken */
+
+/* How the values of a level are written: with a constructor each, up to the end of a list or map; with one each, two
+ * for descriptor and value, where the end is not known before; an array, whose constructor comes next. Anything else is
+ * the constructor of an array's elements. */
+enum { SIZED = 0, OPEN, UNTYPED };
+
+typedef struct {
+  uint64_t end;  /* nothing in it goes beyond that */
+  uint32_t left; /* values to come */
+  uint8_t form;
+} level_t;
+
+typedef struct {
+  int64_t user_id_at, annotations_at, annotations_end; /* message-annotations with their descriptor; -1: there are none */
+  uint32_t user_id_size;
+  uint64_t at;      /* where in the message we are */
+  uint64_t skip_to; /* up to there nothing is looked at */
+  uint8_t section;  /* the latest; 0 before the first */
+  uint8_t fields;   /* of the properties, as far as they matter: the first two */
+  uint8_t kept_size;
+  bool is_late; /* the first piece of a stream is gone */
+  uint8_t kept[KEPT];
+  uint32_t depth;
+  level_t levels[MAX_DEPTH + 1]; /* the section's value is the only one in the first */
+} walk_t;
+
+static uint32_t be32(const uint8_t *at) {
+  return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static bool is_constructor(uint8_t code) {
+  /* One bit for each code of a nibble that there is: 40 to 45, 50 to 56, 60, 61, ... */
+  static const uint16_t CODES[16] = {[0x4] = 0x3f, [0x5] = 0x7f, [0x6] = 0x03, [0x7] = 0x1f, [0x8] = 0x1f,
+                                     [0x9] = 0x110, [0xa] = 0x0b, [0xb] = 0x0b, [0xc] = 0x03, [0xd] = 0x03,
+                                     [0xe] = 0x01, [0xf] = 0x01};
+  return CODES[code >> 4] >> (code & 15) & 1;
+}
+
+static uint32_t fixed_width(uint8_t code) { return code < 0x50 ? 0 : 1u << ((code >> 4) - 5); }
+
+static bool push(walk_t *w, uint64_t end, uint32_t left, uint8_t form) {
+  if (w->depth > MAX_DEPTH) return false;
+  w->levels[w->depth++] = (level_t){.end = end, .left = left, .form = form};
+  return true;
+}
+
+/* May a section stand behind another? Bodies are data, or sequences, or one value. */
+static bool may_follow(uint64_t code, uint8_t last) {
+  if (code < HEADER || code > FOOTER) return false;
+  if (last <= APPLICATION_PROPERTIES || code == FOOTER) return code > last;
+  return code == last && code < VALUE;
+}
+
+static uint8_t code_of(const uint8_t *name, size_t size) {
+  static const char *const NAMES[] = {
+      "amqp:header:list",
+      "amqp:delivery-annotations:map",
+      "amqp:message-annotations:map",
+      "amqp:properties:list",
+      "amqp:application-properties:map",
+      "amqp:data:binary",
+      "amqp:amqp-sequence:list",
+      "amqp:amqp-value:*",
+      "amqp:footer:map",
+  };
+  for (uint8_t i = 0; i <= FOOTER - HEADER; i++)
+    if (strlen(NAMES[i]) == size && !memcmp(NAMES[i], name, size)) return HEADER + i;
+  return 0;
+}
+
+/* A section's descriptor. `room` is 1 at least, here and below. Returns how many bytes it has, CUT or BAD. */
+static int begin_section(walk_t *w, const uint8_t *at, size_t room) {
+  uint64_t code;
+  uint32_t bytes;
+  if (at[0]) return BAD;
+  if (room < 2) return CUT;
+  if (at[1] == 0x53) {
+    bytes = 3;
+    if (room < bytes) return CUT;
+    code = at[2];
+  } else if (at[1] == 0x80) {
+    bytes = 10;
+    if (room < bytes) return CUT;
+    code = (uint64_t)be32(at + 2) << 32 | be32(at + 6);
+  } else if (at[1] == 0xa3 || at[1] == 0xb3) {
+    uint32_t start = at[1] == 0xa3 ? 3 : 6;
+    if (room < start) return CUT;
+    uint32_t size = start == 3 ? at[2] : be32(at + 2);
+    if (size > LONGEST_NAME) return BAD;
+    bytes = start + size;
+    if (room < bytes) return CUT;
+    code = code_of(at + start, size);
+  } else {
+    return BAD;
+  }
+  if (!may_follow(code, w->section) || (w->is_late && code < APPLICATION_PROPERTIES)) return BAD;
+  w->section = (uint8_t)code;
+  if (code == MESSAGE_ANNOTATIONS) w->annotations_at = (int64_t)w->at;
+  return push(w, UINT64_MAX, 1, OPEN) ? (int)bytes : BAD;
+}
+
+/* The constructor of an array's elements; all of the elements, where they are equally long. */
+static int begin_array(walk_t *w, uint8_t code) {
+  level_t *level = &w->levels[w->depth - 1];
+  if (!code) return push(w, level->end, 1, OPEN) ? 1 : BAD; /* the descriptor, then the constructor */
+  if (!is_constructor(code)) return BAD;
+  level->form = code;
+  if (code >= 0xa0) return 1;
+  if ((uint64_t)level->left * fixed_width(code) != level->end - w->at - 1) return BAD;
+  level->left = 0;
+  w->skip_to = level->end;
+  return 1;
+}
+
+/* Is a value with this constructor what has to stand here? Checked are sections that the router reads. */
+static bool is_in_place(const walk_t *w, uint8_t code) {
+  if (w->section >= APPLICATION_PROPERTIES) return true;
+  if (w->depth == 1) {
+    if (w->section == HEADER || w->section == PROPERTIES) return code == 0x45 || code == 0xc0 || code == 0xd0;
+    return code == 0xc1 || code == 0xd1;
+  }
+  if (w->section != PROPERTIES || w->depth != 2) return true;
+  if (w->fields == 0) return code >= 0x40 && code < 0xc0; /* message-id */
+  return w->fields > 1 || code == 0x40 || code == 0xa0 || code == 0xb0;
+}
+
+static bool begin_compound(walk_t *w, uint8_t code, uint64_t first, uint64_t end, uint32_t count) {
+  if (first > end) return false;
+  if (code >= 0xe0) return push(w, end, count, UNTYPED);
+  if ((code & 1) && (count & 1)) return false; /* a map has a value for each key */
+  return count ? push(w, end, count, SIZED) : first == end;
+}
+
+/* The next value of the innermost level: all of it, or up to its first element. Returns as begin_section. */
+static int begin_value(walk_t *w, const uint8_t *at, size_t room) {
+  level_t *level = &w->levels[w->depth - 1];
+  if (w->at >= level->end) return BAD;
+  if (level->form == UNTYPED) return begin_array(w, at[0]);
+  uint32_t own = level->form > UNTYPED ? 0 : 1; /* bytes of its own constructor */
+  uint8_t code = own ? at[0] : level->form;
+  if (!is_in_place(w, code)) return BAD;
+  if (!code) {
+    level->left--;
+    return push(w, level->end, 2, OPEN) ? 1 : BAD;
+  }
+  if (!is_constructor(code)) return BAD;
+  bool is_field = w->section == PROPERTIES && w->depth == 2 && w->fields < 2;
+  if (code < 0xa0) {
+    w->skip_to = w->at + 1 + fixed_width(code);
+    if (w->skip_to > level->end) return BAD;
+    level->left--;
+    w->fields += is_field;
+    return 1;
+  }
+  uint32_t width = (code >> 4) % 2 ? 4 : 1;
+  uint32_t bytes = own + (code < 0xc0 ? width : 2 * width);
+  if (bytes > level->end - w->at) return BAD;
+  if (room < bytes) return CUT;
+  uint32_t size = width == 1 ? at[own] : be32(at + own);
+  uint64_t end = w->at + own + width + size;
+  if (end > level->end) return BAD;
+  level->left--;
+  if (code < 0xc0) {
+    w->skip_to = end;
+    if (is_field && w->fields == 1) {
+      w->user_id_at = (int64_t)(w->at + bytes);
+      w->user_id_size = size;
+    }
+    w->fields += is_field;
+    return (int)bytes;
+  }
+  uint32_t count = width == 1 ? at[own + 1] : be32(at + own + 4);
+  return begin_compound(w, code, w->at + bytes, end, count) ? (int)bytes : BAD;
+}
+
+/* Leave what has no more values to come. False: it does not end there. */
+static bool leave(walk_t *w) {
+  while (w->depth) {
+    const level_t *level = &w->levels[w->depth - 1];
+    if (level->left || level->form == UNTYPED) return true;
+    if (level->form != OPEN && w->at != level->end) return false;
+    if (!--w->depth && w->section == MESSAGE_ANNOTATIONS) w->annotations_end = (int64_t)w->at;
+  }
+  return true;
+}
+
+static int begin_next(walk_t *w, const uint8_t *at, size_t room) {
+  return w->depth ? begin_value(w, at, room) : begin_section(w, at, room);
+}
+
+/* Walk on through a piece. False: malformed. */
+static bool walk(walk_t *w, const uint8_t *data, size_t size) {
+  const uint8_t *end = data + size;
+  while (w->kept_size && data < end) { /* byte by byte, until it is whole */
+    w->kept[w->kept_size++] = *data++;
+    int taken = begin_next(w, w->kept, w->kept_size);
+    if (taken == BAD) return false;
+    if (taken == CUT) continue;
+    w->at += (uint32_t)taken;
+    w->kept_size = 0;
+  }
+  if (w->kept_size) return true;
+  for (;;) {
+    if (w->at < w->skip_to) {
+      uint64_t rest = w->skip_to - w->at, room = (uint64_t)(end - data);
+      if (rest > room) {
+        w->at += room;
+        return true;
+      }
+      w->at += rest;
+      data += rest;
+    }
+    if (!leave(w)) return false;
+    if (data == end) return true;
+    int taken = begin_next(w, data, (size_t)(end - data));
+    if (taken == BAD) return false;
+    if (taken == CUT) break;
+    w->at += (uint32_t)taken;
+    data += taken;
+  }
+  w->kept_size = (uint8_t)(end - data);
+  memcpy(w->kept, data, w->kept_size);
+  return true;
+}
+
+/* Has all come that has begun? */
+static bool is_over(const walk_t *w) { return w->section && !w->depth && !w->kept_size; }
+
+static void start(walk_t *w) {
+  w->user_id_at = w->annotations_at = w->annotations_end = -1;
+  w->user_id_size = w->depth = 0;
+  w->at = w->skip_to = 0;
+  w->section = w->fields = w->kept_size = 0;
+  w->is_late = false;
+}
+
+static int found(const walk_t *w) { return w->user_id_at >= 0 || w->annotations_at >= 0 ? SOMETHING : NOTHING; }
+
+/* A message that has come as a whole. */
+static int whole(walk_t *w, const uint8_t *data, uint32_t size) {
+  start(w);
+  return walk(w, data, size) && is_over(w) ? found(w) : MALFORMED;
+}
+
+/* The first piece of a message. What stands before the application-properties has to be whole in it. */
+static int first(walk_t *w, const uint8_t *data, uint32_t size) {
+  start(w);
+  if (!walk(w, data, size) || (w->section < APPLICATION_PROPERTIES && w->depth)) return MALFORMED;
+  w->is_late = true;
+  return found(w);
+}
+
+/* Any other piece. Returns MALFORMED or NOTHING. */
+static int next(walk_t *w, const uint8_t *data, uint32_t size) { return walk(w, data, size) ? NOTHING : MALFORMED; }
