@@ -76,11 +76,12 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
         link.rest = _Rest(streamed, record)
         return judge(delivery, size, streamed.first(size), streamed)
 
-    def judge(delivery: Handle, size: int, seen: int, found: layout.Walk) -> int:
+    def judge(delivery: Handle, size: int, seen: int, walk: layout.Walk) -> int:
         try:
             if seen == MALFORMED:
                 raise _fault_in(size)
-            envelope = None if found is _LAYOUT else sections.find(MESSAGE, size)
+            envelope = None if walk is _LAYOUT else sections.find(MESSAGE, size)
+            found = walk.found
             if (start := found.user_id_at) >= 0:
                 claimed = bytes(MESSAGE[start : start + found.user_id_size])
                 if claimed and not may_claim(delivery, claimed):

@@ -54,8 +54,8 @@ def layout(request: pytest.FixtureRequest) -> type[Walk]:
 
 
 def user_id(walk: Walk, payload: bytes) -> bytes | None:
-    at = walk.user_id_at
-    return payload[at : at + walk.user_id_size] if at >= 0 else None
+    at = walk.found.user_id_at
+    return payload[at : at + walk.found.user_id_size] if at >= 0 else None
 
 
 def read_whole(payload: bytes, layout: type[Walk]) -> bytes | None:
@@ -66,7 +66,7 @@ def read_whole(payload: bytes, layout: type[Walk]) -> bytes | None:
     # Whatever reads the message after the walk finds nothing wrong, and the same.
     envelope = sections.find(payload, len(payload))
     at = envelope.annotations_at
-    assert (walk.annotations_at, walk.annotations_end) == (at, envelope.annotations_end)
+    assert (walk.found.annotations_at, walk.found.annotations_end) == (at, envelope.annotations_end)
     assert sections.user_id(payload, len(payload), envelope.properties_at) == user_id(walk, payload)
     return user_id(walk, payload)
 
@@ -317,7 +317,7 @@ def outcome(layout: type[Walk], pieces: list[bytes]) -> list[object]:
         said.append(look(len(piece)))
         if said[-1] == MALFORMED:
             return said
-        said += [walk.user_id_at, walk.user_id_size, walk.annotations_at, walk.annotations_end]
+        said += [walk.found.user_id_at, walk.found.user_id_size, walk.found.annotations_at, walk.found.annotations_end]
     return [*said, bool(walk.is_over())] if len(pieces) > 1 else said
 
 

@@ -86,6 +86,11 @@ STREAMED = {
 HONEST = {
     "mine": MINE + BODY,
     "none": BODY,
+    "with a map that holds what looks like properties": MINE
+    + b"\x00\x53\x77\xc1" + bytes([len(FOREIGN) + 6, 2]) + b"\xa1\x01k\xa0" + bytes([len(FOREIGN)]) + FOREIGN,
+    "large, with a list that holds what looks like properties": MINE
+    + b"\x00\x53\x77\xd0" + (600_011 + len(FOREIGN)).to_bytes(4, "big") + (2).to_bytes(4, "big")
+    + b"\xa0" + bytes([len(FOREIGN)]) + FOREIGN + b"\xb0" + (600_000).to_bytes(4, "big") + bytes(600_000),
     "with data that looks like properties": MINE + b"\x00\x53\x75\xa0" + bytes([len(FOREIGN)]) + FOREIGN,
     "large": MINE + LARGE,
     "large, with a message in it": MINE + b"\x00\x53\x75\xb0" + (600_000 + len(FOREIGN)).to_bytes(4, "big")
@@ -159,6 +164,27 @@ def test_no_hiding_place_of_a_user_id_passes(which: str, router: RunningRouter, 
 def test_no_hiding_place_in_a_large_message_passes(which: str, router: RunningRouter, mail: Mail) -> None:  # noqa: F811
     """What has been forwarded by then is aborted: no receiver has a whole message of it."""
     assert_refused(router, mail, STREAMED[which])
+
+
+def test_no_user_id_passes_behind_annotations_that_are_all_of_the_first_piece(
+    router: RunningRouter,  # noqa: F811
+    mail: Mail,
+) -> None:
+    """Nine frames begin a message, which is forwarded from the ninth on. The properties come after that."""
+    size = 9 * 16_000
+    key = b"\xa3\x05x-opt\xb0"
+    held = size - 12 - len(key) - 4
+    annotations = b"\x00\x53\x72\xd1" + (size - 8).to_bytes(4, "big") + (2).to_bytes(4, "big")
+    annotations += key + held.to_bytes(4, "big") + bytes(held)
+    assert len(annotations) == size
+    for at in range(0, size, 16_000):
+        mail.peer.send(frame(raw_peer.TRANSFER, uint(0), uint(0), b"tag", uint(0), False, True,
+                             payload=annotations[at : at + 16_000]))  # fmt: skip
+    mail.peer.read_until(raw_peer.TRANSFER)
+    mail.peer.send(frame(raw_peer.TRANSFER, uint(0), uint(0), b"tag", uint(0), False, False, payload=FOREIGN + BODY))
+    assert outcome_of(mail.peer.read_until(DISPOSITION)) == (0x25, "amqp:decode-error")
+    event = router.wait_for_audit(connection_name=mail.peer.name)
+    assert (event["reason"], event["stage"], event["address"]) == ("malformed_message", "transfer", ADDRESS)
 
 
 @pytest.mark.parametrize("which", HONEST)

@@ -93,8 +93,9 @@ def test_modules_come_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     assert all(path.startswith(str(installed.parent)) for path in result.stdout.split())
 
 
-def test_compiled_steps_are_in_the_wheel(installed: Path, tmp_path: Path) -> None:
-    code = "from router.amqp.engine import steps; print(steps.CHOSEN is steps.COMPILED)"
+@pytest.mark.parametrize("module", ["engine.steps", "guard.tables", "layout.walk"])
+def test_what_is_compiled_is_in_the_wheel(module: str, installed: Path, tmp_path: Path) -> None:
+    code = f"from router.amqp.{module} import CHOSEN, COMPILED; print(COMPILED is not None and CHOSEN is COMPILED)"
     assert run(installed / "python", "-c", code, cwd=tmp_path).stdout.strip() == "True"
 
 

@@ -193,6 +193,38 @@ static int begin_value(walk_t *w, const uint8_t *at, size_t room) {
   return begin_compound(w, code, w->at + bytes, end, count) ? (int)bytes : BAD;
 }
 
+/* May any value come next, in one of the sections that the router reads? */
+static bool is_free(const walk_t *w) {
+  return w->depth > 2 || (w->depth == 2 && (w->section != PROPERTIES || w->fields > 1));
+}
+
+/* Values of the innermost level that come next and have all come, in one go. Returns bytes taken, 0 without. */
+static size_t pass_over_plain_values(walk_t *w, const uint8_t *data, size_t room) {
+  level_t *level = &w->levels[w->depth - 1];
+  if (level->form > OPEN || (w->section < APPLICATION_PROPERTIES && !is_free(w))) return 0;
+  if (room > level->end - w->at) room = (size_t)(level->end - w->at);
+  size_t at = 0;
+  while (level->left && at < room) {
+    uint8_t code = data[at];
+    size_t rest = room - at;
+    uint64_t size;
+    if (!is_constructor(code) || code >= 0xc0) break;
+    if (code < 0xa0) {
+      size = 1 + fixed_width(code);
+    } else if (code < 0xb0) {
+      if (rest < 2) break;
+      size = 2 + data[at + 1];
+    } else {
+      if (rest < 5) break;
+      size = 5 + (uint64_t)be32(data + at + 1);
+    }
+    if (size > rest) break;
+    at += (size_t)size;
+    level->left--;
+  }
+  return at;
+}
+
 /* Leave what has no more values to come. False: it does not end there. */
 static bool leave(walk_t *w) {
   while (w->depth) {
@@ -232,6 +264,12 @@ static bool walk(walk_t *w, const uint8_t *data, size_t size) {
     }
     if (!leave(w)) return false;
     if (data == end) return true;
+    if (w->depth) {
+      size_t passed = pass_over_plain_values(w, data, (size_t)(end - data));
+      w->at += passed;
+      data += passed;
+      if (passed) continue;
+    }
     int taken = begin_next(w, data, (size_t)(end - data));
     if (taken == BAD) return false;
     if (taken == CUT) break;
@@ -254,12 +292,12 @@ static void start(walk_t *w) {
   w->is_late = false;
 }
 
-static int found(const walk_t *w) { return w->user_id_at >= 0 || w->annotations_at >= 0 ? SOMETHING : NOTHING; }
+static int what(const walk_t *w) { return w->user_id_at >= 0 || w->annotations_at >= 0 ? SOMETHING : NOTHING; }
 
 /* A message that has come as a whole. */
 static int whole(walk_t *w, const uint8_t *data, uint32_t size) {
   start(w);
-  return walk(w, data, size) && is_over(w) ? found(w) : MALFORMED;
+  return walk(w, data, size) && is_over(w) ? what(w) : MALFORMED;
 }
 
 /* The first piece of a message. What stands before the application-properties has to be whole in it. */
@@ -267,7 +305,7 @@ static int first(walk_t *w, const uint8_t *data, uint32_t size) {
   start(w);
   if (!walk(w, data, size) || (w->section < APPLICATION_PROPERTIES && w->depth)) return MALFORMED;
   w->is_late = true;
-  return found(w);
+  return what(w);
 }
 
 /* Any other piece. Returns MALFORMED or NOTHING. */

@@ -36,6 +36,12 @@ _LONGEST_NAME: Final = max(map(len, _CODES))
 _FIXED: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
 # By constructor: the bytes of a value of fixed width. Others have a size.
 _FIXED_WIDTHS: Final = {code: _FIXED[code >> 4] for code in CONSTRUCTORS if code < 0xA0}
+# By constructor: the bytes of a value with it, or how its size is written; not of lists, maps and arrays.
+_SIZED_1, _SIZED_4, _UNKNOWN = -1, -2, 0
+_SIZED_BY: Final = {code: _SIZED_1 if code < 0xB0 else _SIZED_4 for code in CONSTRUCTORS if 0xA0 <= code < 0xC0}
+_SIZES: Final = [
+    _FIXED_WIDTHS[code] + 1 if code in _FIXED_WIDTHS else _SIZED_BY.get(code, _UNKNOWN) for code in range(0x100)
+]
 _u32_at = Struct(">I").unpack_from
 _three_u32 = Struct(">III").unpack_from
 
@@ -49,24 +55,22 @@ _SIMPLE: Final = {
 }
 
 
-class Walk(Protocol):
-    """Of the messages in one buffer, one after the other.
-
-    user_id_at       where the user-id's bytes begin, from the start of the message; -1: it has none
+class Found(Protocol):
+    """user_id_at       where the user-id's bytes begin, from the start of the message; -1: it has none
     annotations_at   where the message-annotations begin, -1 without, and end
     """
 
-    @property
-    def user_id_at(self) -> int: ...
+    user_id_at: int
+    user_id_size: int
+    annotations_at: int
+    annotations_end: int
+
+
+class Walk(Protocol):
+    """Of the messages in one buffer, one after the other. found  of the latest"""
 
     @property
-    def user_id_size(self) -> int: ...
-
-    @property
-    def annotations_at(self) -> int: ...
-
-    @property
-    def annotations_end(self) -> int: ...
+    def found(self) -> Found: ...
 
     def __init__(self, buffer: Buffer) -> None: ...
 
@@ -126,11 +130,15 @@ class PythonWalk:
         self._buffer = buffer
         self._start()
 
+    @property
+    def found(self) -> Found:
+        return self
+
     def whole(self, size: int, /) -> int:
         self._start()
         if _is_simple(self._buffer, size):
             return NOTHING
-        return self._found() if self._walk(memoryview(self._buffer)[:size]) and self.is_over() else MALFORMED
+        return self._what() if self._walk(memoryview(self._buffer)[:size]) and self.is_over() else MALFORMED
 
     def first(self, size: int, /) -> int:
         self._start()
@@ -138,7 +146,7 @@ class PythonWalk:
         if not is_right or (self._section < APPLICATION_PROPERTIES and self._levels):
             return MALFORMED
         self._is_late = True
-        return self._found()
+        return self._what()
 
     def next(self, size: int, /) -> int:
         return NOTHING if self._walk(memoryview(self._buffer)[:size]) else MALFORMED
@@ -157,7 +165,7 @@ class PythonWalk:
         self._kept = b""  # what was cut at the end of a piece
         self._levels: list[_Level] = []  # the section's value is the only one in the first
 
-    def _found(self) -> int:
+    def _what(self) -> int:
         return SOMETHING if self.user_id_at >= 0 or self.annotations_at >= 0 else NOTHING
 
     def _walk(self, data: memoryview) -> bool:
@@ -175,6 +183,12 @@ class PythonWalk:
                     return True
             if not self._leave():
                 return False
+            if self._levels and at < end:
+                step = self._pass_over_plain_values(data, at, end)
+                if step:
+                    at += step
+                    self._at += step
+                    continue
             if at == end:
                 return True
             taken = self._begin_value(data, at, end) if self._levels else self._begin_section(data, at, end)
@@ -185,6 +199,30 @@ class PythonWalk:
                 return True
             self._at += taken
             at += taken
+
+    def _pass_over_plain_values(self, data: memoryview, at: int, end: int) -> int:
+        """Those of the innermost level that come next and have all come, in one go: bytes taken, 0 without."""
+        level = self._levels[-1]
+        if level.form > _OPEN or (self._section < APPLICATION_PROPERTIES and not self._is_free()):
+            return 0
+        start, left, limit = at, level.left, min(end, at + level.end - self._at)
+        while left and at < limit:
+            size = _SIZES[data[at]]
+            if size == _SIZED_1:
+                size = 2 + data[at + 1] if at + 2 <= limit else _UNKNOWN
+            elif size == _SIZED_4:
+                size = 5 + int(_u32_at(data, at + 1)[0]) if at + 5 <= limit else _UNKNOWN
+            if size <= 0 or at + size > limit:
+                break
+            at += size
+            left -= 1
+        level.left = left
+        return at - start
+
+    def _is_free(self) -> bool:
+        """May any value come next, in one of the sections that the router reads?"""
+        depth = len(self._levels)
+        return depth > 2 or (depth == 2 and (self._section != PROPERTIES or self._fields > 1))
 
     def _leave(self) -> bool:
         """Leave what has no more values to come. False: it does not end there."""
@@ -214,8 +252,13 @@ class PythonWalk:
         if room < 2:
             return _CUT
         form = data[at + 1]
-        if form == 0x53 or form == 0x80:
-            size = 3 if form == 0x53 else 10
+        if form == 0x53:
+            size = 3
+            if room < size:
+                return _CUT
+            code = data[at + 2]
+        elif form == 0x80:
+            size = 10
             if room < size:
                 return _CUT
             code = int.from_bytes(data[at + 2 : at + size], "big")
@@ -327,31 +370,15 @@ def _bind() -> type[Walk] | None:
         return None
 
     class CompiledWalk:
-        __slots__ = ("_buffer", "_walk", "first", "is_over", "next", "whole")
+        __slots__ = ("_buffer", "first", "found", "is_over", "next", "whole")
 
         def __init__(self, buffer: Buffer) -> None:
             self._buffer = ffi.from_buffer("uint8_t[]", buffer)
-            self._walk: Any = ffi.new("walk_t *")
-            self.whole = partial(lib.whole, self._walk, self._buffer)
-            self.first = partial(lib.first, self._walk, self._buffer)
-            self.next = partial(lib.next, self._walk, self._buffer)
-            self.is_over = partial(lib.is_over, self._walk)
-
-        @property
-        def user_id_at(self) -> int:
-            return int(self._walk.user_id_at)
-
-        @property
-        def user_id_size(self) -> int:
-            return int(self._walk.user_id_size)
-
-        @property
-        def annotations_at(self) -> int:
-            return int(self._walk.annotations_at)
-
-        @property
-        def annotations_end(self) -> int:
-            return int(self._walk.annotations_end)
+            self.found: Any = ffi.new("walk_t *")
+            self.whole = partial(lib.whole, self.found, self._buffer)
+            self.first = partial(lib.first, self.found, self._buffer)
+            self.next = partial(lib.next, self.found, self._buffer)
+            self.is_over = partial(lib.is_over, self.found)
 
     return CompiledWalk
 
