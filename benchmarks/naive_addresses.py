@@ -47,6 +47,8 @@ def meaning(text: str, tenant: str | None = None, router: str = ROUTER) -> tuple
         return ("L", found[2]) if found[1] == router else ("H", found[1], found[2])
     if tenant is None:
         return "M", plain
+    if "/" in tenant:
+        return None
     name = f"{tenant}/{plain}"
     return ("M", name) if meaning(name, None, router) == ("M", name) else None
 

@@ -13,6 +13,7 @@ AREA: Final = "0"  # the only one there is
 # What the management agent of every router is reached by; MANAGEMENT_TEXTS are those of the router itself.
 MANAGEMENT_NAMES: Final = ("$management", "$_management_internal")
 MANAGEMENT_TEXTS: Final = ("$management", "_local/$management", "_local/$_management_internal")
+SEPARATOR: Final = "/"  # between a tenant and what is in its space
 _LOCAL, _TOPOLOGICAL, _EDGE = "_local/", "_topo/", "_edge/"
 _NOT_MOBILE: Final = (_LOCAL, _TOPOLOGICAL, _EDGE)
 
@@ -87,7 +88,10 @@ def resolve(text: str, *, router_id: str, tenant: str | None = None, area: str =
         return Address(
             written=text, plain=plain, full=text, name=plain, key=f"M0{plain}", names=(plain,), is_management=False
         )
-    name = f"{tenant}/{plain}"
+    if SEPARATOR in tenant:
+        # Attack: the tenant `t` writes `inner/orders` and is in the space of the tenant `t/inner`.
+        return Unclear(text, f"the tenant's name '{tenant}' has a '{SEPARATOR}': its space is part of another's")
+    name = f"{tenant}{SEPARATOR}{plain}"
     if normalise(name) != name or name.startswith(_NOT_MOBILE):
         return Unclear(text, f"in the address space of '{tenant}' it is '{name}', which is outside of that space")
     # Denials are written without the tenant for links and with it for messages: either names the address.

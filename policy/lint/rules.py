@@ -40,6 +40,7 @@ from policy.lint import (
     missing_policy_vhost,
     missing_ssl_profile,
     names_alike,
+    nested_tenants,
     no_connections,
     no_links_allowed,
     no_messages_allowed,
@@ -148,6 +149,7 @@ RULES: tuple[LintRule, ...] = (
     idle_reply_window,
     management_without_rights,
     management_by_connector,
+    nested_tenants,
 )
 
 

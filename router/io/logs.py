@@ -11,7 +11,7 @@ from typing import Final, TextIO
 
 from router.effects import Log, LogLevel
 from router.io.system_log import SystemLog
-from router.management.logrules import LogEntry, LogRing, LogRules, LogSettings
+from router.management.logrules import MAX_TEXT_BYTES, LogEntry, LogRing, LogRules, LogSettings
 
 # Functions that only pass an entry on: whoever called them is its source.
 _PASSERS: Final = frozenset({"write", "write_effect", "write_frame", "emit", "log", "log_link", "warn"})
@@ -89,6 +89,8 @@ class Logs:
         if not is_forced and not rules.is_enabled(module, level):
             return
         file, line = _caller()
+        # Attack: what is kept for GET-LOG names a thousand addresses of 64 KB each.
+        text = text[:MAX_TEXT_BYTES]
         entry = LogEntry(module=module, level=level, text=text, time_s=time.time(), file=file, line=line)
         self.ring.append(entry)
         sink = rules.sink(module)

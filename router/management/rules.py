@@ -18,6 +18,7 @@ from router.management.schema import EntityType, ValidationError
 
 MAX_ROUTER_ID_CHARACTERS = 127
 MAX_WATCH_SECONDS = 86400
+EVERY_ROUTER = "all"  # in an address, in the place of a router's id
 RESERVED_OPEN_KEYS = frozenset(
     {"product", "version", "failover-server-list", "network-host", "port", "scheme", "hostname"}
 )
@@ -201,6 +202,10 @@ def _check_router(attributes: Mapping[str, object]) -> None:
                 "id",
                 kind="Python: AttributeError",
             )
+    if "/" in router_id or router_id == EVERY_ROUTER:
+        # It is a part of `_topo/0/ID/name`, where the one would end it and the other mean every router.
+        why = f"it stands in addresses, so that it can have no '/' and not be '{EVERY_ROUTER}'"
+        raise RuleError(f"Router id '{router_id}' is disallowed: {why}", "id", kind="Configuration")
     for directory in management_directories(attributes):
         if not directory.startswith("/") or directory == "/":
             text = f"managementDirs are absolute paths of directories below /, not '{directory[:200]}'"

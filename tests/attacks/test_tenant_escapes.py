@@ -21,6 +21,7 @@ ESCAPES = [
     "public/x://host/public/y://host/t2/orders",
     "public/x:/public/y:/_local/$management",
 ]
+NESTED = "t1/inner"
 BEYOND = "public/x:/public/y:/t2/orders/new"
 
 
@@ -28,7 +29,8 @@ BEYOND = "public/x:/public/y:/t2/orders/new"
 def router(tmp_path: Path) -> Iterator[Daemon]:
     (tmp_path / "policy").mkdir()
     vhosts = [
-        ["vhost", {"hostname": name, "groups": {"g": {**GROUP, "allowAnonymousSender": True}}}] for name in ("t1", "t2")
+        ["vhost", {"hostname": name, "groups": {"g": {**GROUP, "allowAnonymousSender": True}}}]
+        for name in ("t1", "t2", NESTED)
     ]
     (tmp_path / "policy" / "rules.json").write_text(json.dumps(vhosts))
     made = start(
@@ -69,7 +71,8 @@ def test_no_link_leaves_the_tenant(router: Daemon, address: str) -> None:
         clerk.create_receiver(address)
     clerk.close()
     assert refused(router, "attach", 2) == [("unclear_address", address, "t1")] * 2
-    assert len(router.log(rf"POLICY \(info\) \[C\d+\] DENY AMQP Attach address '{re.escape(address)}'")) == 2
+    line = rf"POLICY \(info\) \[C\d+\] DENY AMQP Attach address '{re.escape(address)}'"
+    assert eventually(lambda: len(router.log(line)) == 2)
 
 
 @pytest.mark.parametrize("address", ESCAPES)
@@ -87,3 +90,16 @@ def test_no_message_leaves_the_tenant(router: Daemon, address: str) -> None:
     neighbour.close()
     clerk.close()
     assert refused(router, "transfer", 2) == [("unclear_address", to, "t1") for to in (address, BEYOND)]
+
+
+def test_no_tenant_is_within_another(router: Daemon) -> None:
+    """`inner/orders/new` of one would be `orders/new` of the other."""
+    inner = connected(router, NESTED)
+    with pytest.raises(LinkDetached) as detached:
+        inner.create_receiver("orders/new")
+    assert detached.value.condition == "amqp:invalid-field"
+    with pytest.raises(SendException):
+        inner.create_sender(None).send(Message(address="orders/new", body="lost"))
+    inner.close()
+    assert refused(router, "attach", 1) == [("unclear_address", "orders/new", NESTED)]
+    assert refused(router, "transfer", 1) == [("unclear_address", "orders/new", NESTED)]

@@ -222,6 +222,8 @@ def test_what_the_schema_does_not_know_is_refused_with_file_and_line(text: str, 
     [
         ("policy {\n maxConnections: -1\n}\n", "Configuration: maxConnections must be >= 0"),
         ("log {\n module: AGENT\n enable: foo\n}\n", "Configuration: 'foo' is not a valid log level."),
+        ("router {\n id: a/b\n}\n", "Configuration: Router id 'a/b' is disallowed: it stands in addresses"),
+        ("router {\n id: all\n}\n", "Configuration: Router id 'all' is disallowed: it stands in addresses"),
         (listener("failoverUrls: a, amqp://:5"), "Value: No network host in failover item"),
         (listener("identity: x"), "Python: ValidationError: 'identity' attribute cannot be specified"),
     ],
