@@ -63,14 +63,16 @@ class Guard:
     """
 
     __slots__ = (
-        "answerable", "channel_max", "channels", "is_open", "max_frame_bytes", "scan", "stage", "tables", "unwritten",
+        "answerable", "channels", "is_open", "max_frame_bytes", "offered_channel_max", "peers_channel_max", "scan",
+        "stage", "tables", "unwritten",
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
         """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same"""
         self.tables = tables()
         self.scan = self.tables.scan
-        self.channel_max = min(channel_max, MAX_CHANNEL)
+        self.offered_channel_max = channel_max
+        self.peers_channel_max = _DEFAULT_CHANNEL_MAX
         self.channels: dict[int, set[int]] = {}  # begun and not ended -> handles attached and not detached
         self.answerable: dict[int, int] = {}  # begun and not ended -> links that its handle-max lets us answer
         # Channel -> links detached, None -> sessions ended, whose places in the engine our answer may still hold.
@@ -84,9 +86,14 @@ class Guard:
         if max_frame_bytes is not None:
             self.max_frame_bytes = max_frame_bytes or _MAX_UINT
         if channel_max is not None:
-            self.channel_max = min(self.channel_max, channel_max)
+            self.offered_channel_max = channel_max
         if self.stage == "running":
             self.tables.max_frame = self.max_frame_bytes
+
+    @property
+    def channel_max(self) -> int:
+        """What both Opens and the engine allow."""
+        return min(self.offered_channel_max, self.peers_channel_max, MAX_CHANNEL)
 
     def measure(self, data: Buffer, start: int, end: int) -> int:
         """Bytes of the frame (or protocol header) at data[start:end]; where that is too short, how many would tell."""
@@ -197,7 +204,7 @@ class Guard:
             raise Refused(_NOT_ALLOWED, f"open on channel {performative.channel}; it belongs on channel 0")
         self.stage, self.is_open = "running", True
         self.tables.max_frame = self.max_frame_bytes
-        self.channel_max = min(self.channel_max, performative.fields.get("channel-max", _DEFAULT_CHANNEL_MAX))
+        self.peers_channel_max = performative.fields.get("channel-max", _DEFAULT_CHANNEL_MAX)
         return True
 
     def _begin(self, performative: Performative) -> bool:
