@@ -64,7 +64,7 @@ class Guard:
 
     __slots__ = (
         "answerable", "channels", "is_open", "max_frame_bytes", "offered_channel_max", "peers_channel_max", "scan",
-        "stage", "tables", "unwritten",
+        "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
@@ -77,6 +77,7 @@ class Guard:
         self.answerable: dict[int, int] = {}  # begun and not ended -> links that its handle-max lets us answer
         # Channel -> links detached, None -> sessions ended, whose places in the engine our answer may still hold.
         self.unwritten: dict[int | None, int] = {}
+        self.unanswered: set[int] = set()  # channels begun, where our Begin may be in the engine still
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
@@ -135,9 +136,14 @@ class Guard:
     def is_crowded(self, performative: Performative | None) -> bool:
         """Could it lack a channel or a handle of ours while the answers to earlier frames are unwritten?
 
-        The engine then falls silent for ever. `written` says that they are written.
+        The engine then falls silent for ever. And of a session that has ended it no longer says, in the answer to its
+        Begin, which channel that answers. `written` says that they are written.
         """
-        if performative is None or not self.unwritten:
+        if performative is None:
+            return False
+        if performative.code == END:
+            return performative.channel in self.unanswered
+        if not self.unwritten:
             return False
         if performative.code == BEGIN:
             return len(self.channels) + self.unwritten.get(None, 0) > self.channel_max
@@ -149,6 +155,7 @@ class Guard:
     def written(self) -> None:
         """All our answers have left the engine."""
         self.unwritten.clear()
+        self.unanswered.clear()
 
     def admit(self, performative: Performative | None) -> bool:
         """Take one performative as said. Returns whether the engine is to see it."""
@@ -221,6 +228,7 @@ class Guard:
             raise Refused(_NOT_ALLOWED, f"channel {channel} has a session already")
         self.tables.add(session_key(channel))
         self.channels[channel] = set()
+        self.unanswered.add(channel)
         self.answerable[channel] = min(performative.fields.get("handle-max", _MAX_HANDLE), _MAX_HANDLE) + 1
         return True
 
@@ -229,6 +237,7 @@ class Guard:
             self.tables.discard(link_key(channel, handle))
         self.tables.discard(session_key(channel))
         del self.answerable[channel]
+        self.unanswered.discard(channel)
         self.unwritten.pop(channel, None)
         self.unwritten[None] = self.unwritten.get(None, 0) + 1
         return True
