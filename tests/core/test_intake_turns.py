@@ -36,11 +36,13 @@ class Manner:
 
     reads        sizes of the reads, in turn
     blocks       at which of the steps the peer stops or resumes reading
+    late         at which of the steps a read comes although frames wait: it was under way
     frames       acted on in one turn
     """
 
     reads: tuple[int, ...] = (65536,)
     blocks: frozenset[int] = frozenset()
+    late: frozenset[int] = frozenset()
     frames: int = 16
 
 
@@ -142,9 +144,10 @@ def speak(net: Net, peer: Client, data: bytes, manner: Manner) -> None:
             is_blocked = not is_blocked
             router.set_blocked(is_blocked)
             net.work.finish()
-        if router.has_more:
+        is_late = step in manner.late and at < len(data) and not router.is_closed
+        if router.has_more and not is_late:
             peer.go_on()
-        elif router.waits_for_room or at == len(data):
+        elif at == len(data) or (router.waits_for_room and not is_late):
             if not is_blocked:
                 return
             is_blocked = False
@@ -188,6 +191,7 @@ manners = st.builds(
     Manner,
     reads=st.lists(st.sampled_from([1, 2, 7, 8, 9, 30, 100, 1000, 65535, 65536]), min_size=1, max_size=6).map(tuple),
     blocks=st.frozensets(st.integers(0, 60), max_size=8),
+    late=st.frozensets(st.integers(0, 60), max_size=8),
     frames=st.sampled_from([1, 2, 3, 16]),
 )
 VIOLATION, CLOSE = wire.frame(wire.transfer(9, 0, b"x")), wire.frame(wire.close())
