@@ -257,6 +257,26 @@ def test_our_open_may_lower_the_limits(tables: type[Tables]) -> None:
         say(watched, begin(channel=2))
 
 
+def test_our_open_may_raise_the_limits(tables: type[Tables]) -> None:
+    """A vhost group may have more sessions and larger frames than the listener."""
+    watched = Guard(max_frame_bytes=512, channel_max=1, tables=tables)
+    say(watched, HEADER, frame(OPEN, "peer", None, None, ushort(20)))
+    watched.offer(max_frame_bytes=2048, channel_max=9)
+    assert say(watched, begin(channel=9), attach(0, channel=9))
+    large = frame(TRANSFER, uint(0), uint(0), b"t", payload=b"p" * 1000, channel=9)
+    assert watched.scan(large, 0, len(large)) == len(large)
+    with pytest.raises(Refused, match="channel_max 9"):
+        say(watched, begin(channel=10))
+
+
+def test_the_peers_open_lowers_what_ours_allows(tables: type[Tables]) -> None:
+    watched = Guard(max_frame_bytes=512, channel_max=1, tables=tables)
+    say(watched, HEADER, frame(OPEN, "peer", None, None, ushort(5)))
+    watched.offer(channel_max=9)
+    with pytest.raises(Refused, match="channel_max 5"):
+        say(watched, begin(channel=6))
+
+
 def test_dispositions_of_many_deliveries_end_a_turn(tables: type[Tables]) -> None:
     """Attack: 64 KiB of Dispositions that name the same thousands of deliveries over and over."""
     watched = guard(tables)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from memory_net import Client, Net
+from memory_net import Client, Net, Vhosts
 
 from router.listener import listener_of
 
@@ -33,6 +33,18 @@ def test_max_frame_size(configured: int, offered: int) -> None:
 def test_channel_max(configured: int, offered: int) -> None:
     """routing 7"""
     assert met(maxSessions=configured).frames("open")[0][3] == offered
+
+
+def test_a_group_may_have_more_sessions_than_the_listener() -> None:
+    groups = {"everybody": {"users": "*", "remoteHosts": "*", "maxSessions": 4}}
+    net = Net(vhosts=Vhosts({"$default": {"groups": groups}}), channel_max=1)
+    client = net.client()
+    for _ in range(3):
+        client.connection.session().open()
+    net.pump()
+    assert client.frames("open")[0][3] == 3
+    assert len(client.frames("begin")) == 4
+    assert not client.is_closed_by_router
 
 
 @pytest.mark.parametrize(("configured", "offered"), [(16, 8000), (0, None), (60, 30_000)])

@@ -63,18 +63,21 @@ class Guard:
     """
 
     __slots__ = (
-        "answerable", "channel_max", "channels", "is_open", "max_frame_bytes", "scan", "stage", "tables", "unwritten",
+        "answerable", "channels", "is_open", "max_frame_bytes", "offered_channel_max", "peers_channel_max", "scan",
+        "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
         """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same"""
         self.tables = tables()
         self.scan = self.tables.scan
-        self.channel_max = min(channel_max, MAX_CHANNEL)
+        self.offered_channel_max = channel_max
+        self.peers_channel_max = _DEFAULT_CHANNEL_MAX
         self.channels: dict[int, set[int]] = {}  # begun and not ended -> handles attached and not detached
         self.answerable: dict[int, int] = {}  # begun and not ended -> links that its handle-max lets us answer
         # Channel -> links detached, None -> sessions ended, whose places in the engine our answer may still hold.
         self.unwritten: dict[int | None, int] = {}
+        self.unanswered: set[int] = set()  # channels begun, where our Begin may be in the engine still
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
@@ -84,9 +87,14 @@ class Guard:
         if max_frame_bytes is not None:
             self.max_frame_bytes = max_frame_bytes or _MAX_UINT
         if channel_max is not None:
-            self.channel_max = min(self.channel_max, channel_max)
+            self.offered_channel_max = channel_max
         if self.stage == "running":
             self.tables.max_frame = self.max_frame_bytes
+
+    @property
+    def channel_max(self) -> int:
+        """What both Opens and the engine allow."""
+        return min(self.offered_channel_max, self.peers_channel_max, MAX_CHANNEL)
 
     def measure(self, data: Buffer, start: int, end: int) -> int:
         """Bytes of the frame (or protocol header) at data[start:end]; where that is too short, how many would tell."""
@@ -128,9 +136,14 @@ class Guard:
     def is_crowded(self, performative: Performative | None) -> bool:
         """Could it lack a channel or a handle of ours while the answers to earlier frames are unwritten?
 
-        The engine then falls silent for ever. `written` says that they are written.
+        The engine then falls silent for ever. And of a session that has ended it no longer says, in the answer to its
+        Begin, which channel that answers. `written` says that they are written.
         """
-        if performative is None or not self.unwritten:
+        if performative is None:
+            return False
+        if performative.code == END:
+            return performative.channel in self.unanswered
+        if not self.unwritten:
             return False
         if performative.code == BEGIN:
             return len(self.channels) + self.unwritten.get(None, 0) > self.channel_max
@@ -142,6 +155,7 @@ class Guard:
     def written(self) -> None:
         """All our answers have left the engine."""
         self.unwritten.clear()
+        self.unanswered.clear()
 
     def admit(self, performative: Performative | None) -> bool:
         """Take one performative as said. Returns whether the engine is to see it."""
@@ -197,7 +211,7 @@ class Guard:
             raise Refused(_NOT_ALLOWED, f"open on channel {performative.channel}; it belongs on channel 0")
         self.stage, self.is_open = "running", True
         self.tables.max_frame = self.max_frame_bytes
-        self.channel_max = min(self.channel_max, performative.fields.get("channel-max", _DEFAULT_CHANNEL_MAX))
+        self.peers_channel_max = performative.fields.get("channel-max", _DEFAULT_CHANNEL_MAX)
         return True
 
     def _begin(self, performative: Performative) -> bool:
@@ -214,6 +228,7 @@ class Guard:
             raise Refused(_NOT_ALLOWED, f"channel {channel} has a session already")
         self.tables.add(session_key(channel))
         self.channels[channel] = set()
+        self.unanswered.add(channel)
         self.answerable[channel] = min(performative.fields.get("handle-max", _MAX_HANDLE), _MAX_HANDLE) + 1
         return True
 
@@ -222,6 +237,7 @@ class Guard:
             self.tables.discard(link_key(channel, handle))
         self.tables.discard(session_key(channel))
         del self.answerable[channel]
+        self.unanswered.discard(channel)
         self.unwritten.pop(channel, None)
         self.unwritten[None] = self.unwritten.get(None, 0) + 1
         return True
