@@ -13,6 +13,7 @@ from auth.negotiation import ClientNegotiation, SaslEffect, ServerNegotiation
 from auth.tls import RecordsWithoutData, TlsFailure, TlsTunnel
 from router.amqp import headers
 from router.amqp.buffers import READ_BUFFER
+from router.amqp.engine import Intake
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition, Violation
 from router.core.links import Attachment
@@ -80,6 +81,7 @@ class Stack:
         self._deadline = deadline
         self._wall_clock = wall_clock
         self._is_reported = False
+        self.intake: Intake | None = None  # what takes reads as they are: of AMQP in the clear
         self.on_behind: Callable[[], None] = lambda: None  # frames wait: see has_more and waits_for_room
         self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
         self._early = b""  # the beginning of a protocol header
@@ -115,6 +117,10 @@ class Stack:
         """The peer has gone; audit it, where this direction is audited."""
 
     # Bytes in
+
+    def lay(self) -> int:
+        """Called before a read into READ_BUFFER: where in it the read may go on. See Intake.lay."""
+        return self.intake.lay() if self.intake is not None else 0
 
     def receive_read(self, size: int) -> None:
         """`size` bytes of the shared read buffer came from the socket. Hot."""
@@ -174,6 +180,8 @@ class Stack:
             return b""
         if output := tunnel.take_output():
             self._write_socket(output)
+        if tunnel.has_more:
+            self.on_behind()
         if self.stage is Stage.TLS and tunnel.is_established:
             self._on_tunnel_established()
         return plaintext
@@ -224,6 +232,8 @@ class Stack:
             is_server=is_server,
         )
         peer.engine.on_behind = lambda: self.on_behind()
+        if self.tunnel is None:
+            self.intake = peer.engine.intake
         if self.on_peer is not None:
             self.on_peer(self)
         return peer

@@ -2,4 +2,6 @@
 
 from typing import Final
 
-READ_BUFFER: Final = bytearray(64 * 1024)
+READ_BYTES: Final = 64 * 1024  # of one read
+# Before a read, the beginning of the frame that it goes on with is laid in front of it, up to as much again.
+READ_BUFFER: Final = bytearray(2 * READ_BYTES)

@@ -8,13 +8,14 @@ import socket
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Final, cast
 
-from router.amqp.buffers import READ_BUFFER
+from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.stack import Stack
 
 if TYPE_CHECKING:
     from router.io.router import Router
 
-_READ_VIEW: Final = memoryview(READ_BUFFER)
+_READ_BUFFER_VIEW: Final = memoryview(READ_BUFFER)
+_READ_VIEW: Final = _READ_BUFFER_VIEW[:READ_BYTES]
 
 # Above this many unsent bytes a connection's links get no more; they wait in their queues or with their senders.
 WRITE_HIGH_BYTES: Final = 512 * 1024
@@ -98,13 +99,15 @@ class Socket(asyncio.BufferedProtocol):
             self.connection.on_behind = self.attend
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _READ_VIEW
+        connection = self.connection
+        if connection is None or not (begin := connection.lay()):
+            return _READ_VIEW
+        return _READ_BUFFER_VIEW[begin : begin + READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self.connection
         if connection is not None:
             connection.receive_read(nbytes)
-            self.attend()
             self.router.work.finish()
 
     def eof_received(self) -> bool:

@@ -25,7 +25,7 @@ from auth.credentials import VerifyRequest, VerifyResult
 from policy.addressing.address import Address, resolve
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
-from router.amqp.buffers import READ_BUFFER
+from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.codec import decode
 from router.amqp.engine import message_bytes
 from router.connection import Connection, Stage, Verifier
@@ -469,7 +469,8 @@ class Client:
     def say(self, data: bytes) -> None:
         """Bytes for the router as if they had come from the socket."""
         self.uttered += data
-        READ_BUFFER[: len(data)] = data
+        begin = self.router.lay()
+        READ_BUFFER[begin : begin + len(data)] = data
         self.router.receive_read(len(data))
         self.net.work.finish()
         while self.router.has_more:
@@ -579,7 +580,7 @@ class Net:
         strip: str = "both",
         vhosts: Vhosts | None = None,
         candidate: Vhosts | None = None,
-        read_bytes: int = len(READ_BUFFER),
+        read_bytes: int = READ_BYTES,
         **listener: Any,
     ) -> None:
         self.now = 1000.0

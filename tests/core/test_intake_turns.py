@@ -155,7 +155,8 @@ def speak(net: Net, peer: Client, data: bytes, manner: Manner) -> None:
             net.work.finish()
         else:
             size = min(manner.reads[step % len(manner.reads)], len(data) - at)
-            READ_BUFFER[:size] = data[at : at + size]
+            begin = router.lay()
+            READ_BUFFER[begin : begin + size] = data[at : at + size]
             at += size
             router.receive_read(size)
             net.work.finish()

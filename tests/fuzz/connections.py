@@ -35,7 +35,7 @@ sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent / "core")]
 import wire  # noqa: E402
 from orders import LIBERTIES, Scenario, Step, scenario  # noqa: E402
 
-from router.amqp.buffers import READ_BUFFER  # noqa: E402
+from router.amqp.buffers import READ_BUFFER, READ_BYTES  # noqa: E402
 
 
 def use_sanitized_modules() -> None:
@@ -180,7 +180,7 @@ class FuzzPeer:
             return True
         if router.waits_for_room or not self.outbox:
             return False
-        self._deliver(bytes(self.outbox[: len(READ_BUFFER)]))
+        self._deliver(bytes(self.outbox[: READ_BYTES]))
         return True
 
     def pull_from_router(self) -> bool:
@@ -200,11 +200,12 @@ class FuzzPeer:
             if (self.router.has_more or self.router.waits_for_room) and self.has_overrun:
                 return
             self.has_overrun = self.router.has_more or self.router.waits_for_room
-            self._deliver(bytes(self.outbox[: len(READ_BUFFER)]))
+            self._deliver(bytes(self.outbox[: READ_BYTES]))
 
     def _deliver(self, piece: bytes) -> None:
         del self.outbox[: len(piece)]
-        READ_BUFFER[: len(piece)] = piece
+        begin = self.router.lay()
+        READ_BUFFER[begin : begin + len(piece)] = piece
         self.router.receive_read(len(piece))
         self.net.work.finish()
 

@@ -1,6 +1,7 @@
 """The AMQP engine. A package: `library` alone imports proton, `connection` is the engine of one connection."""
 
 from router.amqp.engine.connection import Engine, Owner
+from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import MESSAGE, STREAM_AT_BYTES, load_message, message_bytes
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
 from router.amqp.engine.values import MAX_CONTROL_VALUE_BYTES, EngineError
@@ -12,6 +13,7 @@ __all__ = [
     "Engine",
     "EngineError",
     "IncomingWire",
+    "Intake",
     "OutgoingWire",
     "Owner",
     "Session",

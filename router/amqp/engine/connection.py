@@ -163,9 +163,11 @@ class Engine:
         self.intake.take(data, 0, len(data))
 
     def receive_read(self, size: int) -> None:
-        """Take the first `size` bytes of READ_BUFFER. Hot."""
+        """Take `size` bytes of READ_BUFFER, from where the intake laid the beginning of a frame. Hot."""
         self.touched.add(self)
         intake, stop = self.intake, 0
+        if intake.laid:
+            size += intake.take_laid()
         if intake.rest is None and (stop := self._scan_read(size, MAX_SPAN)) > 0:
             transport = self.transport
             at = _push(transport, READ_C, stop)

@@ -6,6 +6,7 @@ many of those acted on before others have their turn.
 
 from typing import TYPE_CHECKING, Final
 
+from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.engine.library import Pointer, ffi, lib
 from router.amqp.guard import Guard, Refused
 
@@ -20,11 +21,13 @@ _push = lib.pn_transport_push
 
 
 class Intake:
-    """is_waiting     whole frames are held until the connection's next turn, `go_on`
+    """rest           the beginning of a frame, or what waits
+    laid           bytes of `rest` that are in READ_BUFFER, before what is being read
+    is_waiting     whole frames are held until the connection's next turn, `go_on`
     waits_for_room  the same, but until the peer has read some of our answers
     """
 
-    __slots__ = ("_scan_read", "engine", "guard", "is_waiting", "left", "needed", "rest", "waits_for_room")
+    __slots__ = ("_scan_read", "engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room")
 
     def __init__(self, engine: "Engine", guard: Guard) -> None:
         self.engine = engine
@@ -32,8 +35,28 @@ class Intake:
         self.is_waiting = False
         self.waits_for_room = False
         self.left = FRAMES_PER_TURN
-        self.rest: bytearray | None = None  # the beginning of a frame, or what waits
+        self.rest: bytearray | None = None
+        self.laid = 0
         self.needed = 0  # bytes of that frame
+
+    def lay(self) -> int:
+        """Called before a read: lay the beginning of a frame into READ_BUFFER. Returns where the read may go on.
+
+        So a frame that came in two reads is whole without being put together anew.
+        """
+        rest = self.rest
+        size = 0 if rest is None or self.is_waiting else len(rest)
+        if 0 < size <= READ_BYTES:
+            READ_BUFFER[:size] = rest  # type: ignore[assignment]
+        else:
+            size = 0
+        self.laid = size
+        return size
+
+    def take_laid(self) -> int:
+        """What was laid is part of the read now. Returns its bytes."""
+        size, self.laid, self.rest = self.laid, 0, None
+        return size
 
     def take(self, data: bytes | bytearray, start: int, size: int) -> None:
         """data[start:size] came. Errors: whatever a handler of the engine's owner raises."""
@@ -111,5 +134,5 @@ class Intake:
         self._forget()
 
     def _forget(self) -> None:
-        self.rest = None
+        self.rest, self.laid = None, 0
         self.is_waiting = self.waits_for_room = False
