@@ -155,6 +155,8 @@ class TlsTunnel:
         """
         if self._is_closed:
             return b""
+        if self._is_one_record(data):
+            return self._read_one(data)
         if data:
             self._waiting = self._waiting[self._at :] + data if self._waiting else data
             self._at = 0
@@ -172,6 +174,36 @@ class TlsTunnel:
             if not self.has_more or not has_time():
                 break
         return plaintext[0] if len(plaintext) == 1 else b"".join(plaintext)
+
+    def _is_one_record(self, data: bytes) -> bool:
+        """Is `data` exactly one record with data, and all before it read? So it is where a peer waits for answers."""
+        size = len(data)
+        return (
+            size > _HEADER_BYTES
+            and data[0] == _DATA
+            and data[3] << 8 | data[4] == size - _HEADER_BYTES
+            and self._is_established
+            and not self._record_left
+            and not self._waiting
+        )
+
+    def _read_one(self, data: bytes) -> bytes:
+        """As `receive`, of one record. Hot: asks OpenSSL once where it has the whole data at once."""
+        self._incoming.write(data)
+        try:
+            record = self._ssl.read(_RECORD_BYTES)
+        except ssl.SSLWantReadError:
+            self._bill(1, 0)
+            return b""
+        except ssl.SSLZeroReturnError:
+            record = b""
+        except ssl.SSLError as fault:
+            raise TlsFailure(failure_text(fault)) from None
+        if not record:
+            self._end()
+        elif self._without_data:
+            self._bill(1, 1)
+        return record
 
     def _feed(self) -> int:
         """Give OpenSSL the next RECORDS_AT_ONCE records of what waits; returns how many of them are whole now.
