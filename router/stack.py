@@ -24,6 +24,7 @@ from router.gate import ConnectionGate
 from router.listener import ConnectionTerms
 from router.peer import Peer
 
+_READ_VIEW: Final = memoryview(READ_BUFFER)
 FRAMING: Final = "amqp:connection:framing-error"
 _INTERNAL: Final = Condition(name="amqp:internal-error", description="Internal error")
 
@@ -131,7 +132,7 @@ class Stack:
             except Exception as error:
                 self.crash(error)
         else:
-            self.receive(bytes(READ_BUFFER[:size]))
+            self.receive(bytes(_READ_VIEW[:size]))
 
     @property
     def has_more(self) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, Protocol
 
-from router.amqp.buffers import READ_BUFFER
+from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
@@ -159,8 +159,14 @@ class Engine:
 
     def receive(self, data: bytes) -> None:
         """Take plaintext bytes and act on every frame in them, or on as many as this turn has time for."""
-        self.touched.add(self)
-        self.intake.take(data, 0, len(data))
+        size = len(data)
+        if size <= READ_BYTES:
+            begin = self.intake.lay()
+            READ_BUFFER[begin : begin + size] = data
+            self.receive_read(size)
+        else:
+            self.touched.add(self)
+            self.intake.take(data, 0, size)
 
     def receive_read(self, size: int) -> None:
         """Take `size` bytes of READ_BUFFER, from where the intake laid the beginning of a frame. Hot."""
