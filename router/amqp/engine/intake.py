@@ -27,7 +27,7 @@ class Intake:
     waits_for_room  the same, but until the peer has read some of our answers
     """
 
-    __slots__ = ("_scan_read", "engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room")
+    __slots__ = ("engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room")
 
     def __init__(self, engine: "Engine", guard: Guard) -> None:
         self.engine = engine
@@ -37,7 +37,7 @@ class Intake:
         self.left = FRAMES_PER_TURN
         self.rest: bytearray | None = None
         self.laid = 0
-        self.needed = 0  # bytes of that frame
+        self.needed = 0  # bytes of the frame that `rest` begins
 
     def lay(self) -> int:
         """Called before a read: lay the beginning of a frame into READ_BUFFER. Returns where the read may go on.
