@@ -146,17 +146,19 @@ class TlsTunnel:
         """
         self._shake_hands()
 
-    def receive(self, data: bytes, has_time: Callable[[], bool] = lambda: True) -> bytes:
+    def receive(self, data: bytes, begin_turn: Callable[[], Callable[[], bool]] = lambda: lambda: True) -> bytes:
         """Take ciphertext from the socket and return the plaintext it completes, perhaps none.
 
-        has_time  asked every RECORDS_AT_ONCE records; when it says no and there are more, `has_more` is set, and the
-                  caller calls again, with no data, when this connection has its next turn
-        Errors    TlsFailure; RecordsWithoutData for a peer that only keeps us at work.
+        begin_turn  returns what is asked every RECORDS_AT_ONCE records whether there is time; when it says no and
+                    there are more, `has_more` is set, and the caller calls again, with no data, when this connection
+                    has its next turn
+        Errors      TlsFailure; RecordsWithoutData for a peer that only keeps us at work.
         """
         if self._is_closed:
             return b""
         if self._is_one_record(data):
             return self._read_one(data)
+        has_time = begin_turn()
         if data:
             self._waiting = self._waiting[self._at :] + data if self._waiting else data
             self._at = 0
@@ -253,10 +255,10 @@ class TlsTunnel:
         """
         if self._is_discarded:
             return
-        view = memoryview(plaintext)
         try:
-            while view:
-                view = view[self._ssl.write(view) :]
+            sent = self._ssl.write(plaintext) if plaintext else 0
+            while sent < len(plaintext):
+                sent += self._ssl.write(memoryview(plaintext)[sent:])
         except ssl.SSLError as fault:
             raise TlsFailure(failure_text(fault)) from None
 

@@ -40,6 +40,8 @@ class Stage(StrEnum):
     CLOSED = "closed"
 
 
+_AMQP: Final = Stage.AMQP  # hot: a global name is found faster than an enum's member
+
 class Stack:
     """One connection, from its first byte to its last. Subclasses know what comes before AMQP."""
 
@@ -125,10 +127,9 @@ class Stack:
 
     def receive_read(self, size: int) -> None:
         """`size` bytes of the shared read buffer came from the socket. Hot."""
-        if self.stage is Stage.AMQP and self.tunnel is None:
-            assert self.peer is not None
+        if self.stage is _AMQP and self.tunnel is None:
             try:
-                self.peer.engine.receive_read(size)
+                self.peer.engine.receive_read(size)  # type: ignore[union-attr]
             except Exception as error:
                 self.crash(error)
         else:
@@ -174,7 +175,7 @@ class Stack:
         tunnel = self.tunnel
         assert tunnel is not None
         try:
-            plaintext = tunnel.receive(data, self.core.work.begin_turn())
+            plaintext = tunnel.receive(data, self.core.work.begin_turn)
         except TlsFailure as failure:
             self._write_socket(tunnel.take_output())
             self._on_tls_failure(failure)

@@ -120,6 +120,9 @@ class OutLink(Link):
 
     def on_credit(self) -> None:
         """The receiver granted credit or asks to drain, or some of what was sent has left."""
+        room, wire = self.room, self.wire
+        if room > 0 and wire.credit >= room and not wire.is_draining and not wire.is_congested:
+            return  # there is room as before; whether there is more is asked when it is used up
         self.refresh_room()
         if self.leg is not None:
             self.work.resumable.add(self.leg.stream)

@@ -100,8 +100,9 @@ class Socket(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         connection = self.connection
-        if connection is None or not (begin := connection.lay()):
+        if connection is None or (intake := connection.intake) is None or intake.rest is None:
             return _READ_VIEW
+        begin = connection.lay()
         return _READ_BUFFER_VIEW[begin : begin + READ_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:

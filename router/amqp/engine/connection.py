@@ -18,7 +18,7 @@ from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
-from router.amqp.engine.steps import CHOSEN, FLOW, MESSAGE, OUTCOME
+from router.amqp.engine.steps import CHOSEN, CONTROL, FLOW, MESSAGE, OUTCOME, PULLS_ALL_BYTES
 from router.amqp.engine.values import (
     EngineError,
     close_frame,
@@ -207,12 +207,14 @@ class Engine:
         transport, write = self.transport, self.write
         while not self.is_blocked and (size := _pull(transport)) > 0:
             write(bytes(OUTPUT_VIEW[:size]))
+            if size < PULLS_ALL_BYTES:
+                break
         if _silent and transport in _silent:
             _silent.discard(transport)
             raise Violation("amqp:internal-error", "what the peer asked for cannot be answered")
         if self.watched:
             self._watch_backlog()
-        if self.afterwards or _peek(self.collector):
+        if self.is_deaf or self.afterwards or _first_event(self.collector):
             self.drain()
 
     def _watch_backlog(self) -> None:
@@ -253,8 +255,8 @@ class Engine:
             what = _first_event(events)
             while what:
                 if what > 0:
-                    if (handle := _CONTROL.get(what)) is not None and not self.is_deaf:
-                        handle(self, _peek(events))
+                    if not self.is_deaf:
+                        _CONTROL[what](self, _peek(events))
                 elif what == FLOW:
                     self._on_flow(step.link)
                 elif (wire := heard.get(step.link)) is not None:
@@ -436,13 +438,19 @@ class Engine:
         lib.pn_collector_free(self.collector)
 
 
-_CONTROL: dict[int, Callable[[Engine, Pointer], None]] = {
-    lib.PN_CONNECTION_REMOTE_OPEN: Engine._on_open,
-    lib.PN_SESSION_REMOTE_OPEN: Engine._on_begin,
-    lib.PN_SESSION_REMOTE_CLOSE: Engine._on_end,
-    lib.PN_LINK_REMOTE_OPEN: Engine._on_attach,
-    lib.PN_LINK_REMOTE_DETACH: Engine._on_detach,
-    lib.PN_LINK_REMOTE_CLOSE: Engine._on_detach,
-    lib.PN_CONNECTION_REMOTE_CLOSE: Engine._on_close,
-    lib.PN_TRANSPORT_ERROR: Engine._on_transport_error,
-}
+_CONTROL: dict[int, Callable[[Engine, Pointer], None]] = dict(
+    zip(
+        CONTROL,
+        (
+            Engine._on_open,
+            Engine._on_begin,
+            Engine._on_end,
+            Engine._on_attach,
+            Engine._on_detach,
+            Engine._on_detach,
+            Engine._on_close,
+            Engine._on_transport_error,
+        ),
+        strict=True,
+    )
+)

@@ -49,6 +49,7 @@ static struct {
 
 static step_t step;
 static int DELIVERY, LINK_FLOW;
+static uint64_t heard; /* of the other events those that lead to anything: one bit each */
 static uint64_t ACCEPTED;
 static char *message, *output;
 static size_t message_bytes, output_bytes;
@@ -56,12 +57,13 @@ static size_t message_bytes, output_bytes;
 enum { NOTHING = 0, MESSAGE = -1, OUTCOME = -2, TRANSFER = -3, FLOW = -4 };
 
 /* Returns NULL, and binds nothing, when `count` functions are not what is wanted. */
-static step_t *bind(void **functions, size_t count, int delivery, int link_flow, uint64_t accepted, char *message_buffer,
-                    size_t message_size, char *output_buffer, size_t output_size) {
+static step_t *bind(void **functions, size_t count, int delivery, int link_flow, uint64_t heard_kinds, uint64_t accepted,
+                    char *message_buffer, size_t message_size, char *output_buffer, size_t output_size) {
   if (count * sizeof *functions != sizeof pn) return NULL;
   memcpy(&pn, functions, sizeof pn);
   DELIVERY = delivery;
   LINK_FLOW = link_flow;
+  heard = heard_kinds;
   ACCEPTED = accepted;
   message = message_buffer;
   message_bytes = message_size;
@@ -71,9 +73,14 @@ static step_t *bind(void **functions, size_t count, int delivery, int link_flow,
 }
 
 static int first_event(void *events) {
-  void *event = pn.collector_peek(events);
-  if (!event) return NOTHING;
-  int kind = pn.event_type(event);
+  void *event;
+  int kind;
+  for (;; pn.collector_pop(events)) {
+    if (!(event = pn.collector_peek(events))) return NOTHING;
+    kind = pn.event_type(event);
+    if (kind == DELIVERY || kind == LINK_FLOW) break;
+    if (kind > 0 && kind < 64 && heard >> kind & 1) return kind;
+  }
   if (kind == DELIVERY) {
     void *delivery = step.delivery = pn.event_delivery(event);
     void *link = step.link = pn.delivery_link(delivery);
@@ -87,11 +94,8 @@ static int first_event(void *events) {
     }
     return TRANSFER;
   }
-  if (kind == LINK_FLOW) {
-    step.link = pn.event_link(event);
-    return FLOW;
-  }
-  return kind;
+  step.link = pn.event_link(event);
+  return FLOW;
 }
 
 static int next_event(void *events) {

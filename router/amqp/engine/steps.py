@@ -11,12 +11,25 @@ from typing import Any, Final, NamedTuple
 
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, OUTPUT_BYTES, OUTPUT_C, Pointer, ffi, lib
 
-# What `first_event` and `next_event` say of an event; other events are their proton number, which is positive.
+# What `first_event` and `next_event` say of an event. Those of CONTROL are their proton number, which is positive;
+# any other is passed over.
 NOTHING: Final = 0
 MESSAGE: Final = -1  # a complete message of less than MESSAGE_BYTES, without a state that waits for us
 OUTCOME: Final = -2  # the receiver has accepted and settled
 TRANSFER: Final = -3  # any other change of a delivery
 FLOW: Final = -4
+CONTROL: Final = (
+    lib.PN_CONNECTION_REMOTE_OPEN,
+    lib.PN_SESSION_REMOTE_OPEN,
+    lib.PN_SESSION_REMOTE_CLOSE,
+    lib.PN_LINK_REMOTE_OPEN,
+    lib.PN_LINK_REMOTE_DETACH,
+    lib.PN_LINK_REMOTE_CLOSE,
+    lib.PN_CONNECTION_REMOTE_CLOSE,
+    lib.PN_TRANSPORT_ERROR,
+)
+# `pull` has taken everything when it took less than this: proton's output buffer, which it fills, is never smaller.
+PULLS_ALL_BYTES: Final = 8 * 1024
 
 
 class Steps(NamedTuple):
@@ -67,28 +80,33 @@ _DELIVERY, _LINK_FLOW, _ACCEPTED = lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_ACC
 
 
 def _first_event(events: Pointer) -> int:
-    event = _peek(events)
-    if not event:
-        return NOTHING
-    kind: int = _kind_of(event)
-    if kind == _DELIVERY:
-        delivery = _step.delivery = _event_delivery(event)
-        link = _step.link = _delivery_link(delivery)
-        if not _is_receiver(link):
-            is_outcome = _is_settled(delivery) and _remote_state(delivery) == _ACCEPTED
-            return OUTCOME if is_outcome else TRANSFER
-        is_whole = (
-            _is_readable(delivery)
-            and not _is_partial(delivery)
-            and not _is_aborted(delivery)
-            and 0 < _pending(delivery) < MESSAGE_BYTES
-            and (not _remote_state(delivery) or _is_settled(delivery))
-        )
-        return MESSAGE if is_whole else TRANSFER
-    if kind == _LINK_FLOW:
-        _step.link = _event_link(event)
-        return FLOW
-    return kind
+    while event := _peek(events):
+        kind: int = _kind_of(event)
+        if kind == _DELIVERY:
+            return _of_delivery(event)
+        if kind == _LINK_FLOW:
+            _step.link = _event_link(event)
+            return FLOW
+        if kind in CONTROL:
+            return kind
+        _pop(events)
+    return NOTHING
+
+
+def _of_delivery(event: Pointer) -> int:
+    delivery = _step.delivery = _event_delivery(event)
+    link = _step.link = _delivery_link(delivery)
+    if not _is_receiver(link):
+        is_outcome = _is_settled(delivery) and _remote_state(delivery) == _ACCEPTED
+        return OUTCOME if is_outcome else TRANSFER
+    is_whole = (
+        _is_readable(delivery)
+        and not _is_partial(delivery)
+        and not _is_aborted(delivery)
+        and 0 < _pending(delivery) < MESSAGE_BYTES
+        and (not _remote_state(delivery) or _is_settled(delivery))
+    )
+    return MESSAGE if is_whole else TRANSFER
 
 
 def _next_event(events: Pointer) -> int:
@@ -167,7 +185,7 @@ def _bind() -> Steps | None:
         return None
     table = steps_ffi.new("void *[]", [ffi.cast("void *", function) for function in functions])
     step = steps.bind(
-        table, len(table), lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_ACCEPTED,
+        table, len(table), lib.PN_DELIVERY, lib.PN_LINK_FLOW, sum(1 << kind for kind in CONTROL), lib.PN_ACCEPTED,
         MESSAGE_C, MESSAGE_BYTES, OUTPUT_C, OUTPUT_BYTES,
     )  # fmt: skip
     if not step:

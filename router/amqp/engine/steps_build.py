@@ -8,8 +8,8 @@ ffibuilder = FFI()
 ffibuilder.cdef(
     """
     typedef struct { void *link; void *delivery; } step_t;
-    step_t *bind(void **functions, size_t count, int delivery, int link_flow, uint64_t accepted, char *message_buffer,
-                 size_t message_size, char *output_buffer, size_t output_size);
+    step_t *bind(void **functions, size_t count, int delivery, int link_flow, uint64_t heard_kinds, uint64_t accepted,
+                 char *message_buffer, size_t message_size, char *output_buffer, size_t output_size);
     int first_event(void *events);
     int next_event(void *events);
     ssize_t take(void *link);
