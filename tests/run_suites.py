@@ -1,7 +1,7 @@
 """Run the test suites one after the other and see to it that they leave no process and no file behind.
 
-`python tests/run_suites.py [unit|python|interop|spark|packaging|asan ...]`, all of them when none is named. Exit status
-0 only when every suite passed, none was empty, no process survived and the checkout is as it was.
+`python tests/run_suites.py [unit|slow|python|interop|spark|packaging|asan ...]`, all of them when none is named. Exit
+status 0 only when every suite passed, none was empty, no process survived and the checkout is as it was.
 """
 
 import contextlib
@@ -15,14 +15,18 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# Suite -> what selects it, for pytest. The fastest first: it fails soonest. `python` is what depends on the engine's
-# compiled steps, once more without them.
+# Suite -> what selects it, for pytest. The fastest first: it fails soonest. `slow` is what tries very many inputs;
+# `python` what depends on the engine's compiled steps, once more without them.
+UNIT = "not interop and not spark and not packaging and not asan"
+ANY_WORKER = ["-n", "auto", "--dist", "worksteal"]
+A_FILE_EACH = ["-n", "auto", "--dist", "loadfile"]  # what is costly to set up is set up once for a file
 SUITES = {
-    "unit": ["-n", "auto", "--dist", "worksteal", "-m", "not interop and not spark and not packaging and not asan"],
-    "python": ["tests/amqp", "tests/core"],
-    "interop": ["-n", "auto", "--dist", "worksteal", "-m", "interop"],
-    "spark": ["-m", "spark and not interop"],
-    "packaging": ["-m", "packaging"],
+    "unit": [*ANY_WORKER, "-m", f"{UNIT} and not slow"],
+    "slow": [*ANY_WORKER, "-m", f"{UNIT} and slow"],
+    "python": [*ANY_WORKER, "tests/amqp", "tests/core"],
+    "interop": [*ANY_WORKER, "-m", "interop"],
+    "spark": [*A_FILE_EACH, "-m", "spark and not interop"],
+    "packaging": [*A_FILE_EACH, "-m", "packaging"],
     "asan": ["-m", "asan"],
 }
 ENVIRONMENTS = {"python": {"PALISADE_ENGINE": "python"}}

@@ -357,6 +357,7 @@ FIELD = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(OPEN, CLOSE), st.lists(FIELD, max_size=11)), max_size=6))
 def test_any_frames_are_taken_or_refused_with_a_protocol_error(frames):

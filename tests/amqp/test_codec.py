@@ -319,6 +319,7 @@ def same(left, right):
     return left == right
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(VALUES, st.binary(max_size=3), st.binary(max_size=3))
 def test_every_value_survives_the_round_trip_anywhere_in_a_buffer(value, before, after):
@@ -355,6 +356,7 @@ def test_random_bytes_decode_or_raise_codec_error_and_skip_agrees(raw):
         assert end in (None, skipped)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(VALUES, st.data())
 def test_one_changed_byte_never_causes_another_exception(value, data):

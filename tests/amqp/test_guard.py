@@ -359,6 +359,7 @@ def state_of(watched: Guard) -> list[tuple[int, ...] | None]:
     return [(entry.value, entry.id, entry.flags) if entry is not None else None for entry in found]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(COMPILED is None, reason="router/amqp/guard/frames.c is not compiled")
 @given(st.lists(st.tuples(plain_frames, changes), max_size=12))
 def test_both_ways_admit_the_same_frames(drawn: list[tuple[bytes, Any]]) -> None:

@@ -216,6 +216,7 @@ def likely(draw: Any, model: Model) -> Said:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tables", ALL_TABLES, ids=lambda each: each.__name__)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())

@@ -338,6 +338,7 @@ def test_both_walks_say_the_same_of_any_bytes(payload: bytes) -> None:
     assert_alike(payload, 5, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", [*HONEST, *MALFORMED_MESSAGES])
 def test_both_walks_say_the_same_of_every_change_of_one_byte(which: str) -> None:
     payload = (HONEST | MALFORMED_MESSAGES)[which]

@@ -294,6 +294,7 @@ ANY_VALUE = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(sorted(SCHEMA["properties"])) | st.text() | st.integers(), ANY_VALUE))
 def test_any_event_at_all_becomes_a_valid_one(event: dict[Any, Any]) -> None:
     assert_valid(audit_event.complete(event, stamp(1.5)))

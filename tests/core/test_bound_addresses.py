@@ -49,6 +49,7 @@ def net_of(denied: str) -> Net:
     return net
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(texts, min_size=1, max_size=4, unique=True), st.booleans(), st.sampled_from(["", DENIED]))
 def test_the_key_that_is_bound_is_the_key_that_was_judged(

@@ -149,6 +149,7 @@ def test_an_honest_session_replays(which: str) -> None:
         check(net, client, bystanders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", SESSIONS)
 def test_a_session_cut_anywhere_leaves_nothing(which: str) -> None:
     """routing 89, 92: the socket ends at every offset"""

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import proton
+import pytest
 from cproton_ffi import lib
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -306,7 +307,7 @@ def body_of(payload: bytearray) -> bytes:
     return b""
 
 
-TestDeliveries: Any = Deliveries.TestCase
+TestDeliveries: Any = pytest.mark.slow(Deliveries.TestCase)
 TestDeliveries.settings = settings(
     max_examples=EXAMPLES,
     stateful_step_count=25,

@@ -198,6 +198,7 @@ manners = st.builds(
 VIOLATION, CLOSE = wire.frame(wire.transfer(9, 0, b"x")), wire.frame(wire.close())
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(steps, manners, st.sampled_from([b"", VIOLATION, CLOSE]))
 def test_the_same_bytes_lead_to_the_same(drawn: list[tuple[str, int, int, int]], manner: Manner, end: bytes) -> None:

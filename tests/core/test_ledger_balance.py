@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 
+import pytest
 from memory_net import Vhosts, ruleset_of
 
 from auth.identity import Identity
@@ -128,6 +129,7 @@ class Trial:
             assert self.ledger.vhost_stats(vhost)["connectionsCurrent"] == len(counted)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_opens_closes_and_changes_of_the_rules() -> None:
     """issue 5"""
     trial = Trial(seed=1)

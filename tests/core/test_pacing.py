@@ -8,6 +8,7 @@ from paced_net import STEP_S, Load, attach, drain, paced
 from test_credit_rules import force_send
 
 
+@pytest.mark.slow
 @given(
     rate=st.integers(1, 60),
     links=st.integers(1, 4),
@@ -32,6 +33,7 @@ def test_no_more_messages_than_the_rate_in_any_time(
     net.nothing_left()
 
 
+@pytest.mark.slow
 def test_a_sender_has_its_rate_but_no_more() -> None:
     """After the first second's worth: what is granted in three more, to one link, although its capacity is less."""
     net = paced(maxMessageRate=1000)

@@ -7,6 +7,7 @@ from memory_net import ACCEPTED, REJECTED
 from paced_net import PIECE_BYTES, STEP_S, Load, attach, drain, paced
 
 
+@pytest.mark.slow
 @given(rate=st.integers(1000, 300_000), size=st.integers(1, 40_000), links=st.integers(1, 3), is_settled=st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_no_more_bytes_than_the_rate_in_any_time(rate: int, size: int, links: int, is_settled: bool) -> None:

@@ -593,6 +593,7 @@ HEADS = ["_topo/0/QDR/", "_topo/all/QDR/", "_topo/all/all/", "_topo/1/QDR/", "_e
 SUFFIXES = ["", "/", ".", "//", "x"]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_receiver_is_ever_bound_to_the_dynamic_address_of_another(data: st.DataObject) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_net import at
@@ -210,6 +211,7 @@ def without_shadow(effects: list[Effect]) -> list[Effect]:
     return [effect for effect in effects if not is_shadows(effect)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(rulesets, rulesets, st.lists(connections, min_size=1, max_size=4))
 def test_a_candidate_changes_no_answer_no_count_and_no_record(
@@ -227,6 +229,7 @@ def test_a_candidate_changes_no_answer_no_count_and_no_record(
     assert beside.shadow.faults == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(rulesets, rulesets, st.lists(connections, min_size=1, max_size=4))
 def test_what_is_recorded_is_where_the_decisions_differ(in_force: Ruleset, tried: Ruleset, script: list[Any]) -> None:

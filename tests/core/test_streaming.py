@@ -118,6 +118,7 @@ def test_a_receiver_sees_the_beginning_before_the_sender_wrote_the_end() -> None
     assert len(receiver.complete[0].body) == MEGABYTE
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_while_the_receiver_does_not_read() -> None:
     """routing 93, 94"""
     net = Net(session_bytes=MEGABYTE)

@@ -243,6 +243,7 @@ def test_attack_huge_values_make_no_huge_record_and_are_known_by_their_digest() 
         assert len(mark["sha256"]) == 64
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.text(max_size=30),

@@ -44,6 +44,7 @@ def check(text: str, tenant: str | None) -> None:
         assert {meaning(name) for name in found.names} == {expected}
 
 
+@pytest.mark.slow
 def test_every_short_text() -> None:
     """routing 36"""
     for text in FEW:
@@ -61,6 +62,7 @@ def test_every_short_text_of_a_tenant(tenant: str) -> None:
         check(text, tenant)
 
 
+@pytest.mark.slow
 @settings(max_examples=2000, deadline=None)
 @given(any_text, st.sampled_from(TENANTS) | any_text)
 def test_random_texts(text: str, tenant: str | None) -> None:
@@ -237,6 +239,7 @@ def test_the_texts_that_reach_management() -> None:
             assert accepts(automaton, text) == is_management(found), text
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(any_text | st.sampled_from(["_topo/*", "$man*", "_topo/0/QDR/a", "_local/a*", "_t*"]), max_size=3),

@@ -276,6 +276,7 @@ def permits(rules: Ruleset, request: dict[str, Any]) -> tuple[bool, bool]:
     return True, decide_link(judged.settings, link).is_allowed
 
 
+@pytest.mark.slow
 @given(rulesets(), rulesets(), requests)
 @settings(max_examples=80, deadline=None)
 def test_every_witness_is_confirmed_and_nothing_is_missed(old: Ruleset, new: Ruleset, request: dict[str, Any]) -> None:
@@ -333,6 +334,7 @@ def test_diff_command(files: tuple[str, str], capsys: pytest.CaptureFixture[str]
     assert main(["diff", old, "missing.json"]) == 3
 
 
+@pytest.mark.slow
 @given(patterns, literals)
 @settings(max_examples=100, deadline=None)
 def test_without_superfluous_items_a_list_means_the_same(words: list[str], texts: list[str]) -> None:

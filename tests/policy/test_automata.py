@@ -1,5 +1,6 @@
 """An address list as an automaton allows exactly what the compiled list allows."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def test_literals_agree(items: tuple[str, ...], user: str, address: str) -> None
     assert accepts(address_automaton("targets", items, user), address) == expected
 
 
+@pytest.mark.slow
 @given(pattern_items, users, addresses)
 @settings(max_examples=500, deadline=None)
 def test_patterns_agree(items: tuple[str, ...], user: str, address: str) -> None:

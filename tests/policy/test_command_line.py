@@ -81,6 +81,7 @@ def test_ids_and_versions_are_understood(capsys: pytest.CaptureFixture[str]) -> 
     assert ended.value.code == 0
 
 
+@pytest.mark.slow
 def test_a_device_does_not_fill_the_memory(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Attack: a link in a policyDir to what never ends."""
     with file.open("wb") as opened:
@@ -128,6 +129,7 @@ def test_standard_input_is_laid_out_on_standard_output(
     assert capsys.readouterr().out == '[\n  ["vhost", {\n    "hostname": "h"\n  }]\n]\n'
 
 
+@pytest.mark.slow
 def test_a_pipe_that_is_closed_is_no_error(file: Path) -> None:
     file.write_text(json.dumps([["vhost", {"id": f"h{number}"}] for number in range(3000)]))
     process = subprocess.Popen(
@@ -157,6 +159,7 @@ def test_what_a_terminal_cannot_show_is_spelled_out(file: Path) -> None:
     assert b"vhost 'h\\xe9\\u2026'" in found.stdout
 
 
+@pytest.mark.slow
 def test_a_policy_on_one_line_takes_time_in_proportion(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Attack: for each finding the whole line was searched for passwords, in the square of its length: minutes."""
     vhosts = [["vhost", {"id": f"h{number}"}] for number in range(1000)]

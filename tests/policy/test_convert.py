@@ -334,6 +334,7 @@ def test_a_section_of_a_configuration_says_what_the_policy_file_said(
     assert entity.attributes == {**vhost, "aliases": ", ".join(aliases), **expected}
 
 
+@pytest.mark.slow
 @given(CONVERTIBLE, CONVERTIBLE, st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_what_is_converted_means_the_same(one: dict[str, Any], two: dict[str, Any], narrows: bool) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulesets import at, ruleset
@@ -211,6 +212,7 @@ links = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(vhosts, st.none() | vhosts, st.lists(questions, min_size=1, max_size=4), st.lists(links, max_size=6))
 def test_decisions_agree_with_the_specification(

@@ -241,6 +241,7 @@ names = st.sampled_from(VHOST_KEYS)
 keys = st.sampled_from(["users", "remoteHosts", "maxSenders", "allowDynamicSource", "sources", "y"])
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(names, values, max_size=4),
     st.dictionaries(st.sampled_from(["g", "h" * 256]), st.dictionaries(keys, values, max_size=3), max_size=2),

@@ -119,6 +119,7 @@ def decided(rules: Ruleset, request: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
+@pytest.mark.slow
 @given(st.data(), vhosts(), st.lists(REQUESTS, min_size=1, max_size=6))
 @settings(max_examples=80, deadline=None)
 def test_no_order_changes_a_decision(data: st.DataObject, written: list[dict[str, Any]], asked: list[Any]) -> None:
@@ -130,6 +131,7 @@ def test_no_order_changes_a_decision(data: st.DataObject, written: list[dict[str
         assert decided(one, request) == decided(other, turned)
 
 
+@pytest.mark.slow
 @given(vhosts())
 @settings(max_examples=30, deadline=None)
 def test_nothing_differs_from_itself(written: list[dict[str, Any]]) -> None:
@@ -140,6 +142,7 @@ def test_nothing_differs_from_itself(written: list[dict[str, Any]]) -> None:
     assert {change.subject for change in diff_rulesets(rules, copy)} <= {"maxConnections"}
 
 
+@pytest.mark.slow
 @given(vhosts(), vhosts(), REQUESTS)
 @settings(max_examples=25, deadline=None)
 def test_a_difference_is_found_and_every_witness_is_confirmed(
@@ -160,6 +163,7 @@ def test_a_difference_is_found_and_every_witness_is_confirmed(
 denials = st.lists(st.sampled_from(DENIED), max_size=2)
 
 
+@pytest.mark.slow
 @given(st.data(), vhosts(), st.sampled_from(["denySources", "denyTargets"]), denials)
 @settings(max_examples=30, deadline=None)
 def test_adding_a_denial_never_widens(
@@ -177,6 +181,7 @@ def test_adding_a_denial_never_widens(
 UNIT = "\ue020"  # a name that is in no rule
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(LITERALS[1:]), max_size=4) | st.none(),
     st.lists(st.sampled_from(PATTERNS[3:]), max_size=4),

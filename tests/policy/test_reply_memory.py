@@ -28,6 +28,7 @@ def test_it_knows_a_key_for_twice_as_long_as_it_counts() -> None:
     assert len(memory) == 2
 
 
+@pytest.mark.slow
 def test_a_flood_of_reply_tos_costs_the_one_who_sends_it() -> None:
     """Attack: mallory asks so often, each time for another address, that the service forgets alice."""
     memory = ReplyMemory(10)

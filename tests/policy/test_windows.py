@@ -293,6 +293,7 @@ def random_windowed(draw: st.DrawFn) -> Ruleset:
     return ruleset({"hostname": "h", "groups": groups})
 
 
+@pytest.mark.slow
 @given(random_windowed(), random_windowed(), st.sampled_from(["anna", "ben", "carl"]), st.floats(-1, 6))
 @settings(max_examples=150, deadline=None)
 def test_no_difference_is_missed_at_any_time(old: Ruleset, new: Ruleset, user: str, now: float) -> None:
