@@ -23,14 +23,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from policy.addressing.address import resolve
-from policy.bans import BanSet, parse_ban
+from policy.ban_set import BanSet, parse_ban
 from policy.cli.main import main as qdpolicy
-from policy.conf_layout import vhost_section
 from policy.decide import decide_connection, decide_link
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 from policy.failures import MAX_HOSTS, FailureCounter, FailureRule
+from policy.files.conf_layout import vhost_section
+from policy.files.layout import Comments
 from policy.hosts import parse_hosts
-from policy.layout import Comments
 from policy.ruleset import Ruleset, compile_ruleset
 
 VHOSTS, USERS_PER_VHOST, ROUNDS = 1000, 10, 7

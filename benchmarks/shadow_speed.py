@@ -14,8 +14,8 @@ from benchmarks.policy_speed import seconds_per_call
 from policy.addressing.address import Address, resolve
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
-from router.gate import ConnectionGate, Gate
-from router.shadow.candidate import Shadow
+from router.admission.candidate import Shadow
+from router.admission.connection_gate import ConnectionGate, Gate
 
 CALLS = 5_000
 TEXT = "orders.500.new"

@@ -16,7 +16,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from policy.attributes import InvalidValue, read_integer, read_items
-from policy.bans import MAX_SECONDS, BanError
+from policy.ban_set import MAX_SECONDS, BanError
 from policy.hosts import HostItemError, HostRanges, parse_address, parse_hosts
 
 # Hosts with failures in the window: some 6 MB at ten failures each. Stops many source addresses from growing it.

@@ -4,7 +4,7 @@ from types import TracebackType
 
 
 def fault_text(error: BaseException) -> str:
-    """For example `KeyError at /…/router/peer.py:120`: where it was raised, not where it was caught."""
+    """For example `KeyError at /…/router/connection/peer.py:120`: where it was raised, not where it was caught."""
     place: TracebackType | None = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -8,15 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from policy.attributes import Path as Place
-from policy.attributes import VhostSource
-from policy.automata import TooComplexError
-from policy.cli.diff import change_lines
-from policy.cli.files import written
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_file, printable
-from policy.conf import read_sections
-from policy.conf_layout import NotWritableError, vhost_section
-from policy.conversion import (
+from policy.analysis.automata import TooComplexError
+from policy.analysis.conversion import (
     Converted,
     changed_frames,
     changed_meaning,
@@ -25,10 +18,17 @@ from policy.conversion import (
     opaque_addresses,
     plain,
 )
-from policy.layout import Before, Comments, comments_of, laid_out
-from policy.loader import PolicyFileError, parse_policy
+from policy.attributes import Path as Place
+from policy.attributes import VhostSource
+from policy.cli.diff import change_lines
+from policy.cli.files import written
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_file, printable
+from policy.files.conf import read_sections
+from policy.files.conf_layout import NotWritableError, vhost_section
+from policy.files.layout import Before, Comments, comments_of, laid_out
+from policy.files.loader import PolicyFileError, parse_policy
+from policy.files.validation import load_valid_entities
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
-from policy.validation import load_valid_entities
 
 DESCRIPTION = """\
 Write vhosts in another form: policy files (JSON) or vhost sections of a configuration; understood by qdrouterd 1.20 as

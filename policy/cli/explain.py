@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from policy.addressing.address import Address, resolve_named
-from policy.attributes import InvalidValue
-from policy.cli.arguments import add_router_option, count
-from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable
-from policy.decision import Rule
-from policy.explain import (
+from policy.analysis.explain import (
     Explanation,
     explain_connection,
     explain_link,
     explain_management,
     is_numeric_host,
 )
+from policy.attributes import InvalidValue
+from policy.cli.arguments import add_router_option, count
+from policy.cli.instants import add_at_option
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable
+from policy.decision import Rule
 from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts, Usage
 from policy.rights import read_request
 

@@ -18,8 +18,8 @@ from policy.cli.sources import (
     printable,
     read_text,
 )
-from policy.layout import formatted
-from policy.loader import PolicyFileError
+from policy.files.layout import formatted
+from policy.files.loader import PolicyFileError
 
 EPILOG = """\
 exit status:

@@ -11,6 +11,7 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
+from policy.analysis.conversion import opaque_addresses
 from policy.cli.arguments import rule_id
 from policy.cli.files import written
 from policy.cli.instants import add_at_option
@@ -27,17 +28,16 @@ from policy.cli.sources import (
     printable,
     read_text,
 )
-from policy.conversion import opaque_addresses
+from policy.files.loader import PolicyFileError
+from policy.files.positioned_json import NotJson, parse
+from policy.files.validation import load_valid_entities
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
 from policy.lint.findings import Finding, Level
 from policy.lint.ignoring import fingerprints, with_levels, without_known
 from policy.lint.places import fixed, without_secrets
 from policy.lint.reports import FORMATS, Report
 from policy.lint.rules import check_all
-from policy.loader import PolicyFileError
-from policy.positioned_json import NotJson, parse
 from policy.ruleset import PolicyError, compile_ruleset
-from policy.validation import load_valid_entities
 
 CONFIGURATION = "qdpolicy.toml"
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from policy.loader import Entity, PolicyFileError
-from policy.positioned_json import Problem
+from policy.files.loader import Entity, PolicyFileError
+from policy.files.positioned_json import Problem
+from policy.files.validation import load_valid_entities
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
-from policy.validation import load_valid_entities
 
 STDIN = "-"
 STDIN_NAMES = ("stdin.json", "stdin.conf")

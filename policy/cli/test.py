@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+from policy.analysis.expectations import Coverage, Outcome, check_expectations, coverage_of, read_expectations
 from policy.cli.arguments import add_router_option, percent
 from policy.cli.files import written
 from policy.cli.sources import (
@@ -20,8 +21,7 @@ from policy.cli.sources import (
     usable,
 )
 from policy.decision import Rule
-from policy.expectations import Coverage, Outcome, check_expectations, coverage_of, read_expectations
-from policy.loader import PolicyFileError
+from policy.files.loader import PolicyFileError
 
 DESCRIPTION = """\
 Hold policies against expectations, and say which rules no expectation has put to use.

@@ -6,9 +6,9 @@ IPv6 takes all that come by it out of the rule: name the hosts that many people 
 
 from collections.abc import Iterator
 
-from policy.bans import BanError
+from policy.analysis.host_sets import ALL_HOSTS, Hosts, hosts_of, subtract
+from policy.ban_set import BanError
 from policy.failures import FAILURE_KEYS, LIMIT_KEY, read_allow_list
-from policy.host_sets import ALL_HOSTS, Hosts, hosts_of, subtract
 from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL057"

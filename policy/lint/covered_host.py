@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 
-from policy.host_sets import hosts_of, subtract
+from policy.analysis.host_sets import hosts_of, subtract
 from policy.hosts import HostError, parse_hosts
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 from policy.lint.host_names import has_host_name

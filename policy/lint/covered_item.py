@@ -7,10 +7,10 @@ Remove it, or, if it was meant to be the narrower rule, remove the wide one that
 from collections.abc import Iterator
 from contextlib import suppress
 
-from policy.automata import TooComplexError
+from policy.analysis.automata import TooComplexError
+from policy.analysis.superfluous import superfluous_items
 from policy.groups import ADDRESS_KEYS, DENY_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
-from policy.superfluous import superfluous_items
 
 ID = "PAL017"
 TITLE = "item that adds nothing"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from policy.addressing.lists import denied_items
-from policy.automata import TooComplexError
-from policy.denials import resolve_denials
+from policy.analysis.automata import TooComplexError
+from policy.analysis.denials import resolve_denials
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL064"

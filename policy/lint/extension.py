@@ -9,7 +9,7 @@ convert --form compatible` writes vhosts without, where that can be.
 
 from collections.abc import Iterator
 
-from policy.c_router import SECTION_EXTENSIONS, group_extensions, policy_extensions, vhost_extensions
+from policy.analysis.c_router import SECTION_EXTENSIONS, group_extensions, policy_extensions, vhost_extensions
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL055"

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from policy.addressing.patterns import normalise
 from policy.attributes import Path, VhostSource, read_items
+from policy.files.loader import Entity
 from policy.groups import DENIED_BY
 from policy.lint.section_names import old_attribute_names
-from policy.loader import Entity
 from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
 
 NAMES = ("hostname", *(old for old, new in DEPRECATED_ATTRIBUTES.items() if new == "hostname"), "name")

@@ -8,8 +8,8 @@ no harm.
 from collections.abc import Iterator
 from contextlib import suppress
 
-from policy.automata import TooComplexError
-from policy.denials import idle_denials
+from policy.analysis.automata import TooComplexError
+from policy.analysis.denials import idle_denials
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL065"

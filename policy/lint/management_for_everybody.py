@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from policy.addressing.lists import denied_items, reached_item
-from policy.automata import (
+from policy.analysis.automata import (
     TooComplexError,
     address_automaton,
     denial_automaton,

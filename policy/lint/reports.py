@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
+from policy.files.positioned_json import Problem
 from policy.lint.findings import Finding, Level, LintRule
 from policy.lint.ignoring import fingerprints
 from policy.lint.places import excerpt
 from policy.lint.rules import RULES
-from policy.positioned_json import Problem
 
 JSON_VERSION: Final = 1
 SARIF_SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

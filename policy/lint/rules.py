@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from policy.files.loader import Entity
 from policy.lint import (
     anonymous_listener,
     anonymous_sender_without_targets,
@@ -77,7 +78,6 @@ from policy.lint import (
 from policy.lint.findings import Finding, LintRule, PolicyText
 from policy.lint.ignoring import without_ignored
 from policy.lint.places import placed
-from policy.loader import Entity
 
 RULES: tuple[LintRule, ...] = (
     refused_vhost,

@@ -7,7 +7,7 @@ networks that are meant; `*` says it plainly where everybody is.
 from collections.abc import Iterator
 from functools import lru_cache
 
-from policy.host_sets import hosts_of
+from policy.analysis.host_sets import hosts_of
 from policy.hosts import ANY_HOST, HostError, parse_hosts
 from policy.lint.findings import About, Confidence, Family, Finding, Level, PolicyText
 from policy.lint.host_names import has_host_name

@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any, Final
 
 from router.core.addresses import LiveAddress
+from router.core.core import Core
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
-from router.core.router import Core
 
 # A slice takes a fraction of a millisecond.
 LINKS_AT_ONCE: Final = 250

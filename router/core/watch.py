@@ -12,7 +12,7 @@ from router.core.out_links import OutLink
 from router.effects import Emit, log
 
 if TYPE_CHECKING:
-    from router.core.router import Core
+    from router.core.core import Core
 
 RATE_SECONDS: Final = 5
 # A slice takes a fraction of a millisecond, a few where each link is worth a log line; ten thousand links at once would

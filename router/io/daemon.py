@@ -16,10 +16,10 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as package_version
 from pathlib import Path
 
+from router.control.application import Application, StartError
+from router.control.logs import Logs
 from router.core.watch import NORMAL, TEST_HOOKS
 from router.faults import fault_text
-from router.io.application import Application, StartError
-from router.io.logs import Logs
 from router.io.memory import give_back_freed_memory
 from router.io.options import Options, UsageError, parse, usage
 from router.io.process import daemonize

@@ -5,14 +5,12 @@ Source: docs/architecture.md, three journeys.
 
 import asyncio
 import socket
+from collections.abc import Callable
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
-from router.stack import Stack
-
-if TYPE_CHECKING:
-    from router.io.router import Router
+from router.io.turns import Turns
 
 _READ_BUFFER_VIEW: Final = memoryview(READ_BUFFER)
 _READ_VIEW: Final = _READ_BUFFER_VIEW[:READ_BYTES]
@@ -29,12 +27,57 @@ class Hold(Flag):
     ROOM = auto()  # the same, and will not be before the peer has read our answers
 
 
-class Socket(asyncio.BufferedProtocol):
+class Intake(Protocol):
+    """rest  the beginning of a frame, to which the next read is added"""
+
+    @property
+    def rest(self) -> bytearray | None: ...
+
+
+class Connection(Protocol):
+    """What a socket needs of the connection that it carries (router.connection.stack)."""
+
+    on_behind: Callable[[], None]
+
+    @property
+    def intake(self) -> Intake | None: ...
+    @property
+    def has_more(self) -> bool: ...
+    @property
+    def waits_for_room(self) -> bool: ...
+    def lay(self) -> int: ...
+    def receive_read(self, size: int) -> None: ...
+    def resume(self) -> None: ...
+    def set_blocked(self, is_blocked: bool) -> None: ...
+
+
+class Pass(Protocol):
+    """What one read leaves to do (router.core.work)."""
+
+    def finish(self) -> None: ...
+
+
+C = TypeVar("C", bound=Connection)
+C_contra = TypeVar("C_contra", bound=Connection, contravariant=True)
+
+
+class SocketOwner(Protocol[C_contra]):
+    """What a socket needs of the router (router.control.router)."""
+
+    @property
+    def work(self) -> Pass: ...
+    @property
+    def turns(self) -> Turns: ...
+    def lost(self, connection: C_contra) -> None: ...
+    def close_soon(self, transport: asyncio.Transport) -> None: ...
+
+
+class Socket(asyncio.BufferedProtocol, Generic[C]):
     """One socket. Subclasses make the connection in `begin`."""
 
-    def __init__(self, router: "Router") -> None:
+    def __init__(self, router: SocketOwner[C]) -> None:
         self.router = router
-        self.connection: Stack | None = None
+        self.connection: C | None = None
         self._transport: asyncio.Transport | None = None
         self._holds = Hold.NONE
 

@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from policy.conf_text import NamePath
+from policy.files.conf_text import NamePath
 from router.effects import Log, LogLevel
 from router.management.grammar import ConfigError, Section, parse_config
 from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES

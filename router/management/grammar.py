@@ -1,6 +1,6 @@
 """A configuration file as a list of sections: the line-oriented `.conf` form and the JSON form. Pure.
 
-No schema is consulted. The `.conf` form is read by `policy.conf`, which `qdpolicy` reads it with as well.
+No schema is consulted. The `.conf` form is read by `policy.files.conf`, which `qdpolicy` reads it with as well.
 Source: docs/spec/management.md §1.1 (with its Build grammar) and §1.2.
 """
 
@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from policy.conf import read_sections
-from policy.conf_text import ConfError, ConfSection, ConfText, NamePath, camel_case
-from policy.positioned_json import Problem
+from policy.files.conf import read_sections
+from policy.files.conf_text import ConfError, ConfSection, ConfText, NamePath, camel_case
+from policy.files.positioned_json import Problem
 from router.effects import Log
 from router.management.redaction import HIDDEN, is_secret_name
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from policy.bans import Ban, BanError, parse_ban
+from policy.ban_set import Ban, BanError, parse_ban
 from policy.failures import read_failure_rule
 from router.management.logrules import LogSettingError, parse_enable
 from router.management.schema import EntityType, ValidationError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import schemas
 from policy.decision import Reason, Rule
 from policy.facts import Usage
-from router import audit_event
+from router.audit import event as audit_event
 
 SCHEMA = schemas.load("audit_event")
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

@@ -16,8 +16,8 @@ import jsonschema
 import pytest
 
 import schemas
-from router import audit_log
-from router.audit_log import RESERVED_EVENTS, AuditLog, open_new_file
+from router.audit import trail as audit_log
+from router.audit.trail import RESERVED_EVENTS, AuditLog, open_new_file
 
 VALIDATOR = jsonschema.Draft202012Validator(schemas.load("audit_event"))
 DENIAL = {"stage": "open", "reason": "no_vhost", "user": "eve"}
@@ -476,7 +476,7 @@ def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
 RECORDER = """
 import sys, time
 from pathlib import Path
-from router.audit_log import AuditLog
+from router.audit.trail import AuditLog
 log = AuditLog(Path(sys.argv[1]), router_id="R1", clock=time.time)
 n = 0
 while True:
@@ -507,7 +507,7 @@ def test_kill_9_leaves_every_flushed_line_whole_and_at_most_one_torn(tmp_path: P
 QUOTA = """
 import resource, sys, threading, time
 from pathlib import Path
-from router.audit_log import AuditLog
+from router.audit.trail import AuditLog
 refused, recovered = threading.Event(), threading.Event()
 def told(text):
     (recovered if "writing works again" in text else refused).set()

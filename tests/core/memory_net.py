@@ -25,18 +25,18 @@ from auth.credentials import VerifyRequest, VerifyResult
 from policy.addressing.address import Address, resolve
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
+from router.admission.candidate import Shadow
+from router.admission.connection_gate import ConnectionGate, Gate
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.codec import decode
 from router.amqp.engine import message_bytes
-from router.connection import Connection, Stage, Verifier
+from router.connection.accepted import Connection, Stage, Verifier
+from router.connection.peer import Peer
+from router.connection.terms import Listener
 from router.core.addresses import Treatment
-from router.core.router import Core
+from router.core.core import Core
 from router.core.work import Timed, Work
 from router.effects import Audit, Effect, Log
-from router.gate import ConnectionGate, Gate
-from router.listener import Listener
-from router.peer import Peer
-from router.shadow.candidate import Shadow
 from router.values import Described
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = (

@@ -8,10 +8,10 @@ from memory_net import Net, Vhosts
 
 from auth.credentials import VerifyResult
 from auth.sasl_frames import Init, Mechanisms, encode
-from policy.bans import Ban, parse_ban
+from policy.ban_set import Ban, parse_ban
+from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
+from router.connection.inspection import condition_of
 from router.effects import AdmissionFailed
-from router.gate import CONNECTION_REFUSED, ConnectionGate
-from router.inspection import condition_of
 from router.management.schema import load_schema
 
 SASL = b"AMQP\x03\x01\x00\x00"

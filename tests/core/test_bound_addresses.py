@@ -9,7 +9,7 @@ from memory_net import REJECTED, Net, Vhosts, at
 
 from policy.addressing.address import Address, Unclear
 from policy.facts import LinkFacts, MessageFacts
-from router import gate as gate_module
+from router.admission import connection_gate as gate_module
 from router.core.treatments import AddressBook
 
 PIECES = (

@@ -7,7 +7,7 @@ import pytest
 from memory_net import ACCEPTED, MODIFIED, Client, Net, Vhosts
 
 from policy.usage import _Names
-from router.stack import Stage
+from router.connection.stack import Stage
 
 SLOW = {"idle_timeout_s": 16}
 

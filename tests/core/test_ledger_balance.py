@@ -9,7 +9,7 @@ from memory_net import Vhosts, ruleset_of
 from auth.identity import Identity
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
-from router.gate import ConnectionGate, Gate
+from router.admission.connection_gate import ConnectionGate, Gate
 
 STEPS = 100_000
 USERS, HOSTS, NAMES = ("ann", "bob", None), ("10.0.0.1", "10.0.0.2", "::ffff:10.0.0.1"), ("v", "w", "x", "nowhere")

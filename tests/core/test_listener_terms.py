@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from memory_net import Client, Net, Vhosts
 
-from router.listener import listener_of
+from router.connection.terms import listener_of
 
 DEFAULTS: dict[str, Any] = {
     "name": "l", "host": "127.0.0.1", "port": "5672", "role": "normal", "cost": 1, "maxFrameSize": 16384,

@@ -7,11 +7,11 @@ import pytest
 from memory_net import Net
 
 from auth.tls import TlsTunnel
+from router.admission.connection_gate import ConnectionGate
 from router.amqp import headers
+from router.connection.outgoing import HANDSHAKE_LIMIT_S, Connector, Outgoing
+from router.connection.stack import Stage
 from router.effects import Log
-from router.gate import ConnectionGate
-from router.outgoing import HANDSHAKE_LIMIT_S, Connector, Outgoing
-from router.stack import Stage
 
 
 @dataclass

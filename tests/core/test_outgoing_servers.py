@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from router.outgoing import MAX_FAILOVER_SERVERS, RetryDelays, Server, Servers
+from router.connection.outgoing import MAX_FAILOVER_SERVERS, RetryDelays, Server, Servers
 from router.values import symbol, uint
 
 DELAYS = RetryDelays()

@@ -3,7 +3,7 @@
 from memory_net import Net, Vhosts
 
 from auth.identity import Identity
-from router.gate import CONNECTION_REFUSED, ConnectionGate
+from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
 
 END = "2023-11-14T22:13:30Z"  # ten seconds after the clock of a Net begins
 TEMPORARY = {"users": "*", "remoteHosts": "*", "validUntil": END}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from memory_net import Client, Net, Receiver, Sender, Vhosts, at, free_clients, ruleset_of
 
+from router.connection.stack import Stage
 from router.core.in_links import InLink
-from router.stack import Stage
 
 ADDRESSES = ("a", "b", "c", None)
 HEAD = b"\x00\x53\x75\xb0" + (400_000).to_bytes(4, "big")

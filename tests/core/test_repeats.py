@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.repeats import Repeats
+from router.admission.repeats import Repeats
 
 
 def test_a_flood_is_told_once_and_then_by_numbers() -> None:

@@ -8,9 +8,9 @@ import pytest
 from memory_net import ACCEPTED, REJECTED, RELEASED, Client, Net, Vhosts
 
 import schemas
-from router import audit_event
-from router.shadow import candidate as shadow_module
-from router.shadow import disagreements
+from router.admission import candidate as shadow_module
+from router.admission import disagreements
+from router.audit import event as audit_event
 
 OPEN_HOUSE = {"remoteHosts": "*", "sources": "*", "targets": "*", "allowAnonymousSender": True}
 OFF = Vhosts(policy={})

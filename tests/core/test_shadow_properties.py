@@ -14,9 +14,9 @@ from policy.decide import Settings, decide_connection, decide_link, decide_messa
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
+from router.admission.candidate import Shadow
+from router.admission.connection_gate import ConnectionGate, Gate
 from router.effects import Audit, Effect, Log
-from router.gate import ConnectionGate, Gate
-from router.shadow.candidate import Shadow
 
 ADDRESSES = ("", "q", "q.x", "alice", "other")
 limits = st.sampled_from([None, 0, 1, 2])

@@ -143,8 +143,8 @@ class FuzzPeer:
             self.router = net.accept(net.listener(), self)
 
     def _outgoing(self) -> "Outgoing":  # type: ignore[name-defined]  # noqa: F821
-        from router.gate import ConnectionGate
-        from router.outgoing import Connector, Outgoing
+        from router.admission.connection_gate import ConnectionGate
+        from router.connection.outgoing import Connector, Outgoing
 
         net = self.net
         net._last_id += 1

@@ -27,7 +27,7 @@ from raw_peer import (
     transfer,
 )
 
-from router.io.server import service_port
+from router.control.server import service_port
 from router.management.client import BadRequestStatus, ForbiddenStatus, ManagementClient, ManagementError
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import connect

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from policy import bans
+from policy import ban_set as bans
 from policy.failures import FailureRule
 from policy.hosts import parse_hosts
 from policy.ruleset import compile_ruleset
 from policy.usage import UsageLedger
+from router.admission.connection_gate import Gate
+from router.control.bans_in_force import SLICE, Bans
+from router.control.reporting import AT_ONCE, INTERVAL_S, Reporting
 from router.effects import Audit, Effect, Log
-from router.gate import Gate
-from router.io.bans import SLICE, Bans
-from router.io.reporting import AT_ONCE, INTERVAL_S, Reporting
 from router.management.entities import EntityStore
 from router.management.schema import load_schema
 
@@ -46,7 +46,7 @@ class Scene:
         self.bans = Bans(router, self.store, rule, self.effects.append, choose=lambda _count: 0)
         self.store.on_create("ban", self.bans.create)
         self.store.on_delete("ban", self.bans.delete)
-        monkeypatch.setattr("router.io.bans.Connection", Peer)
+        monkeypatch.setattr("router.control.bans_in_force.Connection", Peer)
 
     def _finish(self) -> None:
         self.passes += 1

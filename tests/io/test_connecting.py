@@ -8,14 +8,14 @@ import pytest
 
 from policy.ruleset import compile_ruleset
 from policy.usage import UsageLedger
+from router.admission.connection_gate import Gate
+from router.connection.outgoing import Connector, RetryDelays
+from router.control.connecting import Connecting
+from router.control.frame_trace import FrameTrace
+from router.control.router import Router
 from router.core.addresses import Treatment
 from router.effects import Effect, Log
-from router.gate import Gate
-from router.io.connecting import Connecting
-from router.io.frame_trace import FrameTrace
-from router.io.router import Router
 from router.io.workers import Workers
-from router.outgoing import Connector, RetryDelays
 
 DELAYS = RetryDelays(after_failure_s=0.02, after_loss_s=0.02, with_alternatives_s=0.02)
 NEVER = RetryDelays(after_failure_s=3600, after_loss_s=3600, with_alternatives_s=3600)

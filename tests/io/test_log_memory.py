@@ -2,7 +2,7 @@
 
 import pytest
 
-from router.io.logs import Logs
+from router.control.logs import Logs
 from router.management.logrules import MAX_KEPT_ENTRIES, MAX_TEXT_BYTES, visible_text
 
 

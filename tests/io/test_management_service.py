@@ -11,8 +11,8 @@ import pytest
 
 from policy.rights import UNRESTRICTED
 from router.amqp.codec import Message, decode_message, encode_message
+from router.control.management_service import MAX_WAITING, ManagementService
 from router.io.host_names import KnownNames
-from router.io.management_service import MAX_WAITING, ManagementService
 from router.management.agent import QueryRows, Request, Response
 from router.management.requests import Requester
 

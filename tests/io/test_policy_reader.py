@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from policy.ruleset import assemble_ruleset, compile_ruleset
-from router.io import policy_reader
-from router.io.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder, source_of
+from router.control import policy_reader
+from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder, source_of
 from router.management.config import load_policy_dir
 from router.management.schema import load_schema
 

@@ -8,13 +8,13 @@ import pytest
 
 from policy.ruleset import compile_ruleset
 from policy.usage import UsageLedger
+from router.admission.connection_gate import Gate
+from router.connection.terms import Listener
+from router.control.frame_trace import FrameTrace
+from router.control.router import Router
 from router.core.addresses import Treatment
 from router.effects import Emit
-from router.gate import Gate
-from router.io.frame_trace import FrameTrace
-from router.io.router import Router
 from router.io.workers import Workers
-from router.listener import Listener
 
 
 def made_router(emit: Emit) -> Router:

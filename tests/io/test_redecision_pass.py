@@ -10,10 +10,10 @@ import pytest
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
 from policy.windows import shown_instant
+from router.admission.connection_gate import Gate
+from router.control import redecision
+from router.control.redecision import LONGEST_SLICE_S, SLICE_S, SLICE_SHARE, Expiry, Redecision
 from router.effects import Effect, Log
-from router.gate import Gate
-from router.io import redecision
-from router.io.redecision import LONGEST_SLICE_S, SLICE_S, SLICE_SHARE, Expiry, Redecision
 
 COUNT = 100
 

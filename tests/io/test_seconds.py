@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from test_ports import made_router
 
+from router.control.router import Router
 from router.effects import Effect, Log
-from router.io.router import Router
 
 
 def seconds_of(router: Router, monkeypatch: pytest.MonkeyPatch) -> list[float]:

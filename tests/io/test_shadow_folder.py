@@ -8,11 +8,11 @@ import pytest
 
 from policy.ruleset import compile_ruleset
 from policy.usage import UsageLedger
+from router.admission.candidate import Shadow
+from router.admission.connection_gate import Gate
+from router.control import shadow_folder
+from router.control.shadow_folder import SHADOW_TYPES, ShadowFolder
 from router.effects import Audit, Effect
-from router.gate import Gate
-from router.io import shadow_folder
-from router.io.shadow_folder import SHADOW_TYPES, ShadowFolder
-from router.shadow.candidate import Shadow
 
 POLICY = {"shadowPolicyDir": "/nowhere", "policyDirWatchSeconds": 0}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from router.io.logs import Logs
+from router.control.logs import Logs
 from router.io.system_log import SystemLog
 from router.management.logrules import rules_from
 

@@ -8,7 +8,7 @@ from config_texts import OLD_BOOK_GROUPS, TEXTS
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from policy.conf_text import camel_case
+from policy.files.conf_text import camel_case
 from router.management.config import ConfigError, Section, parse_config, read_file
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from benchmarks.naive_addresses import LETTERS, ROUTER, WORDS, is_management, key_of, meaning, read, texts
 from policy.addressing.address import MANAGEMENT_TEXTS, Address, Unclear, resolve
 from policy.addressing.lists import Permission, compile_literals, compile_patterns, denied_items
-from policy.automata import Automaton, denial_automaton, management_automaton, unclear_automaton
+from policy.analysis.automata import Automaton, denial_automaton, management_automaton, unclear_automaton
 
 TENANTS = (None, "t", "t/u", "_local", "x:", "/t", "$management", "_topo/0/QDR", "t.")
 SHORT = [*texts(LETTERS, 6), *texts(WORDS, 4)]

@@ -9,15 +9,15 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rulesets import ROUTER_ID, at, ruleset
 
-from policy.analysis import diff_rulesets
-from policy.changes import NAMELESS, OTHERS, Change
+from policy.analysis.changes import NAMELESS, OTHERS, Change
+from policy.analysis.confirmation import confirms
+from policy.analysis.difference import diff_rulesets
+from policy.analysis.host_sets import ALL_HOSTS, intersect, shown_hosts, subtract
+from policy.analysis.superfluous import covering_items, superfluous_items
 from policy.cli.main import main
-from policy.confirmation import confirms
 from policy.decide import decide_connection, decide_connector, decide_link
 from policy.facts import ConnectionFacts, LinkFacts, Usage
-from policy.host_sets import ALL_HOSTS, intersect, shown_hosts, subtract
 from policy.ruleset import PolicyError, Ruleset
-from policy.superfluous import covering_items, superfluous_items
 
 BASE: dict[str, Any] = {"users": "anna", "remoteHosts": "10.0.0.1-10.0.0.9", "targets": "orders.*"}
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from policy.addressing.lists import compile_literals, compile_patterns
 from policy.addressing.patterns import PatternTree
-from policy.automata import Automaton, address_automaton, find_word
+from policy.analysis.automata import Automaton, address_automaton, find_word
 
 texts = st.text(alphabet="ab./*", max_size=6)
 users = st.sampled_from(["", "a", "b.a", ".", "a.", "/b", "ab", "*"])

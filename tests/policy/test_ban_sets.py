@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy import bans
-from policy.bans import Ban, BanError, BanSet, parse_ban
+from policy import ban_set as bans
+from policy.ban_set import Ban, BanError, BanSet, parse_ban
 from policy.hosts import parse_hosts
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from policy.conf import parse_conf
-from policy.conf_text import ConfError
-from policy.loader import PolicyFileError, load_entities
-from policy.validation import load_valid_entities
+from policy.files.conf import parse_conf
+from policy.files.conf_text import ConfError
+from policy.files.loader import PolicyFileError, load_entities
+from policy.files.validation import load_valid_entities
 from router.management.grammar import parse_config
 
 CONF = """\

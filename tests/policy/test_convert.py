@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.analysis import diff_rulesets
-from policy.c_router import group_extensions
+from policy.analysis.c_router import group_extensions
+from policy.analysis.conversion import Converted, changed_frames, compatible, extended, opaque_addresses, plain
+from policy.analysis.difference import diff_rulesets
 from policy.cli import convert
 from policy.cli.main import main
-from policy.conf_layout import NotWritableError, vhost_section
-from policy.conversion import Converted, changed_frames, compatible, extended, opaque_addresses, plain
-from policy.layout import Comments
-from policy.loader import load_entities
+from policy.files.conf_layout import NotWritableError, vhost_section
+from policy.files.layout import Comments
+from policy.files.loader import load_entities
 from policy.ruleset import Ruleset, compile_ruleset
 
 CASES = Path(__file__).resolve().parent.parent / "lint_cases"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from policy.analysis.expectations import read_expectations
 from policy.cli.main import main
-from policy.expectations import read_expectations
-from policy.loader import PolicyFileError
+from policy.files.loader import PolicyFileError
 
 POLICY = """[["vhost", {"hostname": "h", "groups": {
   "g": {"users": "a", "remoteHosts": "10.0.0.1", "targets": "x, y"},

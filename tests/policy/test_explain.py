@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rulesets import at, connect, group_ruleset, ruleset
 
+from policy.analysis.explain import explain_connection, explain_link
 from policy.cli.main import main
 from policy.decision import Reason
-from policy.explain import explain_connection, explain_link
 from policy.facts import ConnectionFacts, LinkFacts, Usage
 
 POLICY = """[

@@ -5,10 +5,10 @@ from typing import Final
 import pytest
 from rulesets import at, connect, group_ruleset, ruleset, settings
 
-from policy.analysis import diff_rulesets
+from policy.analysis.difference import diff_rulesets
+from policy.analysis.explain import explain_link
 from policy.decide import decide_connection, decide_link, decide_message
 from policy.decision import Reason
-from policy.explain import explain_link
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import PolicyError
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from policy.cli.main import main
-from policy.layout import formatted
-from policy.positioned_json import parse
+from policy.files.layout import formatted
+from policy.files.positioned_json import parse
 
 UNEVEN = """# who
 [ ["vhost", {"hostname":"h",

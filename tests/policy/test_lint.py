@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from policy.cli.main import main
+from policy.files.validation import load_valid_entities
 from policy.lint.findings import Level, LintRule
 from policy.lint.rules import RULES, check_all
-from policy.validation import load_valid_entities
 
 CASES = Path(__file__).resolve().parent.parent / "lint_cases"
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z

@@ -12,11 +12,11 @@ import policies
 from policy.decide import decide_link
 from policy.decision import Reason
 from policy.facts import LinkFacts
-from policy.json_places import Places
-from policy.loader import PolicyFileError, load_entities
-from policy.positioned_json import MAX_DEPTH, NotJson, parse, split
+from policy.files.json_places import Places
+from policy.files.loader import PolicyFileError, load_entities
+from policy.files.positioned_json import MAX_DEPTH, NotJson, parse, split
+from policy.files.validation import is_plainly_valid, load_valid_entities, validate
 from policy.ruleset import Ruleset, compile_ruleset
-from policy.validation import is_plainly_valid, load_valid_entities, validate
 
 POLICY = """\
 # who may what

@@ -3,7 +3,7 @@
 import pytest
 from rulesets import group_ruleset, ruleset
 
-from policy.pattern_notes import pattern_notes
+from policy.analysis.pattern_notes import pattern_notes
 from policy.ruleset import Ruleset
 
 

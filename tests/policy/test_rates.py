@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rulesets import at, connect, ruleset, settings
 
-from policy.analysis import diff_rulesets
+from policy.analysis.difference import diff_rulesets
+from policy.analysis.explain import explain_link
 from policy.cli.main import main
-from policy.explain import explain_link
 from policy.facts import LinkFacts
 from policy.ruleset import PolicyError, Ruleset
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from rulesets import at, group_ruleset, settings
 
-from policy.analysis import diff_rulesets
+from policy.analysis.conversion import compatible
+from policy.analysis.difference import diff_rulesets
+from policy.analysis.explain import explain_link
 from policy.cli.main import main
-from policy.conversion import compatible
 from policy.decide import decide_link, decide_message
 from policy.decision import Reason
-from policy.explain import explain_link
 from policy.facts import LinkFacts, MessageFacts
+from policy.files.validation import load_valid_entities
 from policy.ruleset import PolicyError
-from policy.validation import load_valid_entities
 
 DYNAMIC = "amqp:/_topo/0/R/temp.abcdefghijklmno"
 GROUP: dict[str, Any] = {"users": "service", "remoteHosts": "10.0.0.1", "sources": "requests"}

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rulesets import ruleset
 
-from policy.analysis import diff_rulesets
-from policy.changes import Change
+from policy.analysis.changes import Change
+from policy.analysis.confirmation import confirms
+from policy.analysis.difference import diff_rulesets
 from policy.cli.main import main
-from policy.confirmation import confirms
 from policy.decide import ConnectionDecision, decide_connection, decide_connector
 from policy.decision import Reason
 from policy.facts import ConnectionFacts, Usage

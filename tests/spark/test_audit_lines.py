@@ -9,7 +9,7 @@ import pytest
 from literal_events import EVENT, MANAGEMENT, SHADOW, change_line, line, line_without, shadow_line
 
 import schemas
-from router import audit_event
+from router.audit import event as audit_event
 
 pytest.importorskip("pyspark")
 

@@ -1,0 +1,83 @@
+"""An address list and a list of denials as one list, where there is such a list.
+
+`orders.*` without `orders.secret` is none. But what is denied altogether can be left out, and what no denial touches
+needs none: that is decided exactly, for every user.
+Pure. Source: docs/policy.md, Extensions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from policy.addressing.lists import USER_TOKEN, denied_items
+from policy.analysis.automata import address_automaton, denial_automaton, find_word, unclear_automaton
+from policy.analysis.request_classes import names_in_denied, user_shapes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """kept     the items that say the same without the denials
+    denied   items that are denied altogether
+    partial  items of which a part is denied, each with an address of it that is not
+    renamed  kept items that reach an address by another name, for which the denials hold as well
+    """
+
+    kept: tuple[str, ...]
+    denied: tuple[str, ...]
+    partial: tuple[tuple[str, str], ...]
+    renamed: tuple[str, ...]
+
+
+def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> Resolved:
+    """Raises TooComplexError.
+
+    key     of the items: "sources", "targetPattern" ...
+    denied  as addresses.denied_items gives them
+    """
+    kept: list[str] = []
+    lost: list[str] = []
+    partial: list[tuple[str, str]] = []
+    for item in items:
+        outside = _word(key, (item,), denied, is_denied=False)
+        inside = _word(key, (item,), denied, is_denied=True)
+        if inside is None:
+            # What allows nobody anything is not denied either.
+            kept.append(item)
+        elif outside is None:
+            lost.append(item)
+        else:
+            partial.append((item, outside))
+    renamed = [item for item in kept if denied and _has_names(item)]
+    return Resolved(kept=tuple(kept), denied=tuple(lost), partial=tuple(partial), renamed=tuple(renamed))
+
+
+def idle_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> tuple[str, ...]:
+    """The denials, as written, of addresses that no item allows anybody. Raises TooComplexError."""
+    if any(_has_names(item) for item in items):
+        return ()
+    return tuple(each for each in denied if _word(key, items, denied_items((each,)), is_denied=True) is None)
+
+
+def _word(key: str, items: Sequence[str], denied: Sequence[str], *, is_denied: bool) -> str | None:
+    """An address that the items allow some user, and that is denied or not; None: there is none."""
+    users = [""]
+    if any(USER_TOKEN in item for item in items):
+        users += [*sorted(names_in_denied(items, denied)), *user_shapes([(key, tuple(items))])]
+    # Of an item that is another spelling there is no plain text: what its texts are denied by is looked at.
+    plain = tuple(item for item in items if not _has_names(item))
+    others = tuple(item for item in items if _has_names(item))
+    unclear = unclear_automaton()
+    for user in users:
+        allowed, denials = address_automaton(key, plain, user), denial_automaton(tuple(denied), "")
+        word = find_word((allowed, denials, unclear), lambda is_in: is_in == (True, is_denied, False))
+        if word is not None:
+            return word
+        allowed, denials = address_automaton(key, others, user), address_automaton("sources", tuple(denied), "")
+        word = find_word((allowed, denials), lambda is_in: is_in == (True, is_denied))
+        if word is not None:
+            return word
+    return None
+
+
+def _has_names(item: str) -> bool:
+    """May the router understand an address of this item, as it stands there, as another one (routing.md §3.1)?"""
+    return ":/" in item or item.startswith("/") or item.endswith(("/", "."))

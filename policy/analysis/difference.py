@@ -1,0 +1,345 @@
+"""The exact difference of what two rulesets permit.
+
+Sets are compared, never samples: hosts as ranges, addresses as automata, vhost names and users as the classes the rules
+can tell apart, time as the stretches in which no group becomes valid or ceases to be. Every difference has a witness,
+which the same decisions the router makes must confirm.
+Addresses are compared by their plain texts, so that what can be reached is compared exactly; of their other spellings
+(`amqp:/a`, `a/`) those that stand in a list. Others, which only a wildcard lets pass, reach nothing that is not allowed
+by its plain text as well. Left out is what permits nothing by itself: maxFrameSize and maxSessionWindow.
+Pure. Source: docs/spec/policy-and-auth.md §1.3, §2, §3.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache, partial
+
+from policy.addressing.address import Address, resolve_named
+from policy.addressing.lists import USER_TOKEN, Permission, compile_literals, compile_patterns, reached_item
+from policy.analysis.automata import Automaton, address_automaton, denial_automaton, find_word, unclear_automaton
+from policy.analysis.changes import NAMELESS, OTHERS, Change, UnconfirmedError, Witness
+from policy.analysis.confirmation import confirms
+from policy.analysis.grants import NUMBERS, SWITCHES, AddressList, Grant, grant_of
+from policy.analysis.host_sets import Hosts, first_host, intersect, shown_hosts, subtract
+from policy.analysis.request_classes import (
+    FRESH_USER,
+    READABLE_USERS,
+    denied_names,
+    group_combinations,
+    user_classes,
+    user_shapes,
+    vhost_classes,
+)
+from policy.decision import Rule
+from policy.groups import REPLIES_KEY, REPLY_WINDOW_KEY
+from policy.rights import MANAGEMENT_KEY, shown_difference, some_difference
+from policy.ruleset import Ruleset
+from policy.vhosts import CONNECTOR_GROUP, Vhost
+from policy.windows import Window, joined, shown_instant, stretches_of
+
+_Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, one of them
+
+
+def diff_rulesets(
+    old: Ruleset, new: Ruleset, at: float | None = None, *, router_id: str = ""
+) -> tuple[Change, ...]:
+    """What the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError.
+
+    at         look at this instant only, seconds since 1970 UTC; None: at all of time
+    router_id  as for addressing.address.resolve
+    """
+    changes: list[Change] = []
+    _only_in.cache_clear()
+    for requested, before, after in vhost_classes(old, new):
+        if _is_same(old, new, before, after):
+            continue
+        for groups in group_combinations(before, after):
+            for user, label in user_classes(before, after, groups):
+                shown = f"{label} in {' and '.join(groups)}" if groups else label
+                windows = (
+                    group.window
+                    for vhost in (before, after)
+                    if vhost is not None and (group := vhost.group_of(user, groups)) is not None
+                )
+                compare = partial(_confirmed, old, new, router_id, requested, user, groups, shown)
+                changes += _over_time(windows, at, compare)
+        changes += _connector_changes(old, new, router_id, requested, at)
+    if old.max_connections != new.max_connections:
+        changes.append(_total_change(old, new))
+    return tuple(_merged(changes))
+
+
+def _is_same(old: Ruleset, new: Ruleset, before: Vhost | None, after: Vhost | None) -> bool:
+    if before is None or after is None:
+        return before is after and old.is_enabled == new.is_enabled
+    return (
+        before.digest == after.digest
+        and old.is_enabled == new.is_enabled
+        and old.max_message_size == new.max_message_size
+    )
+
+
+def _over_time(
+    windows: Iterable[Window], at: float | None, compare: Callable[[float | None], Iterable[Change]]
+) -> Iterator[Change]:
+    """What `compare` finds at the instants that can differ, each difference once with all the times it holds at."""
+    stretches = stretches_of(windows) if at is None else (Window(begin_s=at),)
+    found: dict[object, tuple[Change, list[Window]]] = {}
+    for stretch in stretches:
+        for change in compare(stretch.some_instant):
+            key = replace(change, witness=replace(change.witness, at=None))
+            found.setdefault(key, (change, []))[1].append(stretch)
+    for change, held in found.values():
+        is_always = len(held) == len(stretches)
+        yield change if is_always else replace(change, times=tuple(map(str, joined(held))))
+
+
+def _confirmed(
+    old: Ruleset,
+    new: Ruleset,
+    router_id: str,
+    requested: str,
+    user: str,
+    groups: tuple[str, ...],
+    label: str,
+    at: float | None,
+) -> Iterator[Change]:
+    """The changes of a user at an instant, his name a readable one, each confirmed by the decisions."""
+    before, after = (grant_of(ruleset, requested, user, groups, at=at) for ruleset in (old, new))
+    vhost = after.vhost or before.vhost or requested
+    shown_at = shown_instant(at) if at is not None else None
+    for change in _grant_changes(before, after, user, router_id):
+        witness = replace(change.witness, vhost=requested, user=user or None, groups=groups, at=shown_at)
+        yield _with_readable_user(old, new, router_id, replace(change, witness=witness, vhost=vhost, users=(label,)))
+
+
+def _with_readable_user(old: Ruleset, new: Ruleset, router_id: str, change: Change) -> Change:
+    for name in (*READABLE_USERS, FRESH_USER):
+        witness = change.witness
+        if witness.user is not None:
+            address = witness.address
+            witness = replace(
+                witness,
+                user=witness.user.replace(FRESH_USER, name),
+                address=address.replace(FRESH_USER, name) if address is not None else None,
+            )
+        found = replace(change, witness=witness)
+        if confirms(old, new, found, router_id=router_id):
+            return found
+    raise UnconfirmedError(f"{change.subject} of {change.users} in vhost '{change.vhost}': please report this")
+
+
+def _grant_changes(before: Grant, after: Grant, user: str, router_id: str) -> Iterator[Change]:
+    for is_widening, less, more in ((True, before, after), (False, after, before)):
+        gained = subtract(more.hosts, less.hosts)
+        if gained:
+            rules = (before.host_rule, after.host_rule)
+            yield _change(is_widening, "connect", gained, rules)
+    both = intersect(before.hosts, after.hosts)
+    if not both:
+        return
+    for direction in ("send", "receive"):
+        yield from _address_changes(before, after, direction, user, both, router_id)
+    for key in SWITCHES:
+        if before.switches[key] != after.switches[key]:
+            words = {True: "true", False: "false"}
+            yield replace(
+                _change(after.switches[key], key, both, (before.rule(key), after.rule(key))),
+                before=words[before.switches[key]],
+                after=words[after.switches[key]],
+            )
+    for key in NUMBERS:
+        if key == REPLY_WINDOW_KEY and not (before.switches[REPLIES_KEY] and after.switches[REPLIES_KEY]):
+            continue  # the switch says it
+        one, other = before.numbers.get(key), after.numbers.get(key)
+        if one != other:
+            is_widening = other is None or (one is not None and other > one)
+            yield replace(
+                _change(is_widening, key, both, (before.rule(key), after.rule(key))),
+                before=_shown_number(one),
+                after=_shown_number(other),
+            )
+    yield from _management_changes(before, after, both)
+
+
+def _management_changes(before: Grant, after: Grant, hosts: Hosts) -> Iterator[Change]:
+    rules = (before.rule(MANAGEMENT_KEY), after.rule(MANAGEMENT_KEY))
+    for is_widening, less, more in ((True, before, after), (False, after, before)):
+        rights = shown_difference(more.management, less.management)
+        if rights:
+            change = _change(is_widening, MANAGEMENT_KEY, hosts, rules)
+            right = some_difference(more.management, less.management)
+            yield replace(change, witness=replace(change.witness, right=right), rights=rights)
+
+
+def _address_changes(
+    before: Grant, after: Grant, direction: str, user: str, hosts: Hosts, router_id: str
+) -> Iterator[Change]:
+    one, other = before.addresses(direction), after.addresses(direction)
+    if one.is_same(other):
+        return
+    for is_widening, less, more in ((True, one, other), (False, other, one)):
+        for item in more.items:
+            has_user = any(USER_TOKEN in each for each in (item, *less.items))
+            for addresses, exceptions, word in _only_in(item, more, less, user if has_user else "", router_id):
+                change = _change(is_widening, direction, hosts, (one.rule, other.rule))
+                witness = replace(change.witness, direction="send" if direction == "send" else "receive", address=word)
+                yield replace(change, witness=witness, addresses=addresses, exceptions=exceptions)
+
+
+@lru_cache(maxsize=65536)
+def _only_in(item: str, more: AddressList, less: AddressList, user: str, router_id: str) -> tuple[_Found, ...]:
+    """What `item` of `more` allows and `less` does not: sets as (item, exceptions), each with an address in it.
+
+    Addresses by their plain texts, all of them; other texts where the item itself is one, such as `amqp:/orders.*`.
+    """
+    found = []
+    own, unclear = address_automaton(more.key, (item,), user), unclear_automaton()
+    denied_here = denial_automaton(more.denied, router_id)
+    other = address_automaton(less.key, less.items, user)
+    word = find_word((own, unclear, denied_here, other), lambda is_in: is_in == (True, False, False, False))
+    word = _alias_only_in(item, more, less, user, router_id) if word is None else word
+    if word is not None:
+        exceptions = [each for each in (*less.items, *more.denied) if _meets(own, less, each, user)]
+        found.append((item, tuple(exceptions), word))
+    for denied in less.denied:
+        there = denial_automaton((denied,), router_id)
+        word = find_word(
+            (own, unclear, denied_here, other, there), lambda is_in: is_in == (True, False, False, True, True)
+        )
+        if word is not None:
+            shown = item if item == denied else f"{item}' as far as it is '{denied}"
+            found.append((shown, more.denied, word))
+    return tuple(found)
+
+
+def _alias_only_in(item: str, more: AddressList, less: AddressList, user: str, router_id: str) -> str | None:
+    """A text that an item such as `amqp:/orders.*` allows as it stands, and `less` does not."""
+    reached = reached_item(more.key, item)
+    if reached == item or not reached:
+        return None
+    if not more.key.endswith("Pattern") and not item.endswith("*"):
+        text = item.replace(USER_TOKEN, user)
+        address = resolve_named(text, router_id=router_id)
+        is_in = [isinstance(address, Address) and _is_allowed(each, address, user) for each in (more, less)]
+        return text if is_in == [True, False] else None
+    # One host stands for all where the item leaves it open.
+    head = item[: len(item) - len(reached)].replace(USER_TOKEN, user).replace("*", FRESH_USER).replace("#", FRESH_USER)
+    behind = partial(_behind, head)
+    pairs = [
+        (behind(less.key, (each,), user), address_automaton(less.key, (plain,), user))
+        for each in less.items
+        if (plain := reached_item(less.key, each)) != each and plain
+    ]
+    own = (address_automaton(more.key, (reached,), user), behind(more.key, (item,), user))
+    unwanted = (
+        *(unclear_automaton(), denial_automaton(more.denied, router_id), behind("sources", more.denied, "")),
+    )
+    denied_there = (denial_automaton(less.denied, router_id), behind("sources", less.denied, ""))
+    there = (behind(less.key, less.items, user), address_automaton(less.key, less.items, user))
+    count = len(own) + len(unwanted)
+
+    def is_wanted(is_in: tuple[bool, ...]) -> bool:
+        if not (is_in[0] and is_in[1]) or any(is_in[len(own) : count]):
+            return False
+        if any(is_in[count : count + 2]):
+            return True
+        allowed = is_in[count + 2 :]
+        return not any(written and plain for written, plain in zip(allowed[::2], allowed[1::2], strict=True))
+
+    word = find_word((*own, *unwanted, *denied_there, *there, *(each for pair in pairs for each in pair)), is_wanted)
+    return None if word is None else head + word
+
+
+def _behind(head: str, key: str, items: tuple[str, ...], user: str) -> Automaton:
+    """What may follow `head` in the texts of a list."""
+    return address_automaton(key, items, user).behind(head)
+
+
+def _is_allowed(addresses: AddressList, address: Address, user: str) -> bool:
+    compiled = compile_patterns if addresses.key.endswith("Pattern") else compile_literals
+    permission = Permission(compiled(addresses.items), compile_literals(addresses.denied), user)
+    return permission.judge(address).item is not None
+
+
+def _meets(own: Automaton, less: AddressList, item: str, user: str) -> bool:
+    key = less.key if item in less.items else "sources"
+    return find_word((own, address_automaton(key, (item,), user)), all) is not None
+
+
+def _change(is_widening: bool, subject: str, hosts: Hosts, rules: tuple[Rule | None, Rule | None]) -> Change:
+    witness = Witness(vhost="", user=None, host=first_host(hosts))
+    return Change(
+        is_widening=is_widening,
+        subject=subject,
+        vhost="",
+        users=(),
+        hosts=shown_hosts(hosts),
+        witness=witness,
+        rules=rules,
+    )
+
+
+def _shown_number(number: int | None) -> str:
+    return "no limit" if number is None else str(number)
+
+
+def _total_change(old: Ruleset, new: Ruleset) -> Change:
+    return Change(
+        is_widening=new.max_connections > old.max_connections,
+        subject="policy maxConnections",
+        vhost="",
+        users=(),
+        hosts=("*",),
+        witness=Witness(vhost="", user=None, host="127.0.0.1"),
+        before=str(old.max_connections),
+        after=str(new.max_connections),
+    )
+
+
+def _merged(changes: Iterable[Change]) -> Iterator[Change]:
+    """Changes that differ only in the user are one."""
+    found: dict[object, Change] = {}
+    for change in changes:
+        key = replace(change, users=(), witness=Witness(vhost="", user=None, host=""))
+        if (first := found.get(key)) is None:
+            found[key] = change
+        elif OTHERS not in first.users and not set(change.users) <= set(first.users):
+            found[key] = replace(first, users=tuple(dict.fromkeys((*first.users, *change.users))))
+    yield from found.values()
+
+
+# Connections the router makes
+
+
+def _connector_changes(
+    old: Ruleset, new: Ruleset, router_id: str, requested: str, at: float | None
+) -> Iterator[Change]:
+    """What peers may ask for on connectors whose policyVhost is `requested`."""
+    groups = [
+        group
+        for ruleset in (old, new)
+        if (vhost := ruleset.select_vhost(requested)) is not None
+        and (group := vhost.groups.get(CONNECTOR_GROUP)) is not None
+    ]
+    lists = [
+        each for group in groups for each in ((group.source_key, group.sources), (group.target_key, group.targets))
+    ]
+    if not groups:
+        return
+    vhosts = [vhost for ruleset in (old, new) if (vhost := ruleset.select_vhost(requested)) is not None]
+    names = sorted(denied_names(vhosts))
+    for user in ("", *names, *user_shapes([(key, rules.items) for key, rules in lists])):
+        compare = partial(_confirmed_connector, old, new, router_id, requested, user)
+        yield from _over_time((group.window for group in groups), at, compare)
+
+
+def _confirmed_connector(
+    old: Ruleset, new: Ruleset, router_id: str, requested: str, user: str, at: float | None
+) -> Iterator[Change]:
+    before, after = (grant_of(ruleset, requested, user, at=at, is_connector=True) for ruleset in (old, new))
+    shown_at = shown_instant(at) if at is not None else None
+    for change in _grant_changes(before, after, user, router_id):
+        witness = replace(change.witness, vhost=requested, user=user or None, at=shown_at)
+        label = f"peers of connectors, {OTHERS if user else NAMELESS}"
+        named = replace(change, witness=witness, vhost=after.vhost or before.vhost or requested, users=(label,))
+        yield _with_readable_user(old, new, router_id, replace(named, subject=f"connector {change.subject}"))

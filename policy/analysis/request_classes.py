@@ -1,0 +1,149 @@
+"""Requests of which rulesets can tell no two apart: classes of vhost names and of users, each with one out of it.
+
+Pure. Source: docs/spec/policy-and-auth.md §2.4-§2.7.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, combinations
+from typing import Final
+
+from policy.addressing.lists import USER_TOKEN
+from policy.addressing.patterns import PatternTree, split_tokens
+from policy.analysis.automata import MAX_VISITED, TooComplexError
+from policy.analysis.changes import NAMELESS, OTHERS
+from policy.ruleset import Ruleset
+from policy.vhosts import Vhost
+
+# A character no rule has, in place of the name of a user nobody has named.
+FRESH_USER: Final = "\ue010"
+READABLE_USERS: Final = ("someone", "unnamed", "another")
+# Names of users that consist of several words are told apart by patterns that count words: up to here all are tried.
+MAX_USER_SHAPE: Final = 11
+
+
+def vhost_classes(old: Ruleset, new: Ruleset) -> Iterator[tuple[str, Vhost | None, Vhost | None]]:
+    """Each pair of vhosts that govern some name in both rulesets, with such a name."""
+    seen: set[tuple[str | None, str | None]] = set()
+    for requested in _requested_names(old, new):
+        before, after = old.select_vhost(requested), new.select_vhost(requested)
+        pair = (before.name if before else None, after.name if after else None)
+        if pair not in seen:
+            seen.add(pair)
+            yield requested, before, after
+
+
+def _requested_names(old: Ruleset, new: Ruleset) -> Iterator[str]:
+    names = dict.fromkeys((*old.vhosts, *new.vhosts, *old.owners, *new.owners))
+    yield from names
+    trees = tuple(ruleset.tree for ruleset in (old, new) if ruleset.tree is not None)
+    if trees:
+        for words in _words_of_trees(trees):
+            # One of these is no name that is compared as it stands.
+            yield from (".".join(words), "/".join(words), "." + ".".join(words), "/" + "/".join(words))
+    yield ""
+    yield next(name for name in ("any-other", *(f"any-other-{n}" for n in range(len(names) + 1))) if name not in names)
+
+
+def _words_of_trees(trees: Sequence[PatternTree]) -> Iterator[tuple[str, ...]]:
+    """For every combination of best matches a name that has it."""
+    begin = tuple(tree.start() for tree in trees)
+    queue = deque([(begin, ())])  # type: deque[tuple[tuple[tuple[object, ...], ...], tuple[str, ...]]]
+    visited = {begin}
+    found: set[tuple[str | None, ...]] = set()
+    while queue:
+        places, words = queue.popleft()
+        results = tuple(tree.result(each) for tree, each in zip(trees, places, strict=True))  # type: ignore[arg-type]
+        if results not in found:
+            found.add(results)
+            yield words
+        told = set().union(*(tree.words(each) for tree, each in zip(trees, places, strict=True)))  # type: ignore[arg-type]
+        fresh = next(word for word in ("any", *(f"any{n}" for n in range(len(told) + 1))) if word not in told)
+        for word in (fresh, *sorted(told)):
+            moved = tuple(tree.moved(each, word) for tree, each in zip(trees, places, strict=True))  # type: ignore[arg-type]
+            if moved not in visited:
+                if len(visited) > MAX_VISITED:
+                    raise TooComplexError("these vhost patterns cannot be compared within reasonable time")
+                visited.add(moved)
+                queue.append((moved, (*words, word)))
+
+
+def group_combinations(before: Vhost | None, after: Vhost | None) -> Iterator[tuple[str, ...]]:
+    """Groups of the authenticator a user may be in. One decides in each ruleset, so two at a time show everything."""
+    names = sorted({name for vhost in (before, after) if vhost is not None for name in vhost.joined_groups})
+    yield ()
+    yield from ((name,) for name in names)
+    yield from combinations(names, 2)
+
+
+def user_classes(before: Vhost | None, after: Vhost | None, groups: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """(a user, what to call the set he stands for): those that are named, then the kinds of those that are not."""
+    vhosts = [vhost for vhost in (before, after) if vhost is not None]
+    named = dict.fromkeys(chain.from_iterable(vhost.user_groups for vhost in vhosts))
+    for user in named:
+        # Who is named in both rulesets is where he is named, whatever groups he is in.
+        if not groups or any(user not in vhost.user_groups for vhost in vhosts):
+            yield user, user
+    others = [group for vhost in vhosts if (group := vhost.group_of(FRESH_USER, groups)) is not None]
+    lists = [
+        each for group in others for each in ((group.source_key, group.sources), (group.target_key, group.targets))
+    ]
+    yield "", NAMELESS
+    for name in sorted(denied_names(vhosts) - named.keys()):
+        yield name, f"users with names like '{name.replace(FRESH_USER, READABLE_USERS[0])}'"
+    for shape in user_shapes([(key, rules.items) for key, rules in lists]):
+        if shape not in named:
+            example = shape.replace(FRESH_USER, READABLE_USERS[0])
+            yield shape, OTHERS if shape == FRESH_USER else f"users with names like '{example}'"
+
+
+def denied_names(vhosts: Iterable[Vhost]) -> set[str]:
+    """Names that, put into an item with `${user}`, may give an address somebody has denied."""
+    found: set[str] = set()
+    for group in (group for vhost in vhosts for group in vhost.groups.values()):
+        for rules, denied in ((group.sources, group.denied_sources), (group.targets, group.denied_targets)):
+            found |= names_in_denied(rules.items, denied.items)
+    return found
+
+
+def names_in_denied(items: Sequence[str], denied: Sequence[str]) -> set[str]:
+    """As denied_names, for one list of addresses and its denials."""
+    found: set[str] = set()
+    if not any(USER_TOKEN in item for item in items):
+        return found
+    heads = [each.partition(USER_TOKEN)[0] for each in items]
+    for item in denied:
+        text = item.removesuffix("*")
+        begins = {len(head) for head in heads if text.startswith(head)}
+        begins |= {at + 1 for at, letter in enumerate(text) if letter in "./"}
+        found |= {text[begin:end] for begin in begins for end in range(begin + 1, len(text) + 1)}
+        if item.endswith("*"):
+            found |= {text[begin:] + FRESH_USER for begin in begins}
+    return found - {FRESH_USER}
+
+
+def user_shapes(lists: Iterable[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
+    """Names that stand for all users no rule names, as far as these lists can tell users apart.
+
+    A name nobody wrote down behaves like a new character, unless patterns count its words: `${user}` may then be one
+    word or many. Names of up to MAX_USER_SHAPE characters are made of new words and separators in every way.
+    """
+    shapes = [FRESH_USER]
+    lists = list(lists)
+    with_user = any(USER_TOKEN in item for _, items in lists for item in items)
+    counting = [item for key, items in lists if key.endswith("Pattern") for item in items]
+    if with_user and counting:
+        longest = min(2 * max(len(split_tokens(item)) for item in counting) + 2, MAX_USER_SHAPE)
+        layer = ["", FRESH_USER]
+        shapes = []
+        for _ in range(longest):
+            shapes += [shape for shape in layer if shape]
+            layer = [
+                shape + letter
+                for shape in layer
+                for letter in (".", FRESH_USER)
+                if len(shape) > 0 or letter == "."
+                if not (shape.endswith(FRESH_USER) and letter == FRESH_USER)
+            ]
+        shapes = sorted(set(shapes), key=lambda shape: (len(shape), shape != FRESH_USER, shape))
+    return tuple(shapes)

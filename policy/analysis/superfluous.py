@@ -1,0 +1,102 @@
+"""Which items of an address list add nothing to the others: decided, for every user. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from policy.addressing.lists import USER_TOKEN, reached_item
+from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
+from policy.analysis.automata import address_automaton, find_word
+from policy.analysis.request_classes import user_shapes
+
+
+def superfluous_items(key: str, items: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The items that allow nothing the others do not, each with those it has something in common with.
+
+    Of several that cover each other one is kept. For every user: exactly for lists that do not count the words of a
+    name, else for names of up to MAX_USER_SHAPE characters. Raises TooComplexError.
+    """
+    removed: set[str] = set()
+    for item in _candidates(key, items):
+        covering = covering_items(key, item, [other for other in items if other != item and other not in removed])
+        if covering is not None:
+            removed.add(item)
+            yield item, covering
+
+
+def _candidates(key: str, items: Sequence[str]) -> Iterator[str]:
+    """The items that may be superfluous: most are not, as can be seen at a glance."""
+    if not key.endswith("Pattern"):
+        # One text is covered by a prefix, and endlessly many by nothing else.
+        prefixes = Counter(item[:-1] for item in items if item.endswith("*"))
+        lengths = sorted({len(prefix) for prefix in prefixes})
+        for item in items:
+            own = item[:-1] if item.endswith("*") else None
+            if any(item[:length] in prefixes and item[:length] != own for length in lengths if length <= len(item)):
+                yield item
+        return
+    words = {item: tuple(split_tokens(item)) for item in items}
+    endless = [item for item in items if _is_endless(item)]
+    times = Counter(words[item] for item in items)
+    # Two patterns have something in common only where the words before the first wildcard agree, as far as both go.
+    leads = {item: () if USER_TOKEN in item else _lead(words[item]) for item in endless}
+    counts = Counter(leads.values())
+    lengths = sorted({len(lead) for lead in counts})
+    through = Counter(lead[:length] for lead in leads.values() for length in range(len(lead)))
+    for item in items:
+        lead = leads.get(item, words[item])
+        is_met = any(lead[:length] in counts for length in lengths if length < len(lead))
+        if item in leads:
+            is_met = is_met or counts[lead] > 1 or lead in through
+        else:
+            is_met = is_met or lead in counts or times[lead] > 1
+        if is_met:
+            yield item
+
+
+def _lead(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words before the first wildcard."""
+    return words[: next((at for at, word in enumerate(words) if word in (ONE, ANY_NUMBER)), len(words))]
+
+
+def covering_items(key: str, item: str, others: Sequence[str]) -> tuple[str, ...] | None:
+    """The items among `others` that have something in common with `item`, if together they allow all that it allows.
+
+    Returns  None when `item` adds something
+    """
+    if key.endswith("Pattern"):
+        candidates = tuple(other for other in others if _may_meet(item, other))
+        if _is_endless(item) and not any(_is_endless(other) for other in candidates):
+            return None
+    else:
+        # What is endless cannot be covered by several that are not; one item has to do it alone.
+        candidates = tuple(other for other in others if other.endswith("*") and item.startswith(other[:-1]))
+    if not candidates:
+        return None
+    # An item that is another spelling, `amqp:/a*`, also allows what its texts are understood as.
+    both = {item, reached_item(key, item)} - {""}
+    for user in ("", *user_shapes([(key, (item, *candidates))])):
+        all_of_them = address_automaton(key, tuple(others) if len(both) > 1 else candidates, user)
+        for each in both:
+            one = address_automaton(key, (each,), user)
+            if find_word((one, all_of_them), lambda is_in: is_in[0] and not is_in[1]):
+                return None
+    return candidates
+
+
+def _is_endless(pattern: str) -> bool:
+    if "*" not in pattern and "#" not in pattern:
+        return USER_TOKEN in pattern
+    return USER_TOKEN in pattern or not {"*", "#"}.isdisjoint(split_tokens(pattern))
+
+
+def _may_meet(item: str, other: str) -> bool:
+    """False only when no address matches both patterns."""
+    if USER_TOKEN in item or USER_TOKEN in other:
+        return True
+    one, another = split_tokens(item), split_tokens(other)
+    for mine, its in zip(one, another, strict=False):
+        if "#" in (mine, its):
+            return True
+        if mine != its and "*" not in (mine, its):
+            return False
+    return len(one) == len(another) or "#" in one or "#" in another

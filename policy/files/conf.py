@@ -1,0 +1,147 @@
+"""Router configurations, `.conf`, read so that every name knows its line and column: the one reader there is.
+
+The router reads its configuration with it (router.management.grammar), and people's tools do.
+Pure; no schema is consulted. Source: docs/spec/management.md §1.1, with its Build grammar.
+"""
+
+import re
+from typing import NoReturn
+
+from policy.attributes import Path
+from policy.files.conf_text import HASH_NAMES, ConfError, ConfSection, ConfText, camel_case
+from policy.files.positioned_json import Document, Problem
+
+_TRUE, _FALSE = ("yes", "true", "on"), ("no", "false", "off")
+# Attributes the router converts to a boolean before policy sees them.
+_BOOLEANS = {"vhost": ("allowUnknownUser",)}
+
+_SECTION = re.compile(r"([A-Za-z0-9_-]+)[ \t]*\{[ \t]*(\}?)")
+_ATTRIBUTE = re.compile(r"([A-Za-z0-9_-]+)[ \t]*:[ \t]*(.*)")
+_END_OF_MAP = re.compile(r"[ \t]*,?[ \t]*(?:#.*)?")
+_MAP = re.compile(r"(\$*[A-Za-z0-9_-]+)[ \t]*:[ \t]*\{")
+
+
+def read_sections(text: str) -> list[ConfSection]:
+    """The sections of a `.conf` file, in order. Raises ConfError, with every line that is not understood."""
+    return _Sections(text).sections()
+
+
+def parse_conf(text: str) -> Document:
+    """The sections as `[[type, attributes], ...]`, the shape of a policy file. Raises ConfError."""
+    sections: list[object] = []
+    positions: dict[Path, tuple[int, int]] = {(): (1, 1)}
+    problems: list[Problem] = []
+    for index, section in enumerate(read_sections(text)):
+        attributes = dict(section.attributes)
+        for name in _BOOLEANS.get(section.type, ()):
+            if name in attributes:
+                attributes[name] = _switch(attributes[name])
+        sections.append([section.type, attributes])
+        positions[(index,)] = positions[(index, 0)] = positions[(index, 1)] = section.place
+        positions |= {(index, 1, *path): place for path, place in section.places.items()}
+        for path, (line, column) in section.repeats:
+            problem = f"'{path[-1]}' stands here a second time, and only this one counts: keep one of them"
+            problems.append(Problem(line=line, column=column, text=problem))
+    return Document(value=sections, positions=positions, problems=tuple(problems))
+
+
+class _Sections(ConfText):
+    def sections(self) -> list[ConfSection]:
+        found: list[ConfSection] = []
+        bad: list[tuple[int, str]] = []
+        while (statement := self._statement()) is not None:
+            start, line, code = statement
+            header = _SECTION.fullmatch(code)
+            if header is None:
+                bad.append((start, line))
+                continue
+            self.begin_section()
+            attributes: dict[str, object] = {}
+            if not header[2] and not self._attributes(attributes, bad):
+                # Some line in it is the likelier mistake.
+                self._refuse(bad or [(start, line)], is_nesting_wrong=not bad)
+            place = self.place_of(start)
+            found.append(
+                ConfSection(
+                    type=camel_case(header[1]),
+                    attributes=attributes,
+                    place=place,
+                    places=self.places,
+                    repeats=tuple(self.repeats),
+                    last_line=self.place_of(self.at - 1)[0],
+                )
+            )
+        if bad:
+            self._refuse(bad, is_nesting_wrong=bad[0][1].startswith("}"))
+        return found
+
+    def _statement(self) -> tuple[int, str, str] | None:
+        """Move past the next line that says something: where it starts, the line, the line without its comment."""
+        while self.at < len(self.text):
+            end = self.text.find("\n", self.at)
+            end = len(self.text) if end < 0 else end
+            raw = self.text[self.at : end]
+            line = raw.strip()
+            start = self.at + len(raw) - len(raw.lstrip())
+            self.at = end + 1
+            if line and not line.startswith("#"):
+                return start, line, line.partition("#")[0].rstrip()
+        return None
+
+    def _attributes(self, attributes: dict[str, object], bad: list[tuple[int, str]]) -> bool:
+        """Read up to the closing brace; False when the text ends before it."""
+        while (statement := self._statement()) is not None:
+            start, line, code = statement
+            if code == "}":
+                return True
+            if opening := _MAP.match(line):
+                name = camel_case(opening[1])
+                self.note((name,), start)
+                attributes[name] = self._map(name, start + opening.end())
+            elif attribute := _ATTRIBUTE.fullmatch(line):
+                name = camel_case(attribute[1])
+                value = self._value(attribute[1], attribute[2])
+                if not value:
+                    bad.append((start, line))
+                    continue
+                self.note((name,), start)
+                attributes[name] = self.unescaped(value, name, start)
+            else:
+                bad.append((start, line))
+        return False
+
+    def _value(self, name: str, rest: str) -> str:
+        if name in HASH_NAMES:
+            return rest.split(maxsplit=1)[0] if rest.strip() else ""
+        return rest.partition("#")[0].strip()
+
+    def _map(self, name: str, inside: int) -> object:
+        """The map whose content begins at `inside`; moves past the line it ends on."""
+        if name == "openProperties":
+            self.at = inside - 1
+            value = self.json_value()
+        else:
+            self.at = inside
+            value = self.map_members((name,), 1, is_json=False)
+        self.skip(_END_OF_MAP)
+        if self.at < len(self.json) and self.json[self.at] != "\n":
+            self.fail(f"nothing may follow the '}}' that closes '{name}'")
+        return value
+
+    def _refuse(self, bad: list[tuple[int, str]], *, is_nesting_wrong: bool) -> NoReturn:
+        reason = (
+            "this section is never closed, or a '}' is missing or too many"
+            if is_nesting_wrong
+            else "this line is no section 'NAME {', no attribute 'NAME: VALUE' and no closing '}'"
+        )
+        line, column = self.place_of(bad[0][0])
+        raise ConfError(
+            Problem(line=line, column=column, text=reason),
+            bad_lines=tuple((self.place_of(start)[0], text) for start, text in bad),
+            is_nesting_wrong=is_nesting_wrong,
+        )
+
+
+def _switch(value: object) -> object:
+    word = value.lower() if isinstance(value, str) else ""
+    return True if word in _TRUE else False if word in _FALSE else value

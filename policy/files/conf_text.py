@@ -1,0 +1,263 @@
+"""The text of a router's configuration: places in it, and the values and nested maps of its two forms.
+
+`conf.py` reads the sections of a `.conf` file with it, `router.management.grammar` those of a `.json` configuration.
+Pure. Source: docs/spec/management.md §1.1, §1.2.
+"""
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from policy.files.positioned_json import NotJson, Problem, first_repeat, is_encodable
+
+# Where a map in a map in a map … would exhaust the stack. The deepest thing there is to configure has three levels.
+MAX_DEPTH = 32
+
+# Names from the section inwards. Not joined to one text: a group may be called "a.b".
+NamePath = tuple[str, ...]
+Place = tuple[int, int]  # line, column; 1-based
+
+# In these `#` is a wildcard or part of a name, not the beginning of a comment.
+HASH_NAMES = frozenset({"pattern", "bindingKey", "hostname"})
+_NESTED_HASH_NAMES = frozenset({"sourcePattern", "targetPattern", *HASH_NAMES})
+
+_WORD = re.compile(r"\$*[A-Za-z0-9_-]+")
+_COLON = re.compile(r"\s*:\s*")
+_COLON_ON_LINE = re.compile(r"[ \t]*:[ \t]*")
+_COMMA_OR_BLANK = re.compile(r"\s*,?\s*")
+_COMMAS_OR_BLANKS = re.compile(r"[\s,]*")
+_COMMENT = re.compile(r"#.*")
+_REST_OF_LINE = re.compile(r".*")
+_COMMENT_AFTER_BLANK = re.compile(r"(?:^|[ \t])#.*")
+_UNESCAPED_QUOTE = re.compile(r'\\.|"')
+_SEPARATORS = re.compile(r"[ _.-]")
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_SPARE_COMMA = re.compile(r",(?=\s*[}\]])")
+_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+
+
+class ConfError(Exception):
+    """The text is no configuration.
+
+    problem            what is wrong first, and where; holds no secret
+    bad_lines          (number, text) of the lines nobody understands, which may hold secrets; none where it is a value
+    is_nesting_wrong   are the braces to blame?
+    """
+
+    def __init__(
+        self, problem: Problem, *, bad_lines: tuple[tuple[int, str], ...] = (), is_nesting_wrong: bool = False
+    ) -> None:
+        super().__init__(f"{problem.line}:{problem.column}: {problem.text}")
+        self.problem, self.bad_lines, self.is_nesting_wrong = problem, bad_lines, is_nesting_wrong
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfSection:
+    """One section as written.
+
+    type        short type name, camel-cased; unknown names come through
+    attributes  in the order of the file; values are str from `.conf`, JSON values from JSON and nested maps
+    place       where the section opens
+    last_line   of its closing brace; 0 where it was read from JSON
+    places      of the name of every attribute by its path: ("port",), ("groups", "admin", "users")
+    repeats     (path, place) of names that stand in one section or `.conf` map a second time
+    """
+
+    type: str
+    attributes: Mapping[str, object] = field(repr=False)
+    place: Place
+    places: Mapping[NamePath, Place]
+    repeats: tuple[tuple[NamePath, Place], ...] = ()
+    last_line: int = 0
+
+
+class ConfText:
+    """A position in the text, and the reading of values there; moves past what it has read.
+
+    text    line ends are \\n
+    json    of the same length, so that positions agree: whole-line comments and commas before a bracket are blanked
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text.replace("\r\n", "\n").replace("\r", "\n")
+        uncommented = _COMMENT_LINE.sub(lambda match: " " * len(match[0]), self.text)
+        self.json = _without_spare_commas(uncommented)
+        # Only an escape can be half of a surrogate pair.
+        self.has_escapes = "\\u" in self.text
+        self.at = 0
+        self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
+        self.decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
+        self.places: dict[NamePath, Place] = {}
+        self.repeats: list[tuple[NamePath, Place]] = []
+
+    def place_of(self, position: int) -> Place:
+        line = bisect_right(self.line_starts, position)
+        return line, position - self.line_starts[line - 1] + 1
+
+    def fail(self, reason: str, position: int | None = None) -> NoReturn:
+        line, column = self.place_of(self.at if position is None else position)
+        raise ConfError(Problem(line=line, column=column, text=reason))
+
+    def begin_section(self) -> None:
+        """What is noted from here on belongs to a new section."""
+        self.places, self.repeats = {}, []
+
+    def note(self, path: NamePath, position: int) -> None:
+        """Remember the place of a name."""
+        place = self.place_of(position)
+        if path in self.places:
+            self.repeats.append((path, place))
+        self.places[path] = place
+
+    def json_value(self) -> object:
+        """The JSON value at the current position."""
+        try:
+            value, end = self.decoder.raw_decode(self.json, self.at)
+            is_whole = not self.has_escapes or is_encodable(value)
+        except json.JSONDecodeError as error:
+            self.fail(str(error), error.pos)
+        except _Repeated:
+            self._refuse_repeat()
+        except ValueError as error:
+            self.fail(str(error))
+        except RecursionError:
+            self.fail(f"maps and lists are nested deeper than {MAX_DEPTH} levels")
+        self.at = end
+        if not is_whole:
+            self.fail("text holds half of a surrogate pair")
+        return value
+
+    def _refuse_repeat(self) -> NoReturn:
+        """Say where a key stands twice in the value at the current position: one would quietly replace the other."""
+        try:
+            problem = first_repeat(self.json, self.at)
+        except NotJson as error:  # something else is wrong before it, which the fast reader has overlooked
+            problem = error.problem
+        # Of a router's errors the text is shown with file and line only.
+        text = f"{problem.text} (column {problem.column})"
+        raise ConfError(Problem(line=problem.line, column=problem.column, text=text))
+
+    def skip(self, pattern: re.Pattern[str]) -> None:
+        """Move past what matches, which may be nothing."""
+        found = pattern.match(self.json, self.at)
+        assert found is not None
+        self.at = found.end()
+
+    def map_members(self, above: NamePath, depth: int, *, is_json: bool) -> dict[str, object]:
+        """Members up to the closing brace, from just after the opening one; their places are noted.
+
+        above    the path of the map
+        is_json  only JSON members; else those of `.conf` style as well, mixed as one likes
+        """
+        opened = self.at - 1
+        if depth > MAX_DEPTH:
+            self.fail(f"maps are nested deeper than {MAX_DEPTH} levels", opened)
+        members: dict[str, object] = {}
+        while True:
+            self.skip(_COMMA_OR_BLANK if is_json else _COMMAS_OR_BLANKS)
+            if self.at >= len(self.json):
+                self.fail("this map is never closed: a '}' is missing", opened)
+            if self.json[self.at] == "}":
+                self.at += 1
+                return members
+            if self.json[self.at] == "#" and not is_json:
+                self.skip(_COMMENT)
+                continue
+            start = self.at
+            name, is_bare = self._member_name()
+            path = (*above, name)
+            self.note(path, start)
+            self.skip(_COLON_ON_LINE if is_bare else _COLON)
+            if self.json.startswith("{", self.at) and not (is_bare and self.json.startswith("{user}", self.at)):
+                self.at += 1
+                members[name] = self.map_members(path, depth + 1, is_json=is_json)
+            else:
+                members[name] = self._bare_value(name) if is_bare else self.json_value()
+
+    def _member_name(self) -> tuple[str, bool]:
+        start = self.at
+        is_bare = self.json[start] != '"'
+        if is_bare:
+            word = _WORD.match(self.json, start)
+            if word is None:
+                self.fail("Expecting property name: a map holds NAME: VALUE, NAME: { or a closing '}'")
+            name, self.at = word[0], word.end()
+        else:
+            name = str(self.json_value())
+        # What `map_members` then skips; a bare name ends with its line.
+        if not (_COLON_ON_LINE if is_bare else _COLON).match(self.json, self.at):
+            self.fail(f"Expecting ':' after the name '{name[:80]}'", start)
+        return name, is_bare
+
+    def _bare_value(self, name: str) -> object:
+        start = self.at
+        self.skip(_REST_OF_LINE)
+        value = self.text[start : self.at].strip()
+        if name not in _NESTED_HASH_NAMES:
+            value = _COMMENT_AFTER_BLANK.sub("", value).strip()
+        value = value.removesuffix(",").rstrip()
+        if not value:
+            self.fail(f"'{name}' has no value", start)
+        if value.count("{") != value.count("}"):
+            self.fail(f"the value of '{name}' holds an unbalanced brace; a closing '}}' stands on its own line", start)
+        return self.unescaped(value, name, start)
+
+    def unescaped(self, value: str, name: str, position: int) -> str:
+        """`value` without the quotes around it, its JSON escapes interpreted."""
+        is_quoted = len(value) >= 2 and value.startswith('"') and value.endswith('"')
+        inside = value[1:-1] if is_quoted else value
+        quoted = '"' + _UNESCAPED_QUOTE.sub(lambda match: '\\"' if match[0] == '"' else match[0], inside) + '"'
+        try:
+            plain = json.loads(quoted, strict=False)
+            plain.encode()
+        except ValueError:
+            self.fail(f"the value of '{name}' holds an invalid escape; write a backslash as \\\\", position)
+        return str(plain)
+
+
+def camel_case(name: str) -> str:
+    """ssl-profile -> sslProfile. Names without separators stay as they are."""
+    first, *others = _SEPARATORS.split(name)
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _without_spare_commas(text: str) -> str:
+    """The text with a blank for every comma before a closing bracket, unless it is in a string, which ends on its line.
+
+    Most lines have none, and their strings need not be looked for.
+    """
+    kept: list[str] = []
+    done = line_end = 0
+    strings: Iterator[re.Match[str]] = iter(())
+    string: re.Match[str] | None = None
+    for comma in _SPARE_COMMA.finditer(text):
+        at = comma.start()
+        if at >= line_end:
+            line_start = text.rfind("\n", 0, at) + 1
+            line_end = (text.find("\n", at) + 1) or len(text)
+            strings = _STRING.finditer(text, line_start, line_end)
+            string = next(strings, None)
+        while string is not None and string.end() <= at:
+            string = next(strings, None)
+        if string is None or at < string.start():
+            kept += (text[done:at], " ")
+            done = at + 1
+    return "".join((*kept, text[done:]))
+
+
+class _Repeated(Exception):
+    """A key stands twice in one object."""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise _Repeated
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,202 @@
+"""Is a policy file of the form schemas/policy.json describes? Every departure is reported, with its place.
+
+Pure. The router reads policy files without this, by the rules of vhosts.py; this is for people.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
+from itertools import chain
+from typing import Any, TypeGuard
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+import schemas
+from policy.attributes import InvalidValue
+from policy.files.loader import Entity, PolicyFileError, entities_of, parse_policy, plain_entities
+from policy.files.positioned_json import Document, Problem
+from policy.groups import MAX_REPLY_WINDOW_S
+from policy.rights import read_rights
+from policy.windows import read_instant
+
+MAX_SHOWN_CHARACTERS = 60
+
+
+def load_valid_entities(text: str, file: str) -> tuple[Entity, ...]:
+    """As loader.load_entities, and the file has also passed the schema. Raises PolicyFileError with all problems."""
+    plain = plain_entities(text, file)
+    if plain is not None and all(entity.type != "vhost" or is_plainly_valid(entity.attributes) for entity in plain):
+        return plain
+    document = parse_policy(text, file)
+    problems = sorted(
+        {*document.problems, *validate(document)}, key=lambda problem: (problem.line, problem.column, problem.text)
+    )
+    if problems:
+        raise PolicyFileError(file, tuple(problems))
+    return entities_of(document, file)
+
+
+def validate(document: Document) -> tuple[Problem, ...]:
+    """Where the document departs from the schema, in no particular order."""
+    value = document.value
+    # Only what may be wrong is shown to the schema.
+    doubtful = [index for index, each in enumerate(value) if not _is_plain_element(each)] if _is_list(value) else []
+    examined = [value[index] for index in doubtful] if _is_list(value) else value
+    errors = chain.from_iterable(_leaves(error) for error in _validator().iter_errors(examined))
+    return tuple(chain.from_iterable(_explain(error, document, doubtful) for error in errors))
+
+
+def _is_list(value: object) -> TypeGuard[list[object]]:
+    return isinstance(value, list)
+
+
+def _is_plain_element(element: object) -> bool:
+    match element:
+        case ["vhost", dict() as attributes]:
+            return is_plainly_valid(attributes)
+    return False
+
+
+def is_plainly_valid(vhost: Mapping[str, object]) -> bool:
+    """Does the vhost pass the schema, as can be seen at a glance? Thousands of them are many times faster this way.
+
+    False  when it does not, or when only the whole of the schema can tell
+    """
+    definitions = schemas.load("policy")["$defs"]
+    if not isinstance(vhost.get("hostname"), str) or "id" in vhost:
+        return False
+    groups = vhost.get("groups", {})
+    others = {key: value for key, value in vhost.items() if key != "groups"}
+    if not isinstance(groups, dict) or not _are_plain(others, definitions["vhost"]["properties"]):
+        return False
+    known = definitions["group"]["properties"]
+    return all(
+        len(name) <= 255 and isinstance(group, dict) and _are_plain(group, known) for name, group in groups.items()
+    )
+
+
+def _are_plain(values: Mapping[str, object], known: Mapping[str, Any]) -> bool:
+    return all(key in known and _is_plain(value, known[key]) for key, value in values.items())
+
+
+def _is_plain(value: object, schema: Mapping[str, Any]) -> bool:
+    match schema.get("$ref", schema.get("type")):
+        case "#/$defs/items":
+            is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+            return is_list or isinstance(value, str)
+        case "#/$defs/connectionLimit":
+            return _number(value, 65535) is not None
+        case "#/$defs/count":
+            return _number(value, 2**64 - 1) is not None
+        case "#/$defs/replyWindow":
+            return _number(value, MAX_REPLY_WINDOW_S) not in (None, 0)
+        case "#/$defs/instant":
+            return _is_instant(value)
+        case "#/$defs/managementRights":
+            return _are_rights(value)
+        case "#/$defs/boolean":
+            return isinstance(value, bool) or value in ("true", "false")
+        case "boolean":
+            return isinstance(value, bool)
+        case "string":
+            return isinstance(value, str)
+        case _:
+            return False
+
+
+def _is_instant(value: object) -> bool:
+    try:
+        read_instant(value)
+    except InvalidValue:
+        return False
+    return True
+
+
+def _are_rights(value: object) -> bool:
+    try:
+        read_rights(value)
+    except InvalidValue:
+        return False
+    return True
+
+
+def _number(value: object, maximum: int) -> int | None:
+    """A number, or one in digits as configurations have it, up to `maximum`."""
+    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdigit():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= maximum else None
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(schemas.load("policy"))
+
+
+def _leaves(error: ValidationError) -> Iterator[ValidationError]:
+    """What is behind an error: `then` stands for whatever failed inside it."""
+    if error.validator == "then" and error.context:
+        for inner in error.context:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+def _explain(error: ValidationError, document: Document, indexes: Sequence[int]) -> Iterator[Problem]:
+    """indexes  of the elements of the document that were examined, where it is a list"""
+    path = tuple(error.absolute_path)
+    if path and isinstance(path[0], int) and indexes:
+        path = (indexes[path[0]], *path[1:])
+    schema: dict[str, Any] = error.schema if isinstance(error.schema, dict) else {}
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = sorted(schema["properties"])
+        for key in error.instance:
+            if key not in schema["properties"]:
+                similar = get_close_matches(key, known, n=1)
+                advice = f"did you mean '{similar[0]}'?" if similar else f"known are {', '.join(known)}"
+                yield _problem(document, (*path, key), f"unknown attribute '{key}': {advice}")
+        return
+    if error.validator == "anyOf":
+        yield _problem(document, path, 'a vhost needs a name: "hostname": "..."')
+        return
+    if error.validator == "not":
+        text = "'id' is the old name of 'hostname': keep only 'hostname'"
+        yield _problem(document, (*path, "id"), text)
+        return
+    if error.validator == "propertyNames" or not path:
+        yield _problem(document, path, str(schema.get("description", error.message)))
+        return
+    expected = _description(error, schema)
+    yield _problem(document, path, f"{_subject(path)} is {_shown(error.instance)}. Expected: {expected}")
+
+
+def _description(error: ValidationError, schema: dict[str, Any]) -> str:
+    return str(schema.get("description", error.message))
+
+
+def _subject(path: tuple[str | int, ...]) -> str:
+    """The name of the value at `path`, without the place of its vhost in the file."""
+    names = [f"'{name}'" if isinstance(name, str) else f"item {name + 1}" for name in path[2:] or path]
+    return " of ".join(reversed(names)).replace("'groups'", "the groups")
+
+
+def _shown(value: object) -> str:
+    match value:
+        case dict():
+            return "a map in braces"
+        case list():
+            return "a list"
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case str():
+            text = f'"{value}"'
+        case _:
+            text = str(value)
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[: MAX_SHOWN_CHARACTERS - 1]}…"
+
+
+def _problem(document: Document, path: tuple[str | int, ...], text: str) -> Problem:
+    line, column = document.position_of(path)
+    return Problem(line=line, column=column, text=text)

@@ -1,0 +1,45 @@
+"""Peers that leave on their way in: during TLS, during SASL, or logged in and before an Open.
+
+Nothing was refused, and still it is worth a record: who tries passwords and is only interested in the answer does so.
+Pure. Source: docs/spec/policy-and-auth.md §8.6.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from router.admission.repeats import Repeats
+from router.effects import Audit, Emit
+
+# Attack: a peer that connects and leaves, again and again and from many addresses, to fill the disk, the audit log's
+# queue or the memory. Beyond so many hosts at a time they are told as a number, without their names.
+MAX_HOSTS: Final = 1000
+
+
+class Breakoffs:
+    """Told once for each host and stage, and from then on by numbers, as long as it goes on."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._repeats: Repeats[tuple[str | None, str]] = Repeats(MAX_HOSTS)
+
+    def record(self, facts: Mapping[str, Any]) -> None:
+        """facts  of the connection as its audit events have them; remote_host and stage are among them"""
+        if self._repeats.count((facts["remote_host"], facts["stage"]), (None, facts["stage"])):
+            self._tell({**facts, "detail": "the peer left before its Open"})
+
+    def reports(self) -> Iterator[None]:
+        """Tell what repeated, one event for each step. Begin at equal intervals."""
+        for (host, stage), attempts in self._repeats.take():
+            whose = "of this host" if host is not None else "of hosts that were too many to be named"
+            self._tell(
+                {
+                    "stage": stage,
+                    "remote_host": host,
+                    "attempts": attempts,
+                    "detail": f"{whose}, at this stage, since the last event",
+                }
+            )
+            yield
+
+    def _tell(self, facts: Mapping[str, Any]) -> None:
+        self._emit(Audit(event={"decision": "deny", "reason": "handshake_aborted", **facts}))

@@ -1,0 +1,364 @@
+"""A candidate policy on trial: asked what it would decide wherever the policy in force decides, and never obeyed.
+
+Whatever goes wrong in here is counted and told; the caller goes on as if it had not asked. Pure.
+
+What the candidate is asked on is what the gate decides on, with one exception: its connection limits are compared with
+the open connections that it would have admitted itself, so that one over the limit does not count against the next.
+Connections that the policy in force denied never count. Source: docs/policy.md, Shadow.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from types import TracebackType
+from typing import Any, Final, Literal
+
+from policy.addressing.address import Address
+from policy.decide import (
+    ConnectionDecision,
+    Settings,
+    decide_connection,
+    decide_connector,
+    decide_link,
+    decide_message,
+    decide_session,
+)
+from policy.decision import Decision, Reason
+from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
+from policy.ruleset import Ruleset
+from policy.usage import UsageLedger
+from router.admission.disagreements import Disagreements, Event, Subject, kept
+from router.admission.refusals import judged_text
+from router.effects import Emit
+from router.faults import fault_text
+
+_ALLOWED: Final = Decision(is_allowed=True, reason=Reason.ALLOWED)
+# Stops endless distinct addresses on one connection from growing it.
+MAX_AGREED_TARGETS: Final = 1024
+MAX_AGREED_CHARACTERS: Final = 1024
+_NO_SIDE: Final[Event] = dict.fromkeys(
+    ("vhost", "group", "item", "file", "line", "total", "of_user", "of_host", "limit", "ruleset_digest")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    """What is raised under it is noted as a fault of the shadow and goes no further."""
+
+    shadow: "Shadow"
+    stage: str
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.shadow.note_fault(error, self.stage)
+        return True
+
+
+class Shadow:
+    """The candidate, and the connections as it would have them. Exists only where shadowPolicyDir is set.
+
+    decisions  how often it was asked, since it was loaded
+    faults     how often asking it failed, since the router started
+    """
+
+    def __init__(self, emit: Emit) -> None:
+        self.ruleset: Ruleset | None = None  # None: none could be used yet
+        self.ledger = UsageLedger()
+        self.disagreements = Disagreements(emit)
+        self.decisions = 0
+        self.faults = 0
+        self.connections: dict[ConnectionShadow, None] = {}  # in the order of their Opens
+
+    def use(self, ruleset: Ruleset) -> bool:
+        """Try a candidate. Returns whether it is another than before: then it is to be asked about what is open.
+
+        Every count starts anew with another candidate. One with the same rules goes on as it is.
+        """
+        if self.ruleset is not None and ruleset.digest == self.ruleset.digest:
+            return False
+        self.disagreements.flush()
+        self.disagreements.clear()
+        self.ruleset = ruleset
+        self.ledger = UsageLedger()
+        self.decisions = 0
+        for connection in self.connections:
+            connection.forget()
+        return True
+
+    def opened(
+        self,
+        facts: ConnectionFacts,
+        judged: ConnectionDecision,
+        describe: Callable[[], Mapping[str, Any]],
+        *,
+        is_connector: bool = False,
+    ) -> "ConnectionShadow | None":
+        """An Open was judged. Returns what to ask about the rest of the connection, None where it is not to live.
+
+        judged        by the policy in force, or allowed because none is
+        describe      the members of an audit event that are the connection's own
+        is_connector  an outgoing connection whose connector has a policyVhost, the requested one
+        """
+        connection = ConnectionShadow(self, facts, describe, is_connector=is_connector)
+        if judged.decision.is_allowed:
+            self.connections[connection] = None
+        with self.guard("open"):
+            connection.judge_open(judged)
+        return connection if judged.decision.is_allowed else None
+
+    def guard(self, stage: str) -> _Guard:
+        return _Guard(self, stage)
+
+    def note_fault(self, error: Exception, stage: str) -> None:
+        self.faults += 1
+        with suppress(Exception):  # the outcome of the request stands, whatever the log has to say
+            text = fault_text(error)
+            digest = self.ruleset.digest if self.ruleset is not None else None
+            self.disagreements.tell(
+                "shadow_error",
+                (stage, text),
+                stage,
+                lambda: {
+                    "stage": stage,
+                    "reason": Reason.INTERNAL_ERROR.value,
+                    "detail": f"the candidate policy could not be asked: {text}",
+                    "shadow": {**_NO_SIDE, "reason": Reason.INTERNAL_ERROR.value, "ruleset_digest": digest},
+                },
+            )
+
+
+class ConnectionShadow:
+    """The candidate as one connection meets it.
+
+    settings        what the candidate grants; None where it would not have the connection, which then was said at its
+                    Open and is not said again for each link
+    agreed_targets  of messages on anonymous links, those that both policies allow
+    """
+
+    __slots__ = ("_asked", "_describe", "_facts", "_is_connector", "_shadow", "agreed_targets", "settings")
+
+    def __init__(
+        self,
+        shadow: Shadow,
+        facts: ConnectionFacts,
+        describe: Callable[[], Mapping[str, Any]],
+        *,
+        is_connector: bool,
+    ) -> None:
+        self._shadow = shadow
+        self._facts = facts
+        self._describe = describe
+        self._is_connector = is_connector
+        self._asked: Ruleset | None = None
+        self.settings: Settings | None = None
+        self.agreed_targets: set[str] = set()
+
+    # Open
+
+    def judge_open(self, judged: ConnectionDecision) -> None:
+        shadow, facts = self._shadow, self._facts
+        ruleset = shadow.ruleset
+        self._asked = ruleset
+        if ruleset is None:
+            return
+        usage = Usage()
+        if self._is_connector:
+            own = decide_connector(ruleset, facts.requested_vhost, facts.user, facts.now)
+        else:
+            selected = ruleset.select_vhost(facts.requested_vhost)
+            if selected is not None:
+                usage = shadow.ledger.usage(selected.name, facts.user or "", facts.remote_host)
+            own = decide_connection(ruleset, facts, usage)
+        if own.decision.is_allowed and judged.decision.is_allowed and own.settings is not None:
+            self.settings = own.settings
+            if not self._is_connector:
+                shadow.ledger.admit(own.settings.vhost, *self._place)
+        self._compare(
+            "open",
+            judged.decision,
+            own.decision,
+            side={
+                "vhost": own.vhost,
+                "group": own.group,
+                "total": usage.total,
+                "of_user": usage.of_user,
+                "of_host": usage.of_host,
+            },
+            judged={"vhost": judged.vhost, "group": judged.group},
+        )
+
+    def forget(self) -> None:
+        """The candidate that granted something is none any more."""
+        self.settings = None
+        self.agreed_targets.clear()
+
+    def judge_again(self, now: float) -> bool:
+        """There is another candidate: would it have this connection, which is open? False where it has been asked.
+
+        now  seconds since 1970 UTC
+        """
+        if self._asked is self._shadow.ruleset:
+            return False
+        with self._shadow.guard("open"):
+            self._facts = replace(self._facts, now=now)
+            facts = self._describe()
+            self.judge_open(ConnectionDecision(decision=_ALLOWED, vhost=facts["vhost"], group=facts["group"]))
+        return True
+
+    def close(self) -> None:
+        """The connection ended. Call once."""
+        shadow, settings = self._shadow, self.settings
+        with shadow.guard("open"):
+            shadow.connections.pop(self, None)
+            if settings is not None and not self._is_connector:
+                shadow.ledger.release(settings.vhost, *self._place)
+
+    @property
+    def _place(self) -> tuple[str, str, str]:
+        """user, host and connection name, as the ledger wants them."""
+        facts = self._facts
+        return facts.user or "", facts.remote_host, facts.connection_name
+
+    # Sessions, links, messages
+
+    def begin(self, real: Decision, open_sessions: int) -> None:
+        settings = self.settings
+        if settings is not None:
+            with self._shadow.guard("begin"):
+                own = decide_session(settings, open_sessions)
+                self._compare("begin", real, own, side=_side(settings, settings.max_sessions))
+
+    def session_again(self, older: int) -> None:
+        """A session that is open, for a new candidate. older  that were begun before it"""
+        self.begin(_ALLOWED, older)
+
+    def attach(self, real: Decision, facts: LinkFacts) -> None:
+        """facts  as the policy in force was asked"""
+        settings = self.settings
+        if settings is not None:
+            with self._shadow.guard("attach"):
+                own = decide_link(settings, facts)
+                is_limit = own.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
+                limit = settings.max_senders if facts.direction == "send" else settings.max_receivers
+                side = _side(settings, limit if is_limit else None)
+                address = judged_text(own, facts.address)
+                self._compare("attach", real, own, side=side, direction=facts.direction, address=address)
+
+    @property
+    def checks_user_id(self) -> bool:
+        return self.settings is not None and not self.settings.allow_user_id_proxy
+
+    def user_id(self, real: Decision, user_id: bytes, address: str | None) -> None:
+        settings = self.settings
+        if settings is not None:
+            with self._shadow.guard("transfer"):
+                own = decide_message(settings, MessageFacts(user_id=user_id))
+                self._compare("transfer", real, own, side=_side(settings), direction="send", address=address)
+
+    def target(self, real: Decision, facts: MessageFacts) -> None:
+        """A message on an anonymous link. Targets that both allow are remembered, and need not be asked about again.
+
+        Not those that no list allows: replies hold for a time.
+        """
+        settings, target = self.settings, facts.target
+        if settings is not None and isinstance(target, Address):
+            with self._shadow.guard("transfer"):
+                own = decide_message(settings, facts)
+                judged = own.address or target.full
+                is_other = self._compare("transfer", real, own, side=_side(settings), direction="send", address=judged)
+                if own.is_allowed and own.rule is None and not is_other:
+                    if len(self.agreed_targets) >= MAX_AGREED_TARGETS:
+                        self.agreed_targets.clear()
+                    if len(target.written) <= MAX_AGREED_CHARACTERS:
+                        self.agreed_targets.add(target.written)
+
+    @property
+    def max_message_bytes(self) -> int:
+        """0: no limit"""
+        return self.settings.max_message_size if self.settings is not None else 0
+
+    def size(self, real: Decision, size: int, before: int, address: str | None) -> None:
+        """A message has grown from `before` to `size` bytes, past the limit of the candidate or of the policy in force.
+
+        A message that passes both, one after the other, is said once, when it passes the candidate's.
+        """
+        settings = self.settings
+        if settings is not None:
+            with self._shadow.guard("transfer"):
+                limit = settings.max_message_size
+                if limit and before > limit:
+                    return
+                own = _ALLOWED
+                if limit and size > limit:
+                    rule = settings.rule("maxMessageSize", limit)
+                    own = Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE, rule=rule)
+                side = _side(settings, limit or None)
+                self._compare("transfer", real, own, side=side, direction="send", address=address)
+
+    # Records
+
+    def _compare(
+        self,
+        stage: Literal["open", "begin", "attach", "transfer"],
+        real: Decision,
+        own: Decision,
+        *,
+        side: Mapping[str, Any],
+        direction: str | None = None,
+        address: str | None = None,
+        judged: Mapping[str, str | None] | None = None,
+    ) -> bool:
+        """Note it where the two differ; returns whether they do.
+
+        side    what the event's `shadow` has beside the reason and the rule
+        judged  vhost and group of the policy in force, where the connection does not have them
+        """
+        shadow = self._shadow
+        shadow.decisions += 1
+        if real.is_allowed == own.is_allowed:
+            return False
+        facts = {**self._describe(), **(judged or {})}
+        subject = Subject(
+            stage=stage,
+            user=kept(self._facts.user) if self._facts.user is not None else None,
+            remote_host=self._facts.remote_host,
+            requested_vhost=kept(self._facts.requested_vhost),
+            vhost=facts["vhost"],
+            candidate_vhost=side["vhost"],
+            direction=direction,
+            address=kept(address) if address is not None else None,
+        )
+
+        def event() -> Event:
+            rule = own.rule
+            return {
+                **facts,
+                "stage": stage,
+                "reason": real.reason.value,
+                "rule": asdict(real.rule) if real.rule is not None else None,
+                "direction": direction,
+                "address": address,
+                "detail": "",
+                "shadow": {
+                    **_NO_SIDE,
+                    "reason": own.reason.value,
+                    "item": rule.item if rule is not None else None,
+                    "file": rule.file if rule is not None else None,
+                    "line": rule.line if rule is not None else None,
+                    "ruleset_digest": shadow.ruleset.digest if shadow.ruleset is not None else None,
+                    **side,
+                },
+            }
+
+        shadow.disagreements.note(subject, is_denied=real.is_allowed, real=real, own=own, event=event)
+        return True
+
+
+def _side(settings: Settings, limit: int | None = None) -> dict[str, Any]:
+    return {"vhost": settings.vhost, "group": settings.group, "limit": limit}

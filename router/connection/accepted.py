@@ -1,0 +1,314 @@
+"""One accepted connection before AMQP: first bytes, TLS, SASL, the AMQP header.
+
+Everything before the Open is bounded in bytes and in time; every failure is logged and audited.
+Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from auth.credentials import VERIFIER_UNAVAILABLE, VerifyRequest, VerifyResult
+from auth.identity import Identity
+from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, Reply, SaslEffect, ServerNegotiation, Verify
+from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
+from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
+from router.amqp import headers
+from router.amqp.headers import Protocol
+from router.amqp.terminus import Condition
+from router.connection.inspection import condition_of
+from router.connection.stack import FRAMING, Stack, Stage
+from router.connection.terms import Listener
+from router.core.core import Core
+from router.effects import Audit, Emit, log
+
+__all__ = ["Connection", "Stage"]
+
+_POLICY: Final = "amqp:connection:policy-error"
+_FORCED: Final = "amqp:connection:forced"
+
+# Connections that began together do not end, and come back, together: each ends up to this part of its age earlier.
+_AGE_SPREAD: Final = 0.1
+# The certificate's end is a time of day, and the clock may be set: looked at so often.
+_CLOCK_LOOK_S: Final = 60.0
+
+# The stage of an audit event.
+_AUDIT_STAGE: Final = {Stage.HEADER: "header", Stage.AMQP: "engine", Stage.CLOSED: "engine"}
+
+# Refusals that say nothing about the peer's credentials: detail -> reason code.
+_NOT_COMPARED: Final = {NOT_OFFERED: "sasl_mechanism", VERIFIER_UNAVAILABLE: "verifier_unavailable"}
+
+Verifier = Callable[[VerifyRequest, Callable[[VerifyResult], None]], None]
+
+
+class Connection(Stack):
+    """One accepted connection."""
+
+    def __init__(
+        self,
+        *,
+        connection_id: int,
+        remote_name: str,
+        listener: Listener,
+        gate: ConnectionGate,
+        core: Core,
+        version: str,
+        verify: Verifier,
+        emit: Emit,
+        write: Callable[[bytes], None],
+        close: Callable[[], None],
+        on_opened: Callable[[Stack], None],
+        now: float,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """verify  runs a verifier off the loop and calls back on it. The rest is Stack's."""
+        super().__init__(
+            connection_id=connection_id,
+            remote_name=remote_name,
+            terms=listener,
+            gate=gate,
+            core=core,
+            version=version,
+            emit=emit,
+            write=write,
+            close=close,
+            on_opened=on_opened,
+            deadline=now + listener.handshake_timeout_s,
+            wall_clock=wall_clock,
+        )
+        self.listener = listener
+        self._verify = verify
+        self._identity: Identity | None = None
+        self._claimed_user: str | None = None
+        self._proof: str | None = None  # what the verifier compared
+        self._certificate_ends_at_s: float | None = None  # since 1970 UTC, of the certificate that names the user
+        # (user, proof) → is it worth nothing any more? Set by the owner where open connections are to end then.
+        self.is_revoked: Callable[[str, str], bool] = lambda _user, _proof: False
+        age = listener.max_connection_age_s
+        self._ends_at = now + age * (1 - _AGE_SPREAD * _spread(connection_id)) if age else None
+
+    # Time
+
+    def on_timer(self, now: float) -> float | None:
+        following = super().on_timer(now)
+        if not self.is_open or self.end_if_over(now):
+            return following
+        limits = [following, self._ends_at]
+        if self._certificate_ends_at_s is not None:
+            limits.append(now + min(max(self._certificate_ends_at_s - self._wall_clock(), 0), _CLOCK_LOOK_S))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def end_if_over(self, now: float = 0.0) -> bool:
+        """End an open connection whose credentials are worth nothing any more, or that is too old. Has it ended?
+
+        now  monotonic seconds; the age is not looked at without
+        """
+        ending = self._ending(now) if self.is_open else None
+        if ending is None:
+            return False
+        condition, reason = ending
+        self.report(condition)
+        self._record(condition, reason)
+        self.expel(condition)
+        return True
+
+    def _ending(self, now: float) -> tuple[Condition, str] | None:
+        identity = self._identity
+        user = identity.user if identity is not None else None
+        if self._proof is not None and user is not None and self.is_revoked(user, self._proof):
+            text = "The user was removed or has another password"
+            return Condition(name=_FORCED, description=text), "credentials_revoked"
+        if self._certificate_ends_at_s is not None and self._certificate_ends_at_s <= self._wall_clock():
+            return Condition(name=_FORCED, description="The client certificate has expired"), "certificate_expired"
+        if self._ends_at is not None and now >= self._ends_at:
+            text = f"The connection is older than {self.listener.max_connection_age_s:g} seconds"
+            return Condition(name=_FORCED, description=text), "connection_too_old"
+        return None
+
+    def _sniff(self, data: bytes) -> bytes:
+        protocol, data = self._protocol_of(data)
+        if protocol is None:
+            return b""
+        if protocol is Protocol.AMQP and (self.stage is Stage.HEADER or self._may_skip_sasl()):
+            return data if self._start_amqp() else b""
+        if self.stage is Stage.SNIFF:
+            if protocol in (Protocol.TLS_RECORD, Protocol.AMQP_TLS) and self.tunnel is None:
+                return self._start_tls(data, protocol)
+            if protocol is Protocol.SASL:
+                return self._start_sasl(data)
+        if self.stage is not Stage.CLOSED:
+            self._refuse_header(protocol)
+        return b""
+
+    def _refuse_header(self, protocol: Protocol) -> None:
+        """Tell the peer what we would have taken, as AMQP 1.0 §2.2 asks, and close."""
+        wanted = headers.SASL if self.stage is Stage.SNIFF and self.listener.authenticates_peer else headers.AMQP
+        self._write(wanted)
+        what = "after authentication " if self.stage is Stage.HEADER else ""
+        description = f"Expected AMQP protocol header {what}but found: {protocol.value}"
+        self.fail(Condition(name=FRAMING, description=description), "unexpected_header")
+
+    # TLS
+
+    def _on_tunnel_established(self) -> None:
+        self.stage = Stage.SNIFF
+        if self.tunnel is not None:
+            self._certificate_ends_at_s = self.tunnel.peer_expires_at_s
+
+    def _start_tls(self, data: bytes, protocol: Protocol) -> bytes:
+        if self.listener.tls is None:
+            self.fail(Condition(name=FRAMING, description="TLS on a listener without sslProfile"), "unexpected_header")
+            return b""
+        if protocol is Protocol.AMQP_TLS:
+            self._write_socket(headers.TLS)
+            data = data[headers.HEADER_BYTES :]
+        try:
+            self.tunnel = self.listener.tls.tunnel()
+        except TlsProfileError as error:
+            log(self.emit, "ERROR", "error", f"Run Time: {error}")
+            description = f"{error} on {self.listener.place}"
+            self.fail(Condition(name="amqp:internal-error", description=description), "tls_configuration")
+            return b""
+        self.stage = Stage.TLS
+        return self._decrypt(data)
+
+    def _on_tls_failure(self, failure: TlsFailure) -> None:
+        if isinstance(failure, UntrustedCertificate):
+            self.gate.count_failure()
+        super()._on_tls_failure(failure)
+
+    # SASL
+
+    def _start_sasl(self, data: bytes) -> bytes:
+        if not self._is_encrypted_enough():
+            return b""
+        self._write(headers.SASL)
+        certificate = self.tunnel.peer_certificate if self.tunnel is not None else None
+        tls = self.listener.tls
+        external_user = tls.user_of(certificate) if tls is not None and certificate is not None else None
+        self._negotiation = ServerNegotiation(
+            offered=self.listener.mechanisms(certificate is not None), external_user=external_user
+        )
+        self.stage = Stage.SASL
+        self._carry_out(self._negotiation.start())
+        return data[headers.HEADER_BYTES :]
+
+    def _carry_out(self, effects: list[SaslEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Reply(data=data):
+                    self._write(data)
+                case Verify(request=request):
+                    self._claimed_user = request.user
+                    if not self._is_banned_by_now():
+                        self._verify(request, self._on_verified)
+                case Authenticated(identity=identity):
+                    self._identity = identity
+                    self.stage = Stage.HEADER
+                    self._receive_plain(self._take_sasl_rest())
+                case Rejected(condition=condition, description=description, mechanism=mechanism, detail=detail):
+                    # Not authenticated: who the peer claimed to be, for the audit event.
+                    self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
+                    reason = "sasl_malformed" if condition == FRAMING else _NOT_COMPARED.get(detail, "sasl_failed")
+                    if reason == "sasl_failed":
+                        self.gate.count_failure()
+                    self.fail(Condition(name=condition, description=description), reason)
+
+    def _on_verified(self, result: VerifyResult) -> None:
+        """The verifier answered, perhaps after the connection went away."""
+        if self.stage is Stage.SASL and isinstance(self._negotiation, ServerNegotiation):
+            try:
+                if not self._is_banned_by_now():
+                    self._proof = result.proof if result.is_valid else None
+                    self._carry_out(self._negotiation.resume(result))
+            except Exception as error:
+                self.crash(error)
+            self.core.work.finish()
+
+    def _is_banned_by_now(self) -> bool:
+        """Attack: many logins at once, so that all have been accepted when the first have failed. None is verified any
+        more after the ban, and what was being verified is not told."""
+        if not self.gate.gate.bans.refuses({**self._facts(), "user": self._claimed_user}):
+            return False
+        self.expel(condition_of(CONNECTION_REFUSED))
+        return True
+
+    # AMQP
+
+    def _is_encrypted_enough(self) -> bool:
+        if self.tunnel is None and self.listener.requires_encryption:
+            self.fail(
+                Condition(name=_POLICY, description="Client connection unencrypted - forbidden"), "encryption_required"
+            )
+            return False
+        return True
+
+    def _may_skip_sasl(self) -> bool:
+        """An AMQP header without SASL before it: the checks of policy §8.3, in their order."""
+        if self.listener.authenticates_peer:
+            self.fail(
+                Condition(name=_POLICY, description="Client skipped authentication - forbidden"),
+                "authentication_required",
+            )
+            return False
+        return self._is_encrypted_enough()
+
+    def _start_amqp(self) -> bool:
+        if not self._is_encrypted_enough():
+            return False
+        self.peer = self._make_peer(self._identity or self._identity_without_sasl(), is_server=True)
+        self.stage = Stage.AMQP
+        return True
+
+    def _identity_without_sasl(self) -> Identity:
+        if self.tunnel is None:
+            return Identity(user="anonymous")
+        certificate, tls = self.tunnel.peer_certificate, self.listener.tls
+        if certificate is None or tls is None:
+            return Identity(user=None)
+        return Identity(user=tls.subject_of(certificate))
+
+    @property
+    def audit_stage(self) -> str:
+        """How far the connection has come, in the words of an audit event."""
+        return _AUDIT_STAGE.get(self.stage, self.stage.value)
+
+    # Failures
+
+    def report(self, condition: Condition) -> None:
+        log(
+            self.emit,
+            "SERVER",
+            "info",
+            f"[C{self.connection_id}] Connection from {self.remote_name} (to {self.terms.place}) failed: {condition}",
+        )
+
+    def _record(self, condition: Condition, reason: str) -> None:
+        event = {
+            "decision": "deny",
+            "reason": reason,
+            "condition": condition.name,
+            "detail": condition.description,
+            **self._facts(),
+        }
+        self.emit(Audit(event=event))
+
+    def _record_lost(self) -> None:
+        """On the way in, from the first byte of a login on. Who only connects looks if anybody is there."""
+        if self.stage is Stage.SNIFF or self.is_open:
+            return
+        if self.stage in (Stage.SASL, Stage.HEADER):
+            # Who it is, or claimed to be while that was being verified.
+            self.gate.identity = self._identity or Identity(user=self._claimed_user)
+        self.gate.gate.breakoffs.record(self._facts())
+
+    def _facts(self) -> Mapping[str, Any]:
+        return {
+            **self.gate.facts(),
+            "stage": self.audit_stage,
+            "is_encrypted": self.tunnel is not None and self.tunnel.is_established,
+        }
+
+
+def _spread(number: int) -> float:
+    """0 to 1: far apart for numbers that are close together."""
+    return number * 0.6180339887498949 % 1

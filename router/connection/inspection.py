@@ -1,0 +1,288 @@
+"""What is looked at in a message before it is routed, worked out once per link when it attaches.
+
+A link pays only for what it needs: messages that begin with neither annotations nor properties pass after one look at
+eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-auth.md §3.9.
+"""
+
+from collections.abc import Callable
+
+from policy.addressing.address import Address, Unclear
+from router.admission.connection_gate import ConnectionGate, Refusal
+from router.amqp import layout, sections
+from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, load_message, message_bytes
+from router.amqp.layout import MALFORMED, NOTHING
+from router.amqp.sections import ROUTER_PREFIX, MessageFault, RouterAnnotations
+from router.amqp.terminus import Condition
+from router.core.addresses import LiveAddress
+from router.core.core import NO_ADDRESS, Core
+from router.core.in_links import InLink
+from router.core.links import Handle
+
+
+def condition_of(refusal: Refusal) -> Condition:
+    return Condition(name=refusal.condition, description=refusal.description)
+
+
+_LAYOUT = layout.CHOSEN(MESSAGE)  # of whole messages
+_NO_ADDRESS = Condition(name=NO_ADDRESS.name, description=NO_ADDRESS.description)
+
+
+def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[Handle, int], int]:
+    """The `inspect` of a link with a target: returns the message's size, or -1 after it was refused."""
+    limit = link.max_message_bytes
+    own_user = (gate.identity.user or "").encode() if gate.checks_user_id else None
+    target = link.wire.target.address if link.wire.target is not None else None
+    is_plain, find_properties, look_at = sections.is_plain, sections.find_properties, _LAYOUT.whole
+
+    def inspect(delivery: Handle, size: int) -> int:
+        if limit and size > limit and link.on_oversize(delivery, size, 0):
+            return -1
+        link.annotations = None
+        if is_plain(MESSAGE, size):
+            return size
+        properties_at = find_properties(MESSAGE, size)
+        if own_user is None and properties_at != sections.LOOK_CLOSER:
+            return size
+        return look_closer(delivery, size, properties_at)
+
+    def look_closer(delivery: Handle, size: int, properties_at: int) -> int:
+        try:
+            envelope = None
+            if properties_at == sections.LOOK_CLOSER:
+                envelope = sections.find(MESSAGE, size)
+                properties_at = envelope.properties_at
+            if own_user is not None:
+                claimed = sections.user_id(MESSAGE, size, properties_at)
+                if claimed and not may_claim(delivery, claimed):
+                    return -1
+            if envelope is not None and envelope.annotations_at >= 0:
+                return _take_annotations(link, envelope, strips=strips)
+        except MessageFault as fault:
+            link.refuse(delivery, fault.condition)
+            return -1
+        return size
+
+    def inspect_strictly(delivery: Handle, size: int) -> int:
+        """Looks at the message as a whole; of one that streams, at the rest as it comes."""
+        if limit and size > limit and link.on_oversize(delivery, size, 0):
+            return -1
+        link.annotations = None
+        if size < STREAM_AT_BYTES:
+            seen = look_at(size)
+            return size if seen == NOTHING else judge(delivery, size, seen, _LAYOUT)
+        if size < len(MESSAGE) and not link.wire.is_partial(delivery):
+            return judge(delivery, size, look_at(size), _LAYOUT)
+        streamed = layout.CHOSEN(MESSAGE)
+        link.rest = _Rest(streamed, record)
+        return judge(delivery, size, streamed.first(size), streamed)
+
+    def judge(delivery: Handle, size: int, seen: int, walk: layout.Walk) -> int:
+        try:
+            if seen == MALFORMED:
+                raise _fault_in(size)
+            envelope = None if walk is _LAYOUT else sections.find(MESSAGE, size)
+            found = walk.found
+            if (start := found.user_id_at) >= 0:
+                claimed = bytes(MESSAGE[start : start + found.user_id_size])
+                if claimed and not may_claim(delivery, claimed):
+                    return -1
+            start = found.annotations_at
+            if start >= 0 and MESSAGE.find(ROUTER_PREFIX, start, found.annotations_end) >= 0:
+                return _take_annotations(link, envelope or sections.find(MESSAGE, size), strips=strips)
+        except MessageFault as fault:
+            record()
+            link.refuse(delivery, fault.condition)
+            return -1
+        return size
+
+    def may_claim(delivery: Handle, claimed: bytes) -> bool:
+        """May the message have this user-id? It is refused where not."""
+        refusal = gate.refuse_user_id(claimed, link.identity, target) if claimed != own_user else None
+        if refusal is not None:
+            link.refuse(delivery, condition_of(refusal))
+        return refusal is None
+
+    def record() -> None:
+        gate.record_malformed(link.identity, target)
+
+    return inspect_strictly if gate.refuses_user_ids else inspect
+
+
+def _fault_in(size: int) -> MessageFault:
+    """What is wrong with the malformed message in the buffer, as far as there is more to say than that it is."""
+    try:
+        sections.take_apart(MESSAGE, sections.find(MESSAGE, size))
+    except MessageFault as fault:
+        return fault
+    return MessageFault(sections.INVALID)
+
+
+class _Rest:
+    """The rest of one message, as its stream shows it (router.core.in_links.Rest)."""
+
+    __slots__ = ("_layout", "_record")
+
+    def __init__(self, layout: layout.Walk, record: Callable[[], None]) -> None:
+        self._layout = layout
+        self._record = record
+
+    def see(self, size: int) -> Condition | None:
+        return self._judge(self._layout.next(size) != MALFORMED)
+
+    def end(self) -> Condition | None:
+        return self._judge(self._layout.is_over())
+
+    def _judge(self, is_right: bool) -> Condition | None:
+        if is_right:
+            return None
+        self._record()
+        return sections.INVALID
+
+
+def reply_inspector(
+    link: InLink, inspect: Callable[[Handle, int], int], gate: ConnectionGate, target: Address
+) -> Callable[[Handle, int], int]:
+    """`inspect` for a link that was attached to reply: each message has to come in time."""
+
+    def look(delivery: Handle, size: int) -> int:
+        size = inspect(delivery, size)
+        if size < 0:
+            return size
+        refusal = gate.refuse_reply(target, link.identity)
+        if refusal is None:
+            return size
+        link.refuse(delivery, condition_of(refusal))
+        return -1
+
+    return look
+
+
+See = Callable[[bytes], None]  # is shown a message up to its body
+
+
+def observed(inspect: Callable[[Handle, int], int], see: See) -> Callable[[Handle, int], int]:
+    """`inspect`, and every message it lets pass is shown (messageLoggingComponents)."""
+
+    def look(delivery: Handle, size: int) -> int:
+        size = inspect(delivery, size)
+        if size >= 0:
+            see(_head(MESSAGE, size))
+        return size
+
+    return look
+
+
+def observed_sending(
+    compose: Callable[[InLink | None, int], bytes] | None, see: See
+) -> Callable[[InLink | None, int], bytes]:
+    """`compose`, and every message that is sent is shown."""
+
+    def look(link: InLink | None, size: int) -> bytes:
+        payload = compose(link, size) if compose is not None else message_bytes(size)
+        see(_head(payload, len(payload)))
+        return payload
+
+    return look
+
+
+def _head(buffer: bytes | bytearray, size: int) -> bytes:
+    try:
+        return bytes(buffer[: sections.find(buffer, size).body_at])
+    except MessageFault:
+        return bytes(buffer[:size])
+
+
+def router_for(
+    link: InLink,
+    inspect: Callable[[Handle, int], int],
+    gate: ConnectionGate,
+    core: Core,
+    resolve: Callable[[str], Address | Unclear],
+) -> Callable[[Handle, int], tuple[LiveAddress, int] | None]:
+    """The `route` of an anonymous link: inspects the message, asks policy about its address and finds it.
+
+    resolve  what a text means to the peer
+    """
+
+    def route(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
+        size = inspect(delivery, size)
+        if size < 0:
+            return None
+        own: RouterAnnotations | None = link.annotations
+        try:
+            to = own.to if own is not None and own.to is not None else _to_of(size)
+        except MessageFault as fault:
+            link.refuse(delivery, fault.condition)
+            return None
+        if not to:
+            link.refuse(delivery, _NO_ADDRESS)
+            return None
+        named = gate.known_target(to)
+        if named is None:
+            judged = gate.judge_target(resolve(to), link.identity)
+            if isinstance(judged, Refusal):
+                link.refuse(delivery, condition_of(judged))
+                return None
+            named = judged
+        address = core.route(link, delivery, named)
+        return (address, size) if address is not None else None
+
+    return route
+
+
+def outside(
+    link: InLink, route: Callable[[Handle, int], tuple[LiveAddress, int] | None], gate: ConnectionGate
+) -> Callable[[Handle, int], tuple[LiveAddress, int] | None]:
+    """`route`, but to no consumer inside the router."""
+
+    def look(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
+        routed = route(delivery, size)
+        if routed is None or not routed[0].subscribers:
+            return routed
+        link.refuse(delivery, condition_of(gate.refuse_in_process("send", routed[0].key, link_name=None)))
+        return None
+
+    return look
+
+
+def _to_of(size: int) -> str | None:
+    properties_at = sections.find_properties(MESSAGE, size)
+    if properties_at == sections.LOOK_CLOSER:
+        properties_at = sections.find(MESSAGE, size).properties_at
+    return sections.to(MESSAGE, size, properties_at)
+
+
+def _take_annotations(link: InLink, envelope: sections.Envelope, *, strips: bool) -> int:
+    """Take the router's keys off the message in the buffer; remember them where they count. Returns the new size."""
+    annotations = sections.take_apart(MESSAGE, envelope)
+    if not annotations.routers:
+        return envelope.size
+    if not strips:
+        link.annotations = sections.router_annotations(annotations.routers)
+    return load_message(sections.put_together(MESSAGE, envelope, annotations))
+
+
+def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
+    """The `compose` of a receiver that wants router annotations (stripAnnotations no or in; routing §11.3).
+
+    The message has been inspected: what of it would be a fault cannot be one here.
+    """
+    own_id = f"0/{router_id}"
+
+    def compose(link: InLink | None, size: int) -> bytes:
+        taken: RouterAnnotations | None = link.annotations if link is not None else None
+        named = link.wire.named if link is not None else None
+        to = named.full if named is not None else None
+        if taken is None:
+            own = RouterAnnotations(to=to, ingress=own_id, trace=(own_id,))
+        else:
+            own = RouterAnnotations(
+                to=to if to is not None else taken.to,
+                phase=taken.phase,
+                ingress=taken.ingress if taken.ingress is not None else own_id,
+                trace=(*taken.trace, own_id),
+            )
+        envelope = sections.find(MESSAGE, size)
+        return sections.put_together(MESSAGE, envelope, sections.take_apart(MESSAGE, envelope), own)
+
+    return compose

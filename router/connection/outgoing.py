@@ -1,0 +1,248 @@
+"""Connections the router makes: where to and how long to wait in between; TLS and SASL as the client, then the Peer.
+
+Sources: docs/spec/routing.md §1.2, §1.9; docs/spec/policy-and-auth.md §6.6, §8b.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Reply, SaslEffect
+from auth.secrets import Secret
+from auth.tls import TlsTunnel
+from router.admission.connection_gate import ConnectionGate
+from router.amqp import headers
+from router.amqp.headers import Protocol
+from router.amqp.terminus import Condition
+from router.connection.stack import FRAMING, Stack, Stage
+from router.connection.terms import DEFAULT_FAILOVER_PORT, ConnectionTerms
+from router.core.core import Core
+from router.effects import Emit, log
+
+# A server that accepts and then says nothing is given up after this; the connector then tries again.
+HANDSHAKE_LIMIT_S: Final = 30.0
+
+# What a peer's failover-server-list may add; stops a malicious server from sending us round the world.
+MAX_FAILOVER_SERVERS: Final = 32
+
+# DNS allows no longer name. What a peer says goes into log lines and management answers, and to the resolver.
+MAX_HOST_CHARACTERS: Final = 253
+MAX_PORT_CHARACTERS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One place to connect to."""
+
+    scheme: str
+    host: str
+    port: str
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryDelays:
+    """Seconds until a connector tries again (routing §1.9)."""
+
+    after_failure_s: float = 5.0
+    after_loss_s: float = 2.0
+    with_alternatives_s: float = 1.0
+
+
+class Servers:
+    """Where one connector connects to: the configured server and those its peers advertised, the current one first."""
+
+    def __init__(self, original: Server, delays: RetryDelays) -> None:
+        self._original = original
+        self._delays = delays
+        self._servers = [original]
+        self._failures_here = 0
+
+    @property
+    def current(self) -> Server:
+        """To be tried next, or in use."""
+        return self._servers[0]
+
+    @property
+    def urls(self) -> str:
+        """As management shows them."""
+        return ", ".join(server.url for server in self._servers)
+
+    def opened(self, properties: Mapping[Any, Any]) -> list[Server]:
+        """The current server's Open came. Its list replaces all but the configured server and the current one; without
+        a list nothing changes. Returns what was added.
+        """
+        self._failures_here = 0
+        offered = properties.get("failover-server-list")
+        if not isinstance(offered, list):
+            return []
+        current = self.current
+        self._servers = [current] if current == self._original else [current, self._original]
+        added = []
+        for entry in offered[:MAX_FAILOVER_SERVERS]:
+            server = _advertised(entry)
+            known = ((other.host, other.port) for other in self._servers)
+            if server is not None and (server.host, server.port) not in known:
+                self._servers.append(server)
+                added.append(server)
+        return added
+
+    def failed(self, *, was_open: bool) -> float:
+        """The attempt failed, or the connection was lost. The same server is tried once more, then the next one, round
+        robin. Returns the seconds until then.
+        """
+        self._failures_here += 1
+        if len(self._servers) == 1:
+            return self._delays.after_loss_s if was_open else self._delays.after_failure_s
+        if self._failures_here > 1:
+            self._servers.append(self._servers.pop(0))
+            self._failures_here = 0
+        return self._delays.with_alternatives_s
+
+
+def _advertised(entry: object) -> Server | None:
+    """One map of a peer's failover-server-list; None for what names no place."""
+    if not isinstance(entry, Mapping):
+        return None
+    host, port = entry.get("network-host"), entry.get("port")
+    scheme = entry.get("scheme") or "amqp"
+    if port is None or port == "":
+        port = DEFAULT_FAILOVER_PORT
+    if not isinstance(host, str) or not isinstance(scheme, str) or not isinstance(port, str | int):
+        return None
+    port = str(port)
+    is_named = 0 < len(host) <= MAX_HOST_CHARACTERS and len(port) <= MAX_PORT_CHARACTERS and scheme in ("amqp", "amqps")
+    # Plain text only: nobody writes log lines of their own through a host name.
+    return Server(str(scheme), str(host), port) if is_named and f"{host}{port}".isprintable() else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connector(ConnectionTerms):
+    """One `connector` entity, ready for use.
+
+    tunnel      makes a TLS tunnel for the host being tried; raises auth.tls.TlsProfileError. None: no TLS
+    mechanisms  allowed SASL mechanisms, None for any
+    """
+
+    reaches_in_process: bool = False
+    tunnel: Callable[[str], TlsTunnel] | None = None
+    has_certificate: bool = False
+    protocol_family: str | None = None  # "IPv4" or "IPv6": connect by that alone
+    mechanisms: tuple[str, ...] | None = None
+    username: str | None = None
+    password: Secret | None = None
+
+
+class Outgoing(Stack):
+    """One attempt of a connector, and the connection it becomes."""
+
+    def __init__(
+        self,
+        *,
+        connection_id: int,
+        host: str,
+        port: str,
+        connector: Connector,
+        gate: ConnectionGate,
+        core: Core,
+        version: str,
+        emit: Emit,
+        write: Callable[[bytes], None],
+        close: Callable[[], None],
+        on_opened: Callable[[Stack], None],
+        on_failed: Callable[[str], None],
+        now: float,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """host, port  the server being tried: the configured one or one of the failover list
+        on_failed    (text) for connectionMsg
+        """
+        super().__init__(
+            connection_id=connection_id,
+            remote_name=f"{host}:{port}",
+            terms=connector,
+            gate=gate,
+            core=core,
+            version=version,
+            emit=emit,
+            write=write,
+            close=close,
+            on_opened=on_opened,
+            deadline=now + HANDSHAKE_LIMIT_S,
+            wall_clock=wall_clock,
+        )
+        self.connector = connector
+        self.host = host
+        self._on_failed = on_failed
+
+    def start(self) -> None:
+        """The TCP connection is made. Errors: auth.tls.TlsProfileError."""
+        if self.connector.tunnel is None:
+            self._write(headers.SASL)
+            return
+        self.tunnel = self.connector.tunnel(self.host)
+        self.stage = Stage.TLS
+        self.tunnel.start()
+        self._write_socket(self.tunnel.take_output())
+
+    def _on_tunnel_established(self) -> None:
+        self.stage = Stage.SNIFF
+        self._write(headers.SASL)
+
+    def _sniff(self, data: bytes) -> bytes:
+        protocol, data = self._protocol_of(data)
+        if protocol is None:
+            return b""
+        if self.stage is Stage.SNIFF and protocol is Protocol.SASL:
+            self._negotiation = ClientNegotiation(
+                allowed=self.connector.mechanisms,
+                username=self.connector.username,
+                password=self.connector.password,
+                has_certificate=self.connector.has_certificate,
+                is_encrypted=self.tunnel is not None,
+            )
+            self.stage = Stage.SASL
+            self._carry_out(self._negotiation.start())
+            return data[headers.HEADER_BYTES :]
+        if self.stage is Stage.HEADER and protocol is Protocol.AMQP:
+            self.stage = Stage.AMQP
+            return data
+        wanted = "SASL" if self.stage is Stage.SNIFF else "AMQP"
+        self.fail(
+            Condition(name=FRAMING, description=f"Expected {wanted} protocol header but found: {protocol.value}"),
+            "unexpected_header",
+        )
+        return b""
+
+    def _carry_out(self, effects: list[SaslEffect]) -> None:
+        for effect in effects:
+            match effect:
+                case Reply(data=data):
+                    self._write(data)
+                case Authenticated(identity=identity):
+                    rest = self._take_sasl_rest()
+                    self.stage = Stage.HEADER
+                    self.peer = self._make_peer(identity, is_server=False)
+                    self.peer.start_outgoing(self.host)
+                    self._receive_plain(rest)
+                case Rejected(condition=condition, description=description):
+                    self.fail(Condition(name=condition, description=description), "sasl_failed")
+
+    def on_lost(self) -> None:
+        if self.stage is Stage.CLOSED and not self._is_reported:
+            # Closed in good order, by the server or because policy would not have it: still a loss to a connector.
+            self._is_reported = True
+            self._say_failed(self.peer.close_condition if self.peer is not None else None)
+        super().on_lost()
+
+    def report(self, condition: Condition) -> None:
+        self._say_failed(condition)
+
+    def _say_failed(self, condition: Condition | None) -> None:
+        why = f": {condition}" if condition is not None else ""
+        text = f"[C{self.connection_id}] Connection to {self.terms.place} failed{why}"
+        log(self.emit, "SERVER", "info", text)
+        self._on_failed(text)

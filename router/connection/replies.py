@@ -1,0 +1,153 @@
+"""The reply addresses of the messages that one connection receives: which count, and how long ago they came.
+
+Whoever sends a message chooses its reply-to. It counts only where its sender has the right to have messages sent there,
+so that nobody makes a service write where he may not write himself: the dynamic address of the connection that the
+message came on, or an address among the targets of that connection. Addresses inside the router never count.
+
+Only connections whose settings allow replies, or would by a candidate policy, remember any and pay for it.
+Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
+"""
+
+from collections.abc import Callable
+from typing import Final, Literal, Protocol, Self
+
+from policy.addressing.address import Address, Unclear
+from policy.replies import ReplyMemory
+from router.admission.connection_gate import ConnectionGate
+from router.amqp import sections
+from router.amqp.engine import MESSAGE, message_bytes
+from router.amqp.sections import MessageFault
+from router.core.core import Core
+from router.core.in_links import InLink
+from router.core.links import Attachment
+from router.core.out_links import OutLink
+
+# Spares working out the key of a reply-to that comes again. Stops endless different ones from filling the memory.
+MAX_KNOWN_TEXTS: Final = 1024
+MAX_KNOWN_CHARACTERS: Final = 256
+
+Compose = Callable[[InLink | None, int], bytes]
+
+
+class Asker(Protocol):
+    """Who sent a message: the owner of the engine it came through."""
+
+    tenant: str | None
+    gate: ConnectionGate
+
+
+class Repliable(bytes):
+    """A message on its way to its receiver, who may reply once it has left.
+
+    key    of its reply-to in the table of addresses
+    asker  number of the connection it came on
+    """
+
+    key: str
+    asker: int
+
+    @classmethod
+    def of(cls, payload: bytes, key: str, asker: int) -> Self:
+        made = cls(payload)
+        made.key, made.asker = key, asker
+        return made
+
+
+class Replies:
+    """Which addresses are a connection's own, and which it was asked to reply to.
+
+    memory  None where nobody asks for it, and nothing is remembered
+    """
+
+    __slots__ = ("_attachment", "_core", "_dynamic", "_tenant", "memory")
+
+    def __init__(self, core: Core, attachment: Attachment, tenant: str | None) -> None:
+        """tenant  whose address space the connection's mobile addresses are in"""
+        self._core = core
+        self._attachment = attachment
+        self._tenant = tenant
+        self.memory: ReplyMemory | None = None
+        self._dynamic: dict[str, str] = {}  # the key of a dynamic address as somebody wrote it: that never changes
+
+    def keep(self, window_s: int) -> bool:
+        """Remember for so long, 0: not at all. Returns whether links are to be watched that were not, or no longer."""
+        memory = self.memory
+        if memory is not None and window_s:
+            memory.keep_s = window_s
+            return False
+        self.memory = ReplyMemory(window_s) if window_s else None
+        return memory is not self.memory
+
+    def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None:
+        """Whose is a dynamic address? As Core.owner_of."""
+        return self._core.owner_of(address, self._attachment, is_ingress=is_ingress)
+
+    def reply_age(self, address: Address) -> float | None:
+        """Seconds since the connection received a message with this reply-to; None where none is remembered."""
+        if self.memory is None:
+            return None
+        return self.memory.age(self._core.table.key(address, is_ingress=True), self._core.clock())
+
+    def watch(self, link: OutLink) -> None:
+        """Remember the reply-to of each message that leaves on the link, from when it does."""
+        link.compose = self._marking(link.compose)
+        link.on_sending = self._on_sending
+
+    def _on_sending(self, payload: bytes) -> None:
+        if isinstance(payload, Repliable) and self.memory is not None:
+            self.memory.remember(payload.key, payload.asker, self._core.clock())
+
+    def _marking(self, compose: Compose | None) -> Compose:
+        def mark(link: InLink | None, size: int) -> bytes:
+            key = self._key_for(link, size) if link is not None else None
+            payload = compose(link, size) if compose is not None else message_bytes(size)
+            if link is None or key is None:
+                return payload
+            return Repliable.of(payload, key, link.attachment.connection_id)
+
+        return mark
+
+    def _key_for(self, link: InLink, size: int) -> str | None:
+        """The key of the reply-to of the message in the buffer, which came on `link`; None where it does not count."""
+        if sections.is_plain(MESSAGE, size):
+            return None
+        try:
+            properties_at = sections.find_properties(MESSAGE, size)
+            if properties_at == sections.LOOK_CLOSER:
+                properties_at = sections.find(MESSAGE, size).properties_at
+            text = sections.reply_to(MESSAGE, size, properties_at)
+        except MessageFault:
+            return None  # whoever receives it cannot read it either
+        if not text:
+            return None
+        core = self._core
+        known = self._dynamic.get(text)
+        if known is not None:
+            live = core.table.addresses.get(known)
+            is_own = live is not None and live.made_by is not None and live.made_by.attachment is link.attachment
+            return known if is_own else None
+        asker = _asker_of(link)
+        address = meant = core.resolve(text, tenant=self._tenant)
+        if asker.tenant != self._tenant:
+            meant = core.resolve(text, tenant=asker.tenant)
+        if isinstance(address, Unclear) or isinstance(meant, Unclear):
+            return None
+        key = core.table.key(address, is_ingress=True)
+        if meant is not address and core.table.key(meant, is_ingress=True) != key:
+            return None  # the two of them do not mean the same by it
+        live = core.table.addresses.get(key)
+        if live is not None and live.made_by is not None and live.made_by.attachment is link.attachment:
+            if len(text) <= MAX_KNOWN_CHARACTERS:
+                if len(self._dynamic) >= MAX_KNOWN_TEXTS:
+                    self._dynamic.clear()
+                self._dynamic[text] = key
+            return key
+        is_mobile = address.is_mobile and not address.name.startswith(("$", "_$"))  # where the router's own begin
+        if not is_mobile or address.is_dynamic or (live is not None and live.subscribers):
+            return None
+        return key if asker.gate.may_name(meant) else None
+
+
+def _asker_of(link: InLink) -> Asker:
+    asker: Asker = link.engine.owner
+    return asker

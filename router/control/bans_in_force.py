@@ -1,0 +1,180 @@
+"""The bans in force: made by hand, over management and in the file, and by rule; ended by time.
+
+Sources: docs/spec/policy-and-auth.md §3.15; docs/spec/management.md §8.12.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+
+from policy.ban_set import Ban, BanError, Network
+from policy.failures import FailureCounter, FailureRule
+from policy.hosts import parse_address
+from router.admission.connection_gate import CONNECTION_REFUSED
+from router.connection.accepted import Connection
+from router.connection.inspection import condition_of
+from router.control.router import Router
+from router.effects import Emit, LogLevel, log
+from router.management.config import ConfiguredEntity
+from router.management.entities import EntityStore, ManagementError
+from router.management.rules import ban_of
+
+# Bans that end in one second, and connections that are looked at for a new one before the loop may route
+# messages again. A ban of a network with ten thousand connections would hold up everybody else, and overrun the audit
+# log's queue.
+SLICE: Final = 200
+
+
+class Bans:
+    """The owner of the bans. All methods are called on the loop.
+
+    rule    which failures lead to a ban; None: none
+    choose  see FailureCounter
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        store: EntityStore,
+        rule: FailureRule | None,
+        emit: Emit,
+        choose: Callable[[int], int] = secrets.randbelow,
+    ) -> None:
+        self._router = router
+        self._store = store
+        self._rule = rule
+        self._emit = emit
+        self._gate = router.gate.bans
+        self._set = self._gate.bans
+        self._failures: FailureCounter | None = None
+        if rule is not None:
+            self._set.spared = rule.allowed
+            self._failures = FailureCounter(rule, choose)
+        self._is_by_rule = False  # while an automatic ban passes through the store
+
+    # Entities
+
+    def create(self, attributes: Mapping[str, Any]) -> dict[str, object]:
+        """The ban holds when this returns. Connections it is too late for are closed after the request was answered.
+
+        Returns the attributes that nobody gives. Errors: ManagementError.
+        """
+        seconds, made_at = attributes.get("seconds"), datetime.now(UTC)
+        try:
+            ban = replace(ban_of(attributes, self._router.clock()), is_automatic=self._is_by_rule)
+            self._set.add(ban)
+        except BanError as error:
+            raise ManagementError(400, f"{attributes['type']}: {error}") from None
+        lasting = f"for {seconds} seconds" if seconds is not None else "for good"
+        self._log("notice", f"Ban '{ban.name}' of {_whom(ban)} {lasting}: {ban.reason or 'no reason given'}")
+        if not ban.is_automatic:
+            asyncio.get_running_loop().call_soon(self._close_next, ban, iter(list(self._router.connections)))
+        shown: dict[str, object] = {"origin": "automatic" if ban.is_automatic else "manual", "created": _text(made_at)}
+        return shown | ({"expires": _text(made_at + timedelta(seconds=seconds))} if seconds is not None else {})
+
+    def delete(self, attributes: Mapping[str, Any]) -> None:
+        ban = self._set.get(str(attributes["name"]))
+        if ban is None:
+            return
+        self._gate.remove(ban.name)
+        has_ended = ban.until <= self._router.clock()
+        self._log("info", f"Ban '{ban.name}' of {_whom(ban)} {'has ended' if has_ended else 'is lifted'}")
+
+    def page(self, offset: int) -> Iterator[Mapping[str, Any]]:
+        """Live values by name, of the bans from number `offset` on."""
+        names = (str(each["name"]) for each in islice(self._store.attributes("ban"), offset, None))
+        return ({"name": name, "hits": self._set.hits(name)} for name in names)
+
+    def find(self, identity: str) -> Mapping[str, Any] | None:
+        """Of the ban of this identity."""
+        entity = self._store.find(identity=identity)
+        return self.find_by_name(str(entity.attributes["name"])) if entity is not None else None
+
+    def find_by_name(self, name: str) -> Mapping[str, Any] | None:
+        return {"name": name, "hits": self._set.hits(name)} if self._set.get(name) is not None else None
+
+    # Connections that are open already. A ban by rule leaves them alone: others behind the same address would else lose
+    # their connections for one who does not know the password. Those on their way in meet it there.
+
+    def _close_next(self, ban: Ban, numbers: Iterator[int]) -> None:
+        """Look at some of the connections that were there when the ban came, then let the loop turn."""
+        if self._set.get(ban.name) is not ban:
+            return
+        some = list(islice(numbers, SLICE))
+        for number in some:
+            connection = self._router.connections.get(number)
+            if isinstance(connection, Connection) and not connection.is_closed and _holds_for(ban, connection):
+                condition = condition_of(CONNECTION_REFUSED)
+                facts = {**connection.gate.facts(), "condition": condition.name}
+                self._gate.record_closing(ban, facts, stage=connection.audit_stage)
+                connection.expel(condition)
+        self._router.work.finish()
+        if some:
+            asyncio.get_running_loop().call_soon(self._close_next, ban, numbers)
+
+    # Failures
+
+    def note_failure(self, host: str) -> None:
+        """A peer at `host` did not get in. One failure too many bans it."""
+        if self._failures is None or self._rule is None:
+            return
+        network = self._failures.note(host, self._router.clock())
+        if network is not None:
+            self._ban(network, self._rule)
+
+    def _ban(self, network: Network, rule: FailureRule) -> None:
+        name = f"automatic-{_shown(network)}"
+        known = self._set.get(name)
+        if known is not None and known.is_automatic:
+            return  # what fails now had been accepted before
+        if (displaced := self._set.displaced()) is not None:
+            self._log("warning", f"Too many automatic bans: '{displaced.name}' makes way")
+            self._remove(displaced)
+        while self._store.find(name=name) is not None:  # somebody has called another thing so
+            name += "'"
+        reason = f"{rule.limit} failures within {rule.window_s} seconds"
+        long_name = self._store.schema.types["ban"].long_name
+        attributes = {"name": name, "identity": f"ban/{name}", "type": long_name, "remoteHost": _shown(network),
+                      "seconds": rule.ban_s, "reason": reason}  # fmt: skip
+        self._is_by_rule = True
+        try:
+            self._store.load((ConfiguredEntity(type="ban", attributes=attributes),))
+        finally:
+            self._is_by_rule = False
+
+    # Time
+
+    def on_second(self, now: float) -> None:
+        """End what has lasted long enough. To be called once a second."""
+        for ban in islice(self._set.due(now), SLICE):
+            self._remove(ban)
+
+    def _remove(self, ban: Ban) -> None:
+        entity = self._store.find(name=ban.name)
+        if entity is not None:
+            self._store.delete(entity)
+
+    def _log(self, level: LogLevel, text: str) -> None:
+        log(self._emit, "POLICY", level, text)
+
+
+def _holds_for(ban: Ban, connection: Connection) -> bool:
+    return ban.matches(parse_address(connection.gate.remote_host), connection.gate.identity.user)
+
+
+def _shown(network: Network) -> str:
+    """A network of one address as that address."""
+    return str(network.network_address if network.num_addresses == 1 else network)
+
+
+def _whom(ban: Ban) -> str:
+    user = f"user '{ban.user}'" if ban.user is not None else ""
+    return " at ".join(each for each in (user, _shown(ban.network) if ban.network is not None else "") if each)
+
+
+def _text(time: datetime) -> str:
+    return time.isoformat(timespec="seconds").replace("+00:00", "Z")

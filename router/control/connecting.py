@@ -1,0 +1,213 @@
+"""Connectors: attempts, retries and failover of the connections the router makes.
+
+Sources: docs/spec/routing.md §1.9; docs/spec/management.md §6.5 (connectionStatus, connectionMsg, failoverUrls).
+"""
+
+import asyncio
+import os
+import socket
+from typing import Final, Protocol
+
+from auth.tls import TlsFailure, TlsProfileError
+from router.admission.connection_gate import ConnectionGate
+from router.amqp.terminus import Condition
+from router.connection.outgoing import Connector, Outgoing, RetryDelays, Server, Servers
+from router.connection.stack import FRAMING, Stack
+from router.control.server import ADDRESS_FAMILIES, service_port
+from router.core.core import Core
+from router.effects import Emit, log
+from router.io.host_names import numeric
+from router.io.sockets import Socket, SocketOwner
+
+CONNECT_LIMIT_S: Final = 20.0
+
+
+class Home(SocketOwner[Stack], Protocol):
+    """What a connector needs of the router (router.control.router)."""
+
+    core: Core
+    version: str
+
+    def next_connection_id(self) -> int: ...
+    def connector_gate(self, connection_id: int, remote_name: str) -> ConnectionGate: ...
+    def adopt(self, connection: Stack) -> None: ...
+    def on_opened(self, connection: Stack) -> None: ...
+    def clock(self) -> float: ...
+    def wall_clock(self) -> float: ...
+
+
+class Connecting:
+    """One connector entity: keeps one connection open, for as long as it exists."""
+
+    def __init__(
+        self, router: Home, connector: Connector, emit: Emit, delays: RetryDelays | None = None
+    ) -> None:
+        self.connector = connector
+        self.status = "INITIALIZING"
+        self.message = ""
+        self.router = router
+        self._emit = emit
+        original = Server("amqps" if connector.has_tls else "amqp", connector.host, connector.port)
+        self._servers = Servers(original, delays or RetryDelays())
+        self._was_open = False
+        self._is_deleted = False
+        self._connection: Outgoing | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._attempt: asyncio.Task[None] | None = None
+
+    # Attempts
+
+    def start(self) -> None:
+        """Try now, and go on trying."""
+        self._attempt = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        server = self._servers.current
+        self.status = "CONNECTING"
+        self._was_open = False
+        connection_id = self.router.next_connection_id()
+        log(self._emit, "SERVER", "trace", f"[C{connection_id}] Connecting to {self.connector.place}")
+        try:
+            async with asyncio.timeout(CONNECT_LIMIT_S):
+                await self._reach(server, connection_id)
+        except (OSError, OverflowError, ValueError) as error:
+            # Not only what the system says: the resolver raises the others for names and ports that cannot be, and a
+            # peer's failover list may hold such.
+            self._failed_to_connect(
+                connection_id, f"proton:io {_reason(error)} - disconnected {server.host}:{server.port}"
+            )
+
+    async def _reach(self, server: Server, connection_id: int) -> None:
+        """Connect to the first address that answers. Errors: those of the last."""
+        port = service_port(server.port)
+        family = ADDRESS_FAMILIES.get(self.connector.protocol_family or "", socket.AF_UNSPEC)
+        last: OSError | None = None
+        for address in await numeric(server.host, family):
+            try:
+                await asyncio.get_running_loop().create_connection(
+                    lambda: _Made(self, connection_id), address, port, family=family
+                )
+            except OSError as error:
+                last = error
+            else:
+                return
+        raise last or OSError(f"{server.host} has no address")
+
+    def _failed_to_connect(self, connection_id: int, why: str) -> None:
+        text = f"[C{connection_id}] Connection to {self.connector.place} failed: {why}"
+        log(self._emit, "SERVER", "info", text)
+        self.on_failed(text)
+        self._schedule()
+
+    def on_socket(self, end: "_Made", transport: asyncio.Transport, connection_id: int) -> None:
+        """The TCP connection is made."""
+        server = self._servers.current
+        connection = self._connection = Outgoing(
+            connection_id=connection_id,
+            host=server.host,
+            port=server.port,
+            connector=self.connector,
+            gate=self.router.connector_gate(connection_id, f"{server.host}:{server.port}"),
+            core=self.router.core,
+            version=self.router.version,
+            emit=self._emit,
+            write=transport.write,
+            close=end.close,
+            on_opened=self.on_opened,
+            on_failed=self.on_failed,
+            now=self.router.clock(),
+            wall_clock=self.router.wall_clock,
+        )
+        end.connection = connection
+        self.router.adopt(connection)
+        try:
+            connection.start()
+        except TlsProfileError as error:
+            log(
+                self._emit, "SERVER", "error",
+                f"{error} for connection [C{connection_id}] to {self.connector.place}",
+            )  # fmt: skip
+            log(
+                self._emit, "SERVER", "error",
+                f"[C{connection_id}] Connection aborted due to internal setup error",
+            )  # fmt: skip
+            connection.fail(
+                Condition(
+                    name=FRAMING,
+                    description="Expected AMQP protocol header: no protocol header found (connection aborted)",
+                ),
+                "tls_configuration",
+            )
+        except TlsFailure as failure:
+            connection.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
+        except Exception as error:  # a failover host that cannot be a name in a certificate, for example
+            connection.crash(error)
+        self.router.work.finish()
+
+    def on_opened(self, stack: Stack) -> None:
+        assert stack.peer is not None
+        self.status = "SUCCESS"
+        self.message = f"[C{stack.connection_id}] {stack.peer.summary}"
+        assert stack.peer.remote is not None
+        for server in self._servers.opened(stack.peer.remote.properties):
+            log(self._emit, "CONN_MGR", "debug", f"Added {server.host}:{server.port} as backup host")
+        self.router.on_opened(stack)
+
+    def on_failed(self, text: str) -> None:
+        self.status = "FAILED"
+        self.message = text
+
+    def on_lost(self) -> None:
+        """The connection is gone, by whomever."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.peer is not None and connection.peer.remote is not None:
+            self._was_open = True  # the server was there, even if policy would not have it
+        if not self._is_deleted:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if self._is_deleted:
+            return
+        delay_s = self._servers.failed(was_open=self._was_open)
+        self.status = "CONNECTING"
+        self._retry = asyncio.get_running_loop().call_later(delay_s, self.start)
+
+    @property
+    def failover_urls(self) -> str:
+        return self._servers.urls
+
+    def delete(self) -> None:
+        """Close the connection and try no more."""
+        self._is_deleted = True
+        self.status = "CLOSING"
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._attempt is not None and self._connection is None:
+            self._attempt.cancel()
+        if self._connection is not None:
+            self._connection.close_for_shutdown()
+            self.router.work.finish()
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no TCP connection, in the system's words."""
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return "timed out"
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
+        return os.strerror(error.errno)  # asyncio's own text has the address in it once more
+    return getattr(error, "strerror", None) or str(error)
+
+
+class _Made(Socket[Stack]):
+    """asyncio's end of one socket a connector made."""
+
+    def __init__(self, connecting: Connecting, connection_id: int) -> None:
+        super().__init__(connecting.router)
+        self._connecting = connecting
+        self._connection_id = connection_id
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        self._connecting.on_socket(self, transport, self._connection_id)
+
+    def ended(self) -> None:
+        self._connecting.on_lost()

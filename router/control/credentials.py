@@ -1,0 +1,58 @@
+"""Open connections whose user was taken out of the file of users, or has another password now.
+
+With `onPolicyChange: enforce` the file is watched as policyDir is, and they are ended. A file that cannot be used ends
+nobody; it lets nobody in either. Source: docs/spec/policy-and-auth.md §8.7.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from auth.verifiers.files import UserFile, UserFileError
+from router.connection.accepted import Connection
+from router.connection.stack import Stack
+from router.effects import Emit, log
+from router.io.folder_watch import FolderWatch
+
+# Connections looked at before messages are routed again.
+CONNECTIONS_AT_ONCE: Final = 100
+
+
+class Credentials:
+    """The file of users as it is now, held against what open connections have shown."""
+
+    def __init__(
+        self, path: str, connections: Mapping[int, Stack], finish: Callable[[], None], emit: Emit
+    ) -> None:
+        """finish  lets leave what was sent outside of a pass of the loop. Errors: UserFileError"""
+        self._path = path
+        self._connections = connections
+        self._finish = finish
+        self._emit = emit
+        read_at_ns = time.time_ns()
+        self._users = UserFile.load(path)
+        file = Path(path)
+        self.watch = FolderWatch(str(file.parent), file.name.__eq__, self.read_again, read_at_ns=read_at_ns)
+
+    def is_revoked(self, user: str, proof: str) -> bool:
+        """Is what a user has shown worth nothing any more?"""
+        return self._users.proof(user) != proof
+
+    async def read_again(self) -> bool:
+        """The file has changed: read it, and end whom it has no more. False when it cannot be used."""
+        try:
+            self._users = await asyncio.to_thread(UserFile.load, self._path)
+        except UserFileError as error:
+            log(self._emit, "POLICY", "error", f"File of users: {error}; open connections stay")
+            return False
+        ended = 0
+        for number, connection in enumerate(list(self._connections.values()), 1):
+            ended += isinstance(connection, Connection) and connection.end_if_over()
+            if number % CONNECTIONS_AT_ONCE == 0:
+                self._finish()
+                await asyncio.sleep(0)
+        self._finish()
+        log(self._emit, "POLICY", "info", f"File of users read anew: {ended} connections closed")
+        return True

@@ -1,0 +1,187 @@
+"""`$management`: requests arrive as deliveries, replies leave as messages to their reply-to.
+
+One request is answered at a time. What takes long, a QUERY of many rows, is done in slices between which messages are
+routed. Sources: docs/spec/management.md §5.1, §7.1, §7.2.
+A page holds up routing by no more than 5 ms.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from policy.addressing.address import MANAGEMENT_TEXTS, Address
+from router.amqp.codec import CodecError, Message, decode_message, encode_message
+from router.amqp.encoding import Encoded, encode, encoded_list
+from router.core.core import Core
+from router.core.in_links import InLink
+from router.effects import Emit, log
+from router.faults import fault_text
+from router.io.host_names import KnownNames, NameWanted
+from router.management.agent import Agent, QueryRows, Request, Requester, Response
+from router.values import int_
+
+# How long rows are made before the loop may route messages again.
+SLICE_S: Final = 0.001
+# Stops a client that asks faster than it is answered from filling the memory with its questions.
+MAX_WAITING: Final = 256
+_BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A request that is to be answered."""
+
+    message: Message
+    reply_to: Address
+    requester: Requester  # as it was when it asked
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of a reply in the making, encoded."""
+
+    source: QueryRows
+    content: bytearray = field(default_factory=bytearray)
+    count: int = 0
+
+    def fill(self) -> bool:
+        """Make rows for one slice of time. True when there are no more."""
+        deadline = time.perf_counter() + SLICE_S
+        for row in self.source.rows:
+            if row is not None:
+                self.content += encode(row)
+                self.count += 1
+            if time.perf_counter() > deadline:
+                return False
+        return True
+
+    def body(self) -> object:
+        return self.source.body(Encoded(encoded_list(self.content, self.count)))
+
+
+class ManagementService:
+    """The in-process consumer behind the management addresses."""
+
+    def __init__(
+        self,
+        core: Core,
+        agent: Agent,
+        requester_of: Callable[[int], Requester],
+        reply_address: Callable[[InLink, str], Address | None],
+        emit: Emit,
+        finish: Callable[[], None],
+        names: KnownNames,
+    ) -> None:
+        """requester_of  connection id → what it may do now, also when it is gone
+        reply_address  (link of the request, its reply-to) → where to reply; None: this requester may not have that
+        finish       lets leave what was sent outside of a pass of the loop
+        names        of hosts, as far as the current request has needed them
+        """
+        self._reply_address = reply_address
+        self._core = core
+        self._agent = agent
+        self._requester_of = requester_of
+        self._emit = emit
+        self._finish = finish
+        self._names = names
+        self._waiting: deque[_Question] = deque()
+        self._task: asyncio.Task[None] | None = None
+        for text in MANAGEMENT_TEXTS:
+            core.subscribe(text, self.on_message)
+
+    def on_message(self, payload: bytes, link: InLink) -> None:
+        """One request. It has been accepted; without a reply-to there is nothing more to say (§7.1)."""
+        try:
+            message = decode_message(payload)
+        except CodecError as error:
+            log(self._emit, "AGENT", "error", f"Error performing request: {error}")
+            return
+        if not message.reply_to:
+            return
+        reply_to = self._reply_address(link, message.reply_to)
+        if reply_to is None:
+            return
+        question = _Question(message, reply_to, self._requester_of(link.attachment.connection_id))
+        if self._task is None:
+            rest = self._answer(question)
+            if rest is not None:
+                self._task = asyncio.get_running_loop().create_task(self._work_off(question, rest))
+        elif len(self._waiting) < MAX_WAITING:
+            self._waiting.append(question)
+        else:
+            self._reply(question, _BUSY)
+
+    def _answer(self, question: _Question) -> _Rows | NameWanted | None:
+        """Perform a request and reply; returns what it still takes, None when it is done.
+
+        What the requester may do is asked again; who it is may not be known any more.
+        """
+        message, requester = question.message, question.requester
+        now = self._requester_of(requester.connection_id) if requester.connection_id is not None else requester
+        request = Request(
+            properties=message.application_properties,
+            body=message.body,
+            requester=now if now.facts else replace(now, facts=requester.facts),
+        )
+        try:
+            response = self._agent.begin(request)
+        except NameWanted as wanted:
+            return wanted
+        self._names.forget()
+        if not isinstance(response.body, QueryRows):
+            self._reply(question, response)
+            return None
+        rows = _Rows(response.body)
+        return None if self._fill(question, rows) else rows
+
+    def _fill(self, question: _Question, rows: _Rows) -> bool:
+        """One slice of a reply's rows. True when it has been sent."""
+        try:
+            if not rows.fill():
+                return False
+        except Exception as error:  # the router lives on, and the client learns nothing of its inside
+            self._reply(question, self._agent.failed(error))
+            return True
+        self._reply(question, Response(status=200, description="OK", body=rows.body()))
+        return True
+
+    async def _work_off(self, question: _Question, rest: _Rows | NameWanted | None) -> None:
+        """Do the rest of a request, then what has been asked meanwhile."""
+        try:
+            while rest is not None or self._waiting:
+                await asyncio.sleep(0)
+                try:
+                    if rest is None:
+                        question = self._waiting.popleft()
+                        rest = self._answer(question)
+                    elif isinstance(rest, NameWanted):
+                        await self._names.look_up(rest.name)
+                        rest = self._answer(question)
+                    elif self._fill(question, rest):
+                        rest = None
+                except Exception as error:  # our own fault costs this request; those that wait have their turn
+                    rest = None
+                    log(self._emit, "AGENT", "error", f"A request was not answered: {fault_text(error)}")
+                self._finish()
+        finally:
+            self._task = None
+
+    def _reply(self, question: _Question, response: Response) -> None:
+        message = question.message
+        try:
+            reply = _encoded(message, response)
+        except CodecError as error:  # an echo of something that is nested as deep as a value may be
+            reply = _encoded(message, self._agent.failed(error))
+        self._core.send(question.reply_to, reply)
+
+
+def _encoded(message: Message, response: Response) -> bytes:
+    return encode_message(
+        to=message.reply_to,
+        raw_correlation_id=message.raw_correlation_id,
+        application_properties={"statusCode": int_(response.status), "statusDescription": response.description},
+        body=response.body,
+    )

@@ -1,0 +1,150 @@
+"""Open connections decided again, after the rules or the time have changed what they were granted.
+
+In slices between which messages are routed: no message of a link that stays is delayed by more than 50 ms.
+Source: docs/spec/policy-and-auth.md §2.8.
+"""
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from policy.ruleset import Ruleset
+from router.admission.gate import Admission, Gate, Occasion
+from router.connection.stack import Stack
+from router.effects import Emit, log
+from router.faults import fault_text
+
+# How long connections are decided before the loop may route messages again. Where a turn of the loop takes long, it is
+# a share of it: else a flood of messages would put off for as long as it lasts that a connection is ended.
+SLICE_S: Final = 0.001
+SLICE_SHARE: Final = 0.2
+# How long a pass waits, in all, for the audit log to write what it has: thousands of closures in a moment would overrun
+# its queue. A disk that does not write must not keep connections open that are denied.
+AUDIT_PATIENCE_S: Final = 5.0
+_AUDIT_PAUSE_S: Final = 0.01
+LONGEST_SLICE_S: Final = 0.01
+
+
+def everybody(_connection: Admission) -> bool:
+    return True
+
+
+class Redecision:
+    """The pass over all open connections: one at a time, begun anew when something changes meanwhile."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        connections: Mapping[int, Stack],
+        finish: Callable[[], None],
+        emit: Emit,
+        wall_clock: Callable[[], float],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """connections  by number, the oldest first
+        finish       lets leave what was sent outside of a pass of the loop
+        wall_clock   seconds since 1970 UTC
+        clock        seconds of any beginning
+        """
+        self._gate = gate
+        self._clock = clock
+        self._connections = connections
+        self._finish = finish
+        self._emit = emit
+        self._wall_clock = wall_clock
+        self._task: asyncio.Task[None] | None = None
+        self._next = 0  # number of the connection to go on with
+        self.has_much_to_write: Callable[[], bool] = lambda: False  # the audit log
+
+    def begin(self, occasion: Occasion, concerns: Callable[[Admission], bool] = everybody) -> None:
+        """Decide every open connection again by the rules in force, and end what they deny.
+
+        From now on a connection that is concerned gets nothing new by what it was granted before, even before its turn.
+        """
+        self._gate.begin_epoch(occasion, concerns, self._wall_clock())
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        gate = self._gate
+        try:
+            epoch = -1
+            while epoch != gate.epoch:
+                epoch, steps = gate.epoch, self._steps()
+                slice_s, patience_s = SLICE_S, AUDIT_PATIENCE_S
+                while epoch == gate.epoch and self._go_on(steps, slice_s):
+                    left_at = self._clock()
+                    await asyncio.sleep(0)
+                    turn_s = self._clock() - left_at
+                    slice_s = min(max(SLICE_S, turn_s * SLICE_SHARE), LONGEST_SLICE_S)
+                    while patience_s > 0 and self.has_much_to_write():
+                        patience_s -= _AUDIT_PAUSE_S
+                        await asyncio.sleep(_AUDIT_PAUSE_S)
+            ended = gate.ended
+            text = (
+                f"Open connections decided again after {gate.occasion}: {ended['connections']} connections closed, "
+                f"{ended['sessions']} sessions ended, {ended['links']} links detached"
+            )
+            log(self._emit, "POLICY", "info", text)
+            gate.end_epoch()
+        except Exception as error:  # our own fault; what was not decided again is still outdated, and gets nothing new
+            log(self._emit, "ERROR", "error", f"Deciding open connections again: {fault_text(error)}")
+        finally:
+            self._task = None
+
+    def _go_on(self, steps: Iterator[None], slice_s: float) -> bool:
+        """One slice of time. False when there is nothing left to do."""
+        deadline = self._clock() + slice_s
+        try:
+            return any(self._clock() > deadline for _ in steps)
+        finally:
+            self._finish()
+
+    def _steps(self) -> Iterator[None]:
+        # Where the last pass was cut short: rules that change all the time must not spare those at the end.
+        numbers = list(self._connections)
+        first = bisect_left(numbers, self._next)
+        for number in (*numbers[first:], *numbers[:first]):
+            self._next = number
+            connection = self._connections.get(number)
+            if connection is not None:
+                yield from connection.redecide()
+            yield
+        self._next = 0
+        # Every connection counts where it now belongs: what is too many goes, the newest first.
+        for connection in reversed(list(self._connections.values())):
+            connection.keep_within_limits()
+            yield
+
+
+class Expiry:
+    """Groups come to their validUntil: who is connected by them is decided again, whatever onPolicyChange says."""
+
+    def __init__(self, gate: Gate, redecision: Redecision, wall_clock: Callable[[], float]) -> None:
+        """wall_clock  seconds since 1970 UTC"""
+        self._gate = gate
+        self._redecision = redecision
+        self._wall_clock = wall_clock
+        self._checked_at = wall_clock()
+        # Of the rules in force and of those before: who keeps the settings of an old Open has them only until then.
+        self._instants: set[float] = set()
+        self._next = float("inf")
+        self.learn(gate.ruleset)
+
+    def learn(self, ruleset: Ruleset) -> None:
+        """These rules are in force."""
+        if ruleset.is_enabled:
+            self._instants.update(instant for instant in ruleset.boundaries if instant > self._checked_at)
+        self._next = min(self._instants, default=float("inf"))
+
+    def on_second(self) -> None:
+        """Looked at once a second and not timed: the clock may be set."""
+        now, before = self._wall_clock(), self._checked_at
+        self._checked_at = now
+        if now >= self._next:
+            self._instants = {instant for instant in self._instants if instant > now}
+            self._redecision.begin("expiry", lambda connection: connection.is_over_at(now))
+        if now >= self._next or now < before:
+            self.learn(self._gate.ruleset)

@@ -1,0 +1,350 @@
+"""The router assembled: core, gate, connections and ports on one event loop.
+
+What a connection may not touch (sockets, clocks, threads, files) is reached through here.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from router.admission.connection_gate import ConnectionGate, Gate
+from router.amqp.engine import message_bytes
+from router.connection.accepted import Connection
+from router.connection.outgoing import Connector
+from router.connection.stack import Stack
+from router.connection.terms import Listener
+from router.control.connecting import Connecting
+from router.control.connection_view import connection_row
+from router.control.frame_trace import FrameTrace
+from router.control.redecision import Expiry, Redecision
+from router.control.server import Port, listen
+from router.core.addresses import Treatment
+from router.core.core import Core
+from router.core.watch import NORMAL, Thresholds, Watch
+from router.core.work import Work
+from router.effects import Emit, log
+from router.faults import fault_text
+from router.io.random_names import random_name
+from router.io.timers import Timers
+from router.io.turns import Turns
+from router.io.workers import Workers
+
+# How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
+# does not read would otherwise hold it for ever.
+LINGER_S: Final = 5.0
+
+# How long a stopping router waits for its peers to read their Close.
+SHUTDOWN_S: Final = 2.0
+
+# How many connections are seen to before messages are routed again.
+CONNECTIONS_AT_ONCE: Final = 200
+
+
+class Router:
+    """One running router. All methods are called on its event loop."""
+
+    def __init__(
+        self,
+        *,
+        router_id: str,
+        version: str,
+        gate: Gate,
+        workers: Workers,
+        emit: Emit,
+        treatment_of: Callable[[str], Treatment],
+        trace: FrameTrace,
+        thresholds: Thresholds = NORMAL,
+    ) -> None:
+        self.router_id = router_id
+        self.version = version
+        self.gate = gate
+        self.emit = emit
+        self.trace = trace
+        self.turns = Turns(self.clock, lambda: self.work.finish())
+        self.work = Work(message_bytes, self.turns.begin)
+        self._timers = Timers(self.clock, self.work.finish)
+        self.core = Core(
+            router_id=router_id,
+            work=self.work,
+            treatment_of=treatment_of,
+            random_name=random_name,
+            clock=self.clock,
+            set_timer=self._timers.set,
+        )
+        self.connections: dict[int, Stack] = {}
+        self._opened: dict[int, Stack] = {}  # those of them whose Open was admitted: what management shows
+        self.ports: dict[str, Port] = {}
+        self._opening: dict[str, Listener] = {}  # by name; taken out when it is no longer wanted
+        self.connectors: dict[str, Connecting] = {}
+        self.started_at_s = int(self.clock())
+        self._workers = workers
+        self._last_connection_id = 0
+        self.watch = Watch(self.core, emit, thresholds)
+        self._watching: Iterator[None] | None = None
+        self._watcher: asyncio.Handle | None = None
+        self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
+        self.expiry = Expiry(gate, self.redecision, self.wall_clock)
+        # Says of a user and what was compared of it whether it is worth nothing any more; None: nobody asks.
+        self.is_revoked: Callable[[str, str], bool] | None = None
+        self.on_second: list[Callable[[float], None]] = []  # what else is to be done each second; gets the time
+        self._tick()
+
+    # Connections
+
+    def accept(
+        self, listener: Listener, peer: tuple[Any, ...], write: Callable[[bytes], None], close: Callable[[], None]
+    ) -> Connection | None:
+        """A socket was accepted. None when policy will not have it: it is closed without a byte."""
+        connection_id = self.next_connection_id()
+        host, port = peer[0], peer[1]
+        remote_host = host.removeprefix("::ffff:") if "." in host else host
+        remote_name = f"{host}:{port}"
+        if self.gate.bans.closes(
+            connection_id=connection_id,
+            remote_host=remote_host,
+            connection_name=remote_name,
+            listener=listener.place,
+        ):
+            return None
+        where = f"(to {listener.place})"
+        if not self.gate.accept(
+            connection_id=connection_id,
+            remote_host=remote_host,
+            connection_name=remote_name,
+            listener=listener.place,
+        ):
+            log(
+                self.emit,
+                "SERVER",
+                "info",
+                f"[C{connection_id}] Connection from {remote_name} {where} failed: amqp:connection:framing-error "
+                "No protocol header found (connection aborted)",
+            )
+            return None
+        log(
+            self.emit,
+            "SERVER",
+            "info",
+            f"[C{connection_id}] Accepted connection to {listener.place} from {remote_name}",
+        )
+        gate = ConnectionGate(
+            self.gate,
+            connection_id=connection_id,
+            connection_name=remote_name,
+            remote_host=remote_host,
+            listener=listener.place,
+            is_governed=listener.is_governed,
+        )
+        connection = Connection(
+            connection_id=connection_id,
+            remote_name=remote_name,
+            listener=listener,
+            gate=gate,
+            core=self.core,
+            version=self.version,
+            verify=self._workers.submit,
+            emit=self.emit,
+            write=write,
+            close=close,
+            on_opened=self.on_opened,
+            now=self.clock(),
+            wall_clock=self.wall_clock,
+        )
+        self.adopt(connection)
+        return connection
+
+    def next_connection_id(self) -> int:
+        """One counter for accepted and made connections, from 1 (routing §1.3)."""
+        self._last_connection_id += 1
+        return self._last_connection_id
+
+    def connector_gate(self, connection_id: int, remote_name: str) -> ConnectionGate:
+        """The gate of a connection the router makes: restricted only by its connector's policyVhost."""
+        return ConnectionGate(
+            self.gate,
+            connection_id=connection_id,
+            connection_name=remote_name,
+            remote_host="",
+            listener=remote_name,
+            is_governed=False,
+            is_accepted=False,
+        )
+
+    def adopt(self, connection: Stack) -> None:
+        """Watch over a new connection until it is lost."""
+        self.connections[connection.connection_id] = connection
+        connection.on_peer = self.trace.on_peer
+        if isinstance(connection, Connection) and self.is_revoked is not None:
+            connection.is_revoked = self.is_revoked
+        self._timers.set(connection, connection.on_timer(self.clock()))
+
+    @staticmethod
+    def clock() -> float:
+        return time.monotonic()
+
+    @staticmethod
+    def wall_clock() -> float:
+        """Seconds since 1970 UTC."""
+        return time.time()
+
+    def on_opened(self, connection: Stack) -> None:
+        """From the handshake's deadline to the idle timers."""
+        self._opened[connection.connection_id] = connection
+        self._timers.set(connection, self.clock())
+
+    def lost(self, connection: Stack) -> None:
+        """The socket is closed."""
+        self._timers.discard(connection)
+        self.connections.pop(connection.connection_id, None)
+        self._opened.pop(connection.connection_id, None)
+        self.trace.forget(connection.connection_id)
+        connection.on_lost()
+        self.work.finish()
+
+    def close_soon(self, transport: asyncio.Transport) -> None:
+        """Close after what is written has left; drop the socket when that takes too long."""
+        transport.close()
+        if transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def close_connection(self, connection_id: int) -> bool:
+        """Drop a connection as management asks. False when there is none of that number."""
+        connection = self.connections.get(connection_id)
+        if connection is None:
+            return False
+        connection.force_close()
+        return True
+
+    # Ports
+
+    def open_port(self, listener: Listener, **family: Any) -> Coroutine[Any, Any, Port]:
+        """Listen once this is awaited, unless `close_port` comes first. Errors: OSError."""
+        self._opening[listener.name] = listener
+        return self._open_port(listener, **family)
+
+    async def _open_port(self, listener: Listener, **family: Any) -> Port:
+        try:
+            port = await listen(self, listener, **family)
+            is_wanted = self._opening.get(listener.name) is listener
+        finally:
+            if self._opening.get(listener.name) is listener:
+                del self._opening[listener.name]
+        if not is_wanted:
+            port.close()
+            return port
+        self.ports[listener.name] = port
+        if listener.port == "0":
+            shown = ", ".join(f"{host}:{number}" for host, number in port.addresses)
+            log(self.emit, "SERVER", "notice", f"Listening on {shown} ({listener.name})")
+        else:
+            log(self.emit, "SERVER", "notice", f"Listening on {listener.place}")
+        return port
+
+    def close_port(self, name: str) -> None:
+        """Stop listening, also where that has not yet begun; established connections stay."""
+        self._opening.pop(name, None)
+        port = self.ports.pop(name, None)
+        if port is not None:
+            port.close()
+
+    # Connectors
+
+    def add_connector(self, connector: Connector) -> None:
+        """Connect, and go on trying until `remove_connector`."""
+        connecting = self.connectors[connector.name] = Connecting(self, connector, self.emit)
+        connecting.start()
+
+    def remove_connector(self, name: str) -> None:
+        connecting = self.connectors.pop(name, None)
+        if connecting is not None:
+            connecting.delete()
+
+    # Time
+
+    def _tick(self) -> None:
+        """Once a second: the clock that deliveries are timed by, and what is derived from it.
+
+        What one part raises stops neither the others nor the clock: groups and bans would never end.
+        """
+        self._ticker = asyncio.get_running_loop().call_later(1.0, self._tick)
+        now = self.clock()
+        self.work.now_s = int(now)
+        for each in (lambda _now: self.expiry.on_second(), *self.on_second):
+            try:
+                each(now)
+            except Exception as error:
+                self._log_fault(error)
+        if self._watching is None:
+            self._watching = self._every_second()
+            self._watch_on()
+
+    def _log_fault(self, error: Exception) -> None:
+        log(self.emit, "ERROR", "error", f"Once a second: {fault_text(error)}")
+
+    def _every_second(self) -> Iterator[None]:
+        """Yields wherever messages may be routed before it goes on: thousands of connections may have been busy."""
+        busy, self.work.busy = self.work.busy, set()
+        for number, engine in enumerate(busy, 1):
+            if not engine.is_freed:
+                engine.owner.note_deliveries()
+            if number % CONNECTIONS_AT_ONCE == 0:
+                yield
+        yield from self.watch.on_second()
+
+    def _watch_on(self) -> None:
+        """One slice of what is to be seen to every second; messages are routed before the next."""
+        assert self._watching is not None
+        try:
+            for _ in self._watching:
+                self._watcher = asyncio.get_running_loop().call_soon(self._watch_on)
+                return
+        except Exception as error:
+            self._log_fault(error)
+        self._watching = None
+
+    # Views
+
+    def connection_rows(self, offset: int = 0) -> Iterator[Mapping[str, Any]]:
+        """The connections that are open now, from number `offset` on; one that goes before its row is made is left out.
+        """
+        return (
+            connection_row(connection, self.work.now_s, is_traced=self.trace.is_on(connection.connection_id))
+            for connection in list(islice(self._opened.values(), offset, None))
+            if connection.connection_id in self._opened
+        )
+
+    def find_connection_row(self, identity: str) -> Mapping[str, Any] | None:
+        number = int(identity) if identity.isascii() and identity.isdecimal() and len(identity) < 20 else -1
+        found = self._opened.get(number)
+        if found is None or str(number) != identity:
+            return None
+        return connection_row(found, self.work.now_s, is_traced=self.trace.is_on(number))
+
+    @property
+    def open_count(self) -> int:
+        return len(self._opened)
+
+    # The end
+
+    async def stop(self) -> None:
+        """Close every connection with an AMQP Close and every port; bounded in time."""
+        for name in (*self.ports, *self._opening):
+            self.close_port(name)
+        for name in list(self.connectors):
+            self.remove_connector(name)
+        for connection in list(self.connections.values()):
+            log(self.emit, "SERVER", "info", f"[C{connection.connection_id}] Closing connection on shutdown")
+            connection.close_for_shutdown()
+        self.work.finish()
+        deadline = self.clock() + SHUTDOWN_S
+        while self.connections and self.clock() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections.values()):
+            connection.force_close()
+        self.turns.stop()
+        self._ticker.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
+        self._workers.close()

@@ -1,0 +1,232 @@
+"""sslProfile and SASL configuration made ready for listeners: contexts, certificate users, offered mechanisms.
+
+Reads files; everything it cannot read is an error that names the file. Sources: docs/spec/policy-and-auth.md §6, §8.
+"""
+
+import os
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from auth.certificates import (
+    CertificateError,
+    DisplayNamesError,
+    certificate_subject,
+    certificate_user,
+    parse_display_names,
+)
+from auth.credentials import VerifyRequest, VerifyResult
+from auth.secrets import PasswordError, Secret
+from auth.tls import TlsProfile, TlsTunnel, client_context, server_context
+from auth.verifiers.files import UserFileVerifier
+from auth.verifiers.password_sources import resolve_configured
+from auth.verifiers.sasl_config import SaslConfig, demands_certificate, load_sasl_config, offered_mechanisms
+from router.connection.terms import TlsSettings
+from router.effects import Emit, log
+
+
+class SecurityError(ValueError):
+    """A profile or the SASL configuration cannot be used; the text is for the log and the management reply."""
+
+
+def profile_of(attributes: Mapping[str, Any], emit: Emit) -> TlsProfile:
+    """A TlsProfile from an `sslProfile` entity. Its files are not opened yet (§6).
+
+    Errors  SecurityError when a password's environment variable is missing.
+    """
+    configured = attributes.get("password")
+    if configured is None and attributes.get("passwordFile"):
+        log(emit, "CONN_MGR", "warning", "Attribute passwordFile of entity sslProfile has been deprecated. "
+                                         "Use password field with the file: prefix instead.")  # fmt: skip
+        configured = f"file:{attributes['passwordFile']}"
+    try:
+        password = configured_password(configured, is_literal_prefix=True, emit=emit)
+    except SecurityError as error:
+        log(emit, "CONN_MGR", "error", f"Unable to create ssl profile: {error}")
+        raise
+    return TlsProfile(
+        name=attributes["name"],
+        ca_cert_file=attributes.get("caCertFile"),
+        cert_file=attributes.get("certFile"),
+        private_key_file=attributes.get("privateKeyFile"),
+        password=password,
+        ciphers=attributes.get("ciphers"),
+        protocols=attributes.get("protocols"),
+        uid_format=attributes.get("uidFormat"),
+        uid_name_mapping_file=attributes.get("uidNameMappingFile"),
+    )
+
+
+def configured_password(configured: str | None, *, is_literal_prefix: bool, emit: Emit) -> Secret | None:
+    """The password that a configured text stands for (management §1.6), None for none; logs its warnings.
+
+    Errors  SecurityError when its environment variable is missing.
+    """
+    if configured is None:
+        return None
+    try:
+        resolved = resolve_configured(configured, is_literal_prefix=is_literal_prefix)
+    except PasswordError as error:
+        raise SecurityError(str(error)) from None
+    for text in resolved.warnings:
+        log(emit, "CONN_MGR", "warning", text)
+    for text in resolved.errors:
+        log(emit, "CONN_MGR", "error", text)
+    return resolved.password
+
+
+class TlsFiles:
+    """What one listener or connector has read from the files of its sslProfile: a context, and display names.
+
+    The context is made when the first connection needs it. Connections keep the one they began with.
+    """
+
+    def __init__(self, source: "ProfileSource", make: Callable[[TlsProfile], ssl.SSLContext]) -> None:
+        self.profile = source.profile
+        self.display_names = source.display_names
+        self._source = source
+        self._make = make
+        self._context: ssl.SSLContext | None = None
+
+    @classmethod
+    def of_listener(cls, source: "ProfileSource", *, sasl_mechanisms: str | None) -> "TlsFiles":
+        demand = demands_certificate(sasl_mechanisms)
+        return cls(source, lambda profile: server_context(profile, demand_certificate=demand))
+
+    @classmethod
+    def of_connector(cls, source: "ProfileSource", *, verify_hostname: bool) -> "TlsFiles":
+        return cls(source, lambda profile: client_context(profile, verify_hostname=verify_hostname))
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Errors: TlsProfileError while the profile's files are unusable."""
+        if self._context is None:
+            self._context = self._make(self.profile)
+        return self._context
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that the context is made of."""
+        profile = self.profile
+        return [path for path in (profile.ca_cert_file, profile.cert_file, profile.private_key_file) if path]
+
+    def reload(self) -> None:
+        """Read the files anew, also the password's; new connections use what they hold now.
+
+        Errors  TlsProfileError, SecurityError; what was read before stays in use.
+        """
+        source = self._source.read_again()
+        context = self._make(source.profile)
+        self.profile, self.display_names, self._context = source.profile, source.display_names, context
+
+
+class ProfileSource:
+    """An sslProfile entity, its password and its display names read."""
+
+    def __init__(self, attributes: Mapping[str, Any], emit: Emit) -> None:
+        """Errors: SecurityError."""
+        self._attributes = attributes
+        self._emit = emit
+        self.profile = profile_of(attributes, emit)
+        self.display_names = load_display_names(self.profile, emit)
+
+    def read_again(self) -> "ProfileSource":
+        return ProfileSource(self._attributes, self._emit)
+
+
+def client_tunnels(files: TlsFiles) -> Callable[[str], TlsTunnel]:
+    """Makes tunnels to a server by its host name; raises TlsProfileError while the profile's files are unusable."""
+    return lambda host: TlsTunnel(files.context, server_side=False, server_hostname=host)
+
+
+def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
+    """The profile's uidNameMappingFile, {} without one. Errors: SecurityError naming the file."""
+    path = profile.uid_name_mapping_file
+    if not path:
+        return {}
+    try:
+        names = parse_display_names(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise SecurityError(f"uidNameMappingFile {path}: {error.strerror}") from None
+    except (DisplayNamesError, UnicodeDecodeError) as error:
+        raise SecurityError(f"uidNameMappingFile {path}: {error}") from None
+    log(emit, "DISPLAYNAME", "info", f"Added profile name {profile.name}, profile file location {path} "
+                                     "to DisplayNameService")  # fmt: skip
+    return names
+
+
+def tls_settings(files: TlsFiles, emit: Emit) -> TlsSettings:
+    """How connections of one listener start TLS."""
+
+    def tunnel() -> TlsTunnel:
+        return TlsTunnel(files.context, server_side=True)
+
+    def user_of(der: bytes) -> str | None:
+        try:
+            found = certificate_user(der, uid_format=files.profile.uid_format, display_names=files.display_names)
+        except CertificateError as error:
+            log(emit, "SERVER", "error", f"The client's certificate gives no user name: {error}")
+            return None
+        if found.unrecognized is not None:
+            log(emit, "SERVER", "critical", f"Unrecognized component '{found.unrecognized}' in uidFormat ")
+        elif found.built_id is not None:
+            log(emit, "SERVER", "debug", f"User id is '{found.user}' ")
+        return found.user
+
+    def subject_of(der: bytes) -> str | None:
+        try:
+            return certificate_subject(der, display_names=files.display_names)
+        except CertificateError as error:
+            log(emit, "SERVER", "error", f"The client's certificate gives no user name: {error}")
+            return None
+
+    return TlsSettings(tunnel=tunnel, user_of=user_of, subject_of=subject_of)
+
+
+class Authentication:
+    """The process-wide SASL configuration and its user database."""
+
+    def __init__(self, config: SaslConfig) -> None:
+        """Errors: auth.verifiers.files.UserFileError when the user file cannot be used."""
+        self._config = config
+        self._verifier = UserFileVerifier(config.user_file) if config.user_file is not None else None
+
+    @classmethod
+    def load(cls, router: Mapping[str, Any]) -> "Authentication":
+        """From the `router` entity's saslConfigDir and saslConfigName.
+
+        Errors  SaslConfigError, UserFileError (ValueErrors with the file in their text).
+        """
+        return cls(
+            load_sasl_config(router.get("saslConfigDir"), router["saslConfigName"], environment=os.environ)
+        )
+
+    def mechanisms(self, listener: Mapping[str, Any]) -> Callable[[bool], tuple[str, ...]]:
+        """What a listener offers, by whether a client certificate was verified.
+
+        Errors  SaslConfigError at once, not at the first connection, when the database it needs cannot be used.
+        """
+        words = listener.get("saslMechanisms")
+        authenticates = bool(listener["authenticatePeer"])
+        offers = {
+            is_verified: offered_mechanisms(
+                self._config,
+                sasl_mechanisms=words,
+                authenticate_peer=authenticates,
+                has_verified_certificate=is_verified,
+            )
+            for is_verified in (False, True)
+        }
+        return offers.__getitem__
+
+    @property
+    def user_file(self) -> str | None:
+        """The path of the file of users; None where there is none."""
+        return self._verifier.path if self._verifier is not None else None
+
+    def verify(self, request: VerifyRequest) -> VerifyResult:
+        """Blocking: hashes a password. Runs in a worker thread."""
+        if self._verifier is None:
+            return VerifyResult(is_valid=False, detail="no user database is configured")
+        return self._verifier.verify(request)
