@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import raw_peer
-from fixtures import certificates  # noqa: F401
 from harness import RunningRouter
 from test_resumed_certificates import VERSIONS, Authority, Client, authority, context_for, router  # noqa: F401
 

@@ -19,7 +19,6 @@ from certificates import Certificates, _name, _sign, _write
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from fixtures import certificates  # noqa: F401
 from harness import RunningRouter, connect, eventually, running_router
 
 EXTERNAL = raw_peer.SASL + raw_peer.sasl_init("EXTERNAL", b"") + raw_peer.AMQP + raw_peer.open_frame()
@@ -66,14 +65,12 @@ class Authority:
 
 
 @pytest.fixture
-def router(
-    certificates: Certificates, router_python: Path, tmp_path: Path  # noqa: F811
-) -> Iterator[RunningRouter]:
+def router(certificates: Certificates, router_python: Path, tmp_path: Path) -> Iterator[RunningRouter]:
     with running_router(tmp_path / "router", own_authorities(certificates, tmp_path), python=router_python) as running:
         yield running
 
 
-def own_authorities(certificates: Certificates, tmp_path: Path) -> Certificates:  # noqa: F811
+def own_authorities(certificates: Certificates, tmp_path: Path) -> Certificates:
     """A copy of the certificates, whose ca.crt the test may change."""
     folder = tmp_path / "tls"
     folder.mkdir()

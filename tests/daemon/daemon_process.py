@@ -12,10 +12,12 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from auth.secrets import Secret
 from auth.verifiers.files import set_user
@@ -181,6 +183,25 @@ def start(
     made = Daemon(process=process, folder=folder)
     threading.Thread(target=made.read, daemon=True).start()
     return made
+
+
+Started = Callable[..., Daemon]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Started]:
+    """`daemon(configuration, *options)`: a qdrouterd in tmp_path that serves; ended with the test."""
+    started: list[Daemon] = []
+
+    def run(configuration: str, *options: str, **settings: Any) -> Daemon:
+        made = start(tmp_path, configuration, *options, **settings)
+        started.append(made)
+        made.wait_for_log(r"SERVER \(notice\) Operational")
+        return made
+
+    yield run
+    for each in started:
+        each.end()
 
 
 def run(*arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> Ran:
