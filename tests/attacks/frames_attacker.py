@@ -23,14 +23,37 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 import wire
 
 __all__ = [
-    "GREETING", "Attacker", "Broker", "attacker", "besieged_router", "clock_of", "hostile_broker", "say_in_turn",
-    "send_to_router", "wire",
+    "GREETING", "NARROW", "Attacker", "Broker", "attacker", "besieged_router", "clock_of", "hostile_broker",
+    "say_in_turn", "send_to_router", "wire",
 ]  # fmt: skip
 
 SASL = b"AMQP\x03\x01\x00\x00"
 # All that comes before AMQP's first frame, said in one go.
 GREETING = SASL + wire.frame(wire.performative(0x41, wire.symbol("ANONYMOUS")), kind=1) + wire.HEADER
 CLOSED_WITHIN_S = 5.0
+# For a module's EXTRA_CONFIGURATION: a listener whose clients may have one session.
+NARROW = """
+vhost {
+    hostname: narrow
+    groups: {
+        everybody: {
+            users: anonymous
+            remoteHosts: *
+            sources: *
+            targets: *
+            maxSessions: 1
+        }
+    }
+}
+listener {
+    name: narrow
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: no
+    saslMechanisms: ANONYMOUS
+    policyVhost: narrow
+}
+"""
 
 
 class Attacker:
