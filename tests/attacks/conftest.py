@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "interop"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "daemon"))
+
+from daemon_process import daemon
+from fixtures import certificates, router
+
+__all__ = ["certificates", "daemon", "router"]
+
 HERE = Path(__file__).parent
-for folder in ("interop", "daemon"):
-    sys.path.insert(0, str(HERE.parent / folder))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,32 +1,12 @@
-"""A daemon with a configuration of the test's own, and raw peers of it."""
+"""Raw peers of a daemon that has a configuration of the test's own."""
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pytest
 import raw_peer
-from daemon_process import Daemon, start
+from daemon_process import Daemon
 from raw_peer import RawPeer
-
-Started = Callable[..., Daemon]
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Started]:
-    """`daemon(configuration)`: a qdrouterd in tmp_path that serves; ended with the test."""
-    started: list[Daemon] = []
-
-    def run(configuration: str) -> Daemon:
-        made = start(tmp_path, configuration)
-        started.append(made)
-        made.wait_for_log(r"SERVER \(notice\) Operational")
-        return made
-
-    yield run
-    for each in started:
-        each.end()
 
 
 @contextmanager

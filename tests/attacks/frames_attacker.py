@@ -13,9 +13,9 @@ from certificates import Certificates
 from companion import companion_of
 from harness import RunningRouter, running_router
 from open_house import OPEN_HOUSE, management, port_of
+from raw_peer import SASL, frames_in
 from server_peer import Call, serving
 
-from router.amqp.codec import decode
 from router.values import Described
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
@@ -23,14 +23,36 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
 import wire
 
 __all__ = [
-    "GREETING", "Attacker", "Broker", "attacker", "besieged_router", "clock_of", "hostile_broker", "say_in_turn",
-    "send_to_router", "wire",
+    "GREETING", "NARROW", "Attacker", "Broker", "attacker", "besieged_router", "clock_of", "hostile_broker",
+    "say_in_turn", "send_to_router", "wire",
 ]  # fmt: skip
 
-SASL = b"AMQP\x03\x01\x00\x00"
 # All that comes before AMQP's first frame, said in one go.
 GREETING = SASL + wire.frame(wire.performative(0x41, wire.symbol("ANONYMOUS")), kind=1) + wire.HEADER
 CLOSED_WITHIN_S = 5.0
+# For a module's EXTRA_CONFIGURATION: a listener whose clients may have one session.
+NARROW = """
+vhost {
+    hostname: narrow
+    groups: {
+        everybody: {
+            users: anonymous
+            remoteHosts: *
+            sources: *
+            targets: *
+            maxSessions: 1
+        }
+    }
+}
+listener {
+    name: narrow
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: no
+    saslMechanisms: ANONYMOUS
+    policyVhost: narrow
+}
+"""
 
 
 class Attacker:
@@ -103,19 +125,7 @@ class Attacker:
 
     def performatives(self) -> Iterator[tuple[int, list[object]]]:
         """Code and fields of every whole AMQP frame received, SASL's passed over."""
-        at = 0
-        while len(self.received) - at >= 8:
-            if self.received[at : at + 4] == b"AMQP":
-                at += 8
-                continue
-            size = int.from_bytes(self.received[at : at + 4], "big")
-            if len(self.received) - at < size:
-                return
-            if size > 8 and self.received[at + 5] == 0:
-                value, _ = decode(self.received[at + 8 : at + size])
-                assert isinstance(value, Described)
-                yield int(value.descriptor), value.value
-            at += size
+        return ((code, fields) for kind, code, fields in frames_in(self.received) if kind == 0)
 
     def wait_for(self, code: int, at_most_s: float = CLOSED_WITHIN_S) -> list[object]:
         """The fields of the first performative of that code."""

@@ -11,34 +11,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from frames_attacker import GREETING, Attacker, besieged_router, wire
+from frames_attacker import GREETING, NARROW, Attacker, besieged_router, wire
 from harness import RunningRouter, eventually
 from open_house import port_of
 
 router = besieged_router
 
-EXTRA_CONFIGURATION = """
-vhost {
-    hostname: narrow
-    groups: {
-        everybody: {
-            users: anonymous
-            remoteHosts: *
-            sources: *
-            targets: *
-            maxSessions: 1
-        }
-    }
-}
-listener {
-    name: narrow
-    host: 127.0.0.1
-    port: 0
-    authenticatePeer: no
-    saslMechanisms: ANONYMOUS
-    policyVhost: narrow
-}
-"""
+EXTRA_CONFIGURATION = NARROW
 ATTACK_S = 6.0  # half of what made 3,000 MB
 GROWTH_KB = 50 * 1024
 AFTERWARDS_KB = 30 * 1024

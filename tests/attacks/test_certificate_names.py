@@ -13,9 +13,8 @@ import raw_peer
 from certificates import Certificates
 from cryptography import x509
 from cryptography.x509.oid import NameOID
-from daemon_process import Daemon, audit_events, eventually
-from daemons import Started, daemon, peer_of  # noqa: F401
-from fixtures import certificates  # noqa: F401
+from daemon_process import Daemon, Started, audit_events, eventually
+from daemons import peer_of
 from raw_peer import RawPeer
 from test_resumed_certificates import Authority
 
@@ -49,7 +48,7 @@ def subject(**names: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(OIDS[each], value) for each, value in names.items()])
 
 
-def configured(folder: Path, certificates: Certificates, uid_format: str, mapping: str = "") -> str:  # noqa: F811
+def configured(folder: Path, certificates: Certificates, uid_format: str, mapping: str = "") -> str:
     server, key = certificates.pair("server")
     return CONFIGURATION.format(folder=folder, server=server, key=key, format=uid_format, mapping=mapping)
 
@@ -69,9 +68,7 @@ def open_as(router: Daemon, pair: tuple[str, str], ca: str) -> str | None:
         return router.wait_for_log(rf"Connection Opened: dir=in host={name} .* user=(.*) container_id=")[1]
 
 
-def test_different_names_are_different_users(
-    tmp_path: Path, certificates: Certificates, daemon: Started  # noqa: F811
-) -> None:
+def test_different_names_are_different_users(tmp_path: Path, certificates: Certificates, daemon: Started) -> None:
     authority = Authority.make(tmp_path)
     router = daemon(configured(tmp_path, certificates, "no"))
     names = [
@@ -92,7 +89,7 @@ def test_different_names_are_different_users(
 
 @pytest.mark.parametrize("name", [subject(CN="alice"), subject(O="Corp")], ids=["its id", "its subject"])
 def test_nobody_takes_a_name_that_the_mapping_file_gives_to_others(
-    name: x509.Name, tmp_path: Path, certificates: Certificates, daemon: Started  # noqa: F811
+    name: x509.Name, tmp_path: Path, certificates: Certificates, daemon: Started
 ) -> None:
     authority = Authority.make(tmp_path)
     (tmp_path / "names.json").write_text(json.dumps({"id-1": "alice", "id-2": "O=Corp", "bob": "bob"}))

@@ -6,33 +6,12 @@ is 1 or the client offers one channel.
 """
 
 import pytest
-from frames_attacker import attacker, besieged_router, send_to_router, wire
+from frames_attacker import NARROW, attacker, besieged_router, send_to_router, wire
 from harness import RunningRouter
 
 router = besieged_router
 
-EXTRA_CONFIGURATION = """
-vhost {
-    hostname: narrow
-    groups: {
-        everybody: {
-            users: anonymous
-            remoteHosts: *
-            sources: *
-            targets: *
-            maxSessions: 1
-        }
-    }
-}
-listener {
-    name: narrow
-    host: 127.0.0.1
-    port: 0
-    authenticatePeer: no
-    saslMechanisms: ANONYMOUS
-    policyVhost: narrow
-}
-"""
+EXTRA_CONFIGURATION = NARROW
 BEGIN, END, CLOSE = wire.frame(wire.begin()), wire.frame(wire.end()), wire.frame(wire.close())
 # Begin with handle-max 0: the router may use one handle.
 ONE_HANDLE = wire.frame(

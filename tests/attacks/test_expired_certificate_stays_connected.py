@@ -3,16 +3,14 @@
 from pathlib import Path
 
 import raw_peer
-from fixtures import certificates  # noqa: F401
 from harness import RunningRouter
-from test_resumed_certificates import VERSIONS, Authority, Client, authority, context_for, router  # noqa: F401
+from test_resumed_certificates import Authority, Client, authority, context_of_carol, router  # noqa: F401
 
 
 def test_a_connection_ends_with_its_certificate(
     router: RunningRouter, authority: Authority, tmp_path: Path  # noqa: F811
 ) -> None:
-    pair = authority.issue("carol", 3)
-    first = Client(router, context_for(pair, VERSIONS["1.3"], uses_tickets=True, ca=router.certificates.ca))
+    first = Client(router, context_of_carol(router, authority, "1.3", uses_tickets=True, life_s=3))
     peer = raw_peer.RawPeer(first.socket, 0)
     peer.seconds_until_closed(10)
     assert b"The client certificate has expired" in peer.received

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from daemon_process import ROOT, audit_events, eventually, run_configuration
-from daemons import Started, daemon  # noqa: F401
+from daemon_process import ROOT, Started, audit_events, eventually, run_configuration
 
 TWICE = """[
  ["vhost", {
@@ -91,7 +90,7 @@ def test_neither_takes_such_a_file_of_policy_dir(tmp_path: Path) -> None:
     assert "key 'targets' stands here a second time" in linted.stdout + linted.stderr
 
 
-def test_such_a_file_changes_nothing_while_the_router_runs(tmp_path: Path, daemon: Started) -> None:  # noqa: F811
+def test_such_a_file_changes_nothing_while_the_router_runs(tmp_path: Path, daemon: Started) -> None:
     router = daemon(write(tmp_path, ONCE))
     (tmp_path / "policy" / "orders.json").write_text(TWICE)
     router.wait_for_log(r"POLICY \(error\) Reload of policyDir failed, the rules in force stay: .*second time.*:7\)")
@@ -144,7 +143,7 @@ def test_a_configuration_in_json_may_not_either(tmp_path: Path) -> None:
     assert "in two spellings" in ran.stderr
 
 
-def test_qdmanage_sends_no_such_map(tmp_path: Path, daemon: Started) -> None:  # noqa: F811
+def test_qdmanage_sends_no_such_map(tmp_path: Path, daemon: Started) -> None:
     router = daemon(FOLDER.format(folder=tmp_path).replace(f"policyDir: {tmp_path}/policy", "")
                     .replace("enableVhostPolicy: yes", ""))  # fmt: skip
     vhost = '{"type": "vhost", "hostname": "h", "groups": {"$default": {"users": "*", "users": "me"}}}'

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import raw_peer
-from daemon_process import audit_events, eventually, write_users
-from daemons import Started, daemon, logged_in, peer_of  # noqa: F401
+from daemon_process import Started, audit_events, eventually, write_users
+from daemons import logged_in, peer_of
 from raw_peer import RawPeer
 
 from auth.secrets import Secret
@@ -66,7 +66,7 @@ def is_open(peer: RawPeer) -> bool:
 
 
 @pytest.mark.parametrize("how", ["removed", "another password", "removed, by SIGHUP"])
-def test_whoever_is_out_of_the_file_is_out(how: str, tmp_path: Path, daemon: Started) -> None:  # noqa: F811
+def test_whoever_is_out_of_the_file_is_out(how: str, tmp_path: Path, daemon: Started) -> None:
     users = str(tmp_path / "users")
     router = daemon(write(tmp_path, watch=0 if "SIGHUP" in how else 1))
     with peer_of(router) as alice, peer_of(router) as bob:
@@ -86,7 +86,7 @@ def test_whoever_is_out_of_the_file_is_out(how: str, tmp_path: Path, daemon: Sta
     router.wait_for_log(r"POLICY \(info\) File of users read anew: 1 connections closed")
 
 
-def test_who_opens_after_the_change_by_a_login_before_it_is_out(tmp_path: Path, daemon: Started) -> None:  # noqa: F811
+def test_who_opens_after_the_change_by_a_login_before_it_is_out(tmp_path: Path, daemon: Started) -> None:
     """The file is read anew while a connection stands between its login and its Open."""
     router = daemon(write(tmp_path))
     with peer_of(router) as alice:
@@ -98,9 +98,7 @@ def test_who_opens_after_the_change_by_a_login_before_it_is_out(tmp_path: Path, 
         assert closed_with(alice)[0] == "amqp:connection:forced"
 
 
-def test_a_change_of_others_and_a_file_that_cannot_be_used_end_nobody(
-    tmp_path: Path, daemon: Started  # noqa: F811
-) -> None:
+def test_a_change_of_others_and_a_file_that_cannot_be_used_end_nobody(tmp_path: Path, daemon: Started) -> None:
     users = tmp_path / "users"
     router = daemon(write(tmp_path))
     with peer_of(router) as alice:
@@ -112,7 +110,7 @@ def test_a_change_of_others_and_a_file_that_cannot_be_used_end_nobody(
         assert is_open(alice)
 
 
-def test_with_keep_open_connections_stay(tmp_path: Path, daemon: Started) -> None:  # noqa: F811
+def test_with_keep_open_connections_stay(tmp_path: Path, daemon: Started) -> None:
     """As in 1.20; the next login is refused."""
     router = daemon(write(tmp_path, change="keep"))
     with peer_of(router) as alice, peer_of(router) as again:
@@ -123,7 +121,7 @@ def test_with_keep_open_connections_stay(tmp_path: Path, daemon: Started) -> Non
         assert is_open(alice)
 
 
-def test_no_connection_becomes_older_than_the_listener_allows(tmp_path: Path, daemon: Started) -> None:  # noqa: F811
+def test_no_connection_becomes_older_than_the_listener_allows(tmp_path: Path, daemon: Started) -> None:
     router = daemon(write(tmp_path, age=2))
     with peer_of(router) as alice:
         started = time.monotonic()

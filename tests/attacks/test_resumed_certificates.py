@@ -19,7 +19,6 @@ from certificates import Certificates, _name, _sign, _write
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from fixtures import certificates  # noqa: F401
 from harness import RunningRouter, connect, eventually, running_router
 
 EXTERNAL = raw_peer.SASL + raw_peer.sasl_init("EXTERNAL", b"") + raw_peer.AMQP + raw_peer.open_frame()
@@ -66,14 +65,12 @@ class Authority:
 
 
 @pytest.fixture
-def router(
-    certificates: Certificates, router_python: Path, tmp_path: Path  # noqa: F811
-) -> Iterator[RunningRouter]:
+def router(certificates: Certificates, router_python: Path, tmp_path: Path) -> Iterator[RunningRouter]:
     with running_router(tmp_path / "router", own_authorities(certificates, tmp_path), python=router_python) as running:
         yield running
 
 
-def own_authorities(certificates: Certificates, tmp_path: Path) -> Certificates:  # noqa: F811
+def own_authorities(certificates: Certificates, tmp_path: Path) -> Certificates:
     """A copy of the certificates, whose ca.crt the test may change."""
     folder = tmp_path / "tls"
     folder.mkdir()
@@ -98,10 +95,13 @@ def reload(router: RunningRouter) -> None:
     router.wait_for_log("Reload on SIGHUP finished", since=since)
 
 
-def context_for(pair: tuple[str, str], version: ssl.TLSVersion, *, uses_tickets: bool, ca: str) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=ca)
-    context.load_cert_chain(*pair)
-    context.minimum_version = context.maximum_version = version
+def context_of_carol(
+    router: RunningRouter, authority: Authority, version: str, *, uses_tickets: bool, life_s: float = 3600
+) -> ssl.SSLContext:
+    """Of a client with a certificate that lasts for `life_s`. version  one of VERSIONS"""
+    context = ssl.create_default_context(cafile=router.certificates.ca)
+    context.load_cert_chain(*authority.issue("carol", life_s))
+    context.minimum_version = context.maximum_version = VERSIONS[version]
     if not uses_tickets:
         context.options |= ssl.OP_NO_TICKET
     return context
@@ -154,9 +154,7 @@ def test_an_expired_certificate_is_not_resumed(
     version: str, uses_tickets: bool, state: str, router: RunningRouter, authority: Authority
 ) -> None:
     ends_at = time.monotonic() + LIFE_S
-    context = context_for(
-        authority.issue("carol", LIFE_S), VERSIONS[version], uses_tickets=uses_tickets, ca=router.certificates.ca
-    )
+    context = context_of_carol(router, authority, version, uses_tickets=uses_tickets, life_s=LIFE_S)
     first = Client(router, context)
     if state != "open":
         first.close(politely=state == "closed")
@@ -171,9 +169,7 @@ def test_an_expired_certificate_is_not_resumed(
 def test_a_certificate_of_an_authority_that_was_taken_out_is_not_resumed(
     version: str, uses_tickets: bool, is_open: bool, router: RunningRouter, authority: Authority
 ) -> None:
-    context = context_for(
-        authority.issue("carol", 3600), VERSIONS[version], uses_tickets=uses_tickets, ca=router.certificates.ca
-    )
+    context = context_of_carol(router, authority, version, uses_tickets=uses_tickets)
     first = Client(router, context)
     if not is_open:
         first.close(politely=True)
@@ -190,9 +186,7 @@ def test_no_session_outlives_its_connection(
     version: str, uses_tickets: bool, politely: bool, router: RunningRouter, authority: Authority
 ) -> None:
     """Nor does a client that tries pay for it: it shakes hands in full."""
-    context = context_for(
-        authority.issue("carol", 3600), VERSIONS[version], uses_tickets=uses_tickets, ca=router.certificates.ca
-    )
+    context = context_of_carol(router, authority, version, uses_tickets=uses_tickets)
     first = Client(router, context)
     name = ":".join(map(str, first.socket.getsockname()[:2]))
     first.close(politely=politely)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import pytest
 import raw_peer
 from bystander import bystander
-from fixtures import certificates, router  # noqa: F401
 from harness import RunningRouter, connect
 from openssl_client import TLS_1_2, TLS_1_3, UPDATE_NOT_REQUESTED, UPDATE_REQUESTED, OpenSslClient
 
@@ -28,7 +27,7 @@ ALICE = raw_peer.SASL + raw_peer.plain("alice", "alice's password") + raw_peer.A
 
 
 @contextlib.contextmanager
-def tls_peer(router: RunningRouter, version: int) -> Iterator[tuple[socket.socket, OpenSslClient, str]]:  # noqa: F811
+def tls_peer(router: RunningRouter, version: int) -> Iterator[tuple[socket.socket, OpenSslClient, str]]:
     """A connection through the TLS handshake, and what the router calls it."""
     client = OpenSslClient(version)
     with connect(router, "password") as connected:
@@ -43,7 +42,7 @@ def send_all(connected: socket.socket, data: bytes) -> None:
         connected.sendall(data)
 
 
-def assert_closed_for(router: RunningRouter, name: str, detail: str) -> None:  # noqa: F811
+def assert_closed_for(router: RunningRouter, name: str, detail: str) -> None:
     event = router.wait_for_audit(connection_name=name)
     assert (event["decision"], event["reason"]) == ("deny", "tls_records")
     assert detail in event["detail"]
@@ -51,19 +50,19 @@ def assert_closed_for(router: RunningRouter, name: str, detail: str) -> None:  #
 
 
 @pytest.mark.parametrize("kind", [UPDATE_NOT_REQUESTED, UPDATE_REQUESTED], ids=["plain", "to be answered"])
-def test_a_flood_of_key_updates_ends_its_connection(kind: int, router: RunningRouter) -> None:  # noqa: F811
+def test_a_flood_of_key_updates_ends_its_connection(kind: int, router: RunningRouter) -> None:
     with tls_peer(router, TLS_1_3) as (connected, client, name):
         send_all(connected, client.key_updates(2000, kind))
         assert_closed_for(router, name, "more than 256 records without data")
 
 
-def test_a_flood_of_key_updates_after_the_open_ends_its_connection(router: RunningRouter) -> None:  # noqa: F811
+def test_a_flood_of_key_updates_after_the_open_ends_its_connection(router: RunningRouter) -> None:
     with tls_peer(router, TLS_1_3) as (connected, client, name):
         send_all(connected, client.write(ALICE) + client.key_updates(2000))
         assert_closed_for(router, name, "more than 256 records without data")
 
 
-def test_key_updates_now_and_then_are_no_flood(router: RunningRouter) -> None:  # noqa: F811
+def test_key_updates_now_and_then_are_no_flood(router: RunningRouter) -> None:
     with tls_peer(router, TLS_1_3) as (connected, client, _):
         connected.sendall(client.write(ALICE))
         for _ in range(10):
@@ -77,7 +76,7 @@ def test_key_updates_now_and_then_are_no_flood(router: RunningRouter) -> None:  
             received += client.read()
 
 
-def test_asking_for_handshake_after_handshake_ends_the_connection(router: RunningRouter) -> None:  # noqa: F811
+def test_asking_for_handshake_after_handshake_ends_the_connection(router: RunningRouter) -> None:
     """Each was refused by an alert, and those pile up for a client that does not read."""
     with tls_peer(router, TLS_1_2) as (connected, client, name):
         send_all(connected, client.records(22, CLIENT_HELLO, 100))
@@ -94,7 +93,7 @@ def flood(connected: socket.socket, data: bytes) -> None:
             pass
 
 
-def wait_beside(router: RunningRouter, make: Callable[[OpenSslClient], bytes]) -> None:  # noqa: F811
+def wait_beside(router: RunningRouter, make: Callable[[OpenSslClient], bytes]) -> None:
     """A bystander exchanges messages while each of the attackers, all as alice, sends what `make` makes."""
     with contextlib.ExitStack() as stack:
         threads = []
@@ -112,12 +111,12 @@ def wait_beside(router: RunningRouter, make: Callable[[OpenSslClient], bytes]) -
     assert one.percentile_s(0.99) < BYSTANDER_S
 
 
-def test_records_of_one_byte_keep_nobody_waiting(router: RunningRouter) -> None:  # noqa: F811
+def test_records_of_one_byte_keep_nobody_waiting(router: RunningRouter) -> None:
     """They are data, and are served; but in turns with everybody else's."""
     wait_beside(router, lambda client: client.write(EMPTY_FRAME * 20_000, record_bytes=1))
 
 
-def test_key_updates_between_records_of_one_byte_keep_nobody_waiting(router: RunningRouter) -> None:  # noqa: F811
+def test_key_updates_between_records_of_one_byte_keep_nobody_waiting(router: RunningRouter) -> None:
     """As many KeyUpdates as data: they are not too many, but each costs as much as ten records."""
     wait_beside(
         router, lambda client: b"".join(client.key_updates(8) + client.write(EMPTY_FRAME, 1) for _ in range(3000))

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 import raw_peer
-from fixtures import certificates, router  # noqa: F401
 from harness import RunningRouter
 from raw_peer import ATTACH, RawPeer, frame
 
@@ -126,7 +125,7 @@ class Mail:
 
 
 @pytest.fixture
-def mail(router: RunningRouter) -> Iterator[Mail]:  # noqa: F811
+def mail(router: RunningRouter) -> Iterator[Mail]:
     with raw_peer.raw_peer(router, "clear") as peer:
         yield Mail(peer)
 
@@ -139,7 +138,7 @@ def outcome_of(fields: list[object]) -> tuple[int, str]:
     return int(state.descriptor), str(error.value[0]) if isinstance(error, Described) else ""
 
 
-def assert_refused(router: RunningRouter, mail: Mail, payload: bytes) -> None:  # noqa: F811
+def assert_refused(router: RunningRouter, mail: Mail, payload: bytes) -> None:
     name = mail.peer.name
     outcome = outcome_of(mail.send(payload))
     assert outcome in ((0x25, "amqp:unauthorized-access"), (0x25, "amqp:decode-error"))
@@ -150,24 +149,24 @@ def assert_refused(router: RunningRouter, mail: Mail, payload: bytes) -> None:  
 
 @pytest.mark.parametrize("which", PROPERTIES)
 @pytest.mark.parametrize("place", ["before the body", "behind the body"])
-def test_no_encoding_of_a_foreign_user_id_passes(place: str, which: str, router: RunningRouter, mail: Mail) -> None:  # noqa: F811
+def test_no_encoding_of_a_foreign_user_id_passes(place: str, which: str, router: RunningRouter, mail: Mail) -> None:
     properties = PROPERTIES[which]
     assert_refused(router, mail, properties + BODY if place == "before the body" else BODY + properties)
 
 
 @pytest.mark.parametrize("which", HIDDEN)
-def test_no_hiding_place_of_a_user_id_passes(which: str, router: RunningRouter, mail: Mail) -> None:  # noqa: F811
+def test_no_hiding_place_of_a_user_id_passes(which: str, router: RunningRouter, mail: Mail) -> None:
     assert_refused(router, mail, HIDDEN[which])
 
 
 @pytest.mark.parametrize("which", STREAMED)
-def test_no_hiding_place_in_a_large_message_passes(which: str, router: RunningRouter, mail: Mail) -> None:  # noqa: F811
+def test_no_hiding_place_in_a_large_message_passes(which: str, router: RunningRouter, mail: Mail) -> None:
     """What has been forwarded by then is aborted: no receiver has a whole message of it."""
     assert_refused(router, mail, STREAMED[which])
 
 
 def test_no_user_id_passes_behind_annotations_that_are_all_of_the_first_piece(
-    router: RunningRouter,  # noqa: F811
+    router: RunningRouter,
     mail: Mail,
 ) -> None:
     """Nine frames begin a message, which is forwarded from the ninth on. The properties come after that."""

@@ -102,7 +102,8 @@ def test_bulk_data_arrives_whole_in_both_directions(connect: Callable[..., Pair]
     assert pair.pump(step=3001) == (data, data[:100_000])
 
 
-def test_data_in_the_same_read_as_the_end_of_the_handshake_is_not_lost(connect: Callable[..., Pair], pki: Any) -> None:
+def almost_connected(pki: Any) -> tuple[TlsTunnel, TlsTunnel]:
+    """Server and client, which has still to hand over what ends the handshake."""
     server = TlsTunnel(server_context(pki.server_profile(), demand_certificate=False), server_side=True)
     client = TlsTunnel(
         client_context(pki.client_profile(), verify_hostname=True), server_side=False, server_hostname="localhost"
@@ -110,19 +111,18 @@ def test_data_in_the_same_read_as_the_end_of_the_handshake_is_not_lost(connect: 
     client.start()
     server.receive(client.take_output())
     client.receive(server.take_output())
+    return server, client
+
+
+def test_data_in_the_same_read_as_the_end_of_the_handshake_is_not_lost(pki: Any) -> None:
+    server, client = almost_connected(pki)
     client.send(b"early bird")
     assert server.receive(client.take_output()) == b"early bird"
 
 
-def test_the_server_sends_no_session_tickets(connect: Callable[..., Pair], pki: Any) -> None:
+def test_the_server_sends_no_session_tickets(pki: Any) -> None:
     """A client that never reads must not get bytes it did not ask for; nor may resumption skip the certificate."""
-    server = TlsTunnel(server_context(pki.server_profile(), demand_certificate=False), server_side=True)
-    client = TlsTunnel(
-        client_context(pki.client_profile(), verify_hostname=True), server_side=False, server_hostname="localhost"
-    )
-    client.start()
-    server.receive(client.take_output())
-    client.receive(server.take_output())
+    server, client = almost_connected(pki)
     server.receive(client.take_output())
     assert server.is_established
     assert server.take_output() == b""

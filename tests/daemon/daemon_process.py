@@ -12,10 +12,13 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
+from process_log import PATIENCE_S, ProcessLog
 
 from auth.secrets import Secret
 from auth.verifiers.files import set_user
@@ -25,7 +28,6 @@ from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import SocketTransport
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PATIENCE_S = 20.0
 COMMAND = (sys.executable, "-m", "router.io.daemon")
 
 LISTENER = """
@@ -54,24 +56,10 @@ def write_users(folder: Path, passwords: Mapping[str, str], mechanisms: str = "P
 
 
 @dataclass(slots=True, kw_only=True)
-class Daemon:
-    """A started router. `lines` is what came on stderr so far."""
+class Daemon(ProcessLog):
+    """A started router."""
 
-    process: "subprocess.Popen[str]"
     folder: Path
-    lines: list[str] = field(default_factory=list)
-    grew: threading.Condition = field(default_factory=threading.Condition)
-    has_ended: bool = False
-
-    def read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self.grew:
-                self.lines.append(line.rstrip("\n"))
-                self.grew.notify_all()
-        with self.grew:
-            self.has_ended = True
-            self.grew.notify_all()
 
     def _catch_up(self) -> None:
         """Wait until everything the router has written so far has been read."""
@@ -87,19 +75,6 @@ class Daemon:
         self._catch_up()
         with self.grew:
             return len(self.lines)
-
-    def wait_for_log(self, pattern: str, since: int = 0) -> "re.Match[str]":
-        """The first line from number `since` on with the pattern. Fails, with the log, when none comes."""
-        deadline = time.monotonic() + PATIENCE_S
-        with self.grew:
-            while True:
-                found = next(filter(None, (re.search(pattern, line) for line in self.lines[since:])), None)
-                if found is not None:
-                    return found
-                left = deadline - time.monotonic()
-                is_over = self.has_ended or left <= 0
-                assert not is_over, f"no /{pattern}/ in:\n" + "\n".join(self.lines[-50:])
-                self.grew.wait(left)
 
     def log(self, pattern: str = "", since: int = 0) -> list[str]:
         """The lines from number `since` on with the pattern."""
@@ -179,8 +154,27 @@ def start(
         preexec_fn=before_exec,
     )
     made = Daemon(process=process, folder=folder)
-    threading.Thread(target=made.read, daemon=True).start()
+    threading.Thread(target=made.read_log, daemon=True).start()
     return made
+
+
+Started = Callable[..., Daemon]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Started]:
+    """`daemon(configuration, *options)`: a qdrouterd in tmp_path that serves; ended with the test."""
+    started: list[Daemon] = []
+
+    def run(configuration: str, *options: str, **settings: Any) -> Daemon:
+        made = start(tmp_path, configuration, *options, **settings)
+        started.append(made)
+        made.wait_for_log(r"SERVER \(notice\) Operational")
+        return made
+
+    yield run
+    for each in started:
+        each.end()
 
 
 def run(*arguments: str, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> Ran:

@@ -15,11 +15,27 @@ from proton.reactor import Container
 PERIOD_S = 0.005
 
 
-class Companion(MessagingHandler):
+class Complainer(MessagingHandler):
+    """A client that notes what it is refused. `errors` is whatever went wrong, in words; empty when all is well."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.errors: list[str] = []
+
+    def on_transport_error(self, event: Any) -> None:
+        self.errors.append(f"transport: {event.transport.condition}")
+
+    def on_connection_error(self, event: Any) -> None:
+        self.errors.append(f"connection: {event.connection.remote_condition}")
+
+    def on_link_error(self, event: Any) -> None:
+        self.errors.append(f"link: {event.link.remote_condition}")
+
+
+class Companion(Complainer):
     """Sends itself one message after another through the router.
 
     accepted       messages received back and accepted so far
-    errors         whatever went wrong, in words; empty when all is well
     longest_gap_s  the longest that one message took, or that nothing happened
     """
 
@@ -27,7 +43,6 @@ class Companion(MessagingHandler):
         super().__init__()
         self.url, self.address = url, address
         self.accepted = 0
-        self.errors: list[str] = []
         self.longest_gap_s = 0.0
         self.is_stopping = self.has_begun = False
         self.last_at = time.monotonic()
@@ -64,15 +79,6 @@ class Companion(MessagingHandler):
 
     def on_timer_task(self, event: Any) -> None:
         self.send_next()
-
-    def on_transport_error(self, event: Any) -> None:
-        self.errors.append(f"transport: {event.transport.condition}")
-
-    def on_connection_error(self, event: Any) -> None:
-        self.errors.append(f"connection: {event.connection.remote_condition}")
-
-    def on_link_error(self, event: Any) -> None:
-        self.errors.append(f"link: {event.link.remote_condition}")
 
     def on_disconnected(self, event: Any) -> None:
         if not self.is_stopping:

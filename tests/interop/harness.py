@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from certificates import Certificates
+from process_log import ProcessLog
 
 from auth.secrets import Secret
 from auth.verifiers.files import set_user
 from auth.verifiers.hashes import Argon2idCost
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 15.0
 # The least that the hash may cost: the tests are not of the hash.
 CHEAP = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
@@ -158,56 +158,25 @@ class Timeouts:
 
 
 @dataclass(slots=True, kw_only=True)
-class RunningRouter:
+class RunningRouter(ProcessLog):
     """A router that serves.
 
-    ports   listener name -> port on 127.0.0.1
-    lines   what it logged so far, without line ends; grows
+    ports  listener name -> port on 127.0.0.1
     """
 
-    process: "subprocess.Popen[str]"
     folder: Path
     certificates: Certificates
     ports: dict[str, int] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-    has_ended: bool = False
     is_killed: bool = False
-    grew: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
-    def read_log(self) -> None:
-        """Runs on a thread of its own until the router closes its stderr."""
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            with self.grew:
-                self.lines.append(line.rstrip("\n"))
-                self.grew.notify_all()
-        with self.grew:
-            self.has_ended = True
-            self.grew.notify_all()
-
     def mark(self) -> int:
         """Now, as a place in the log: what is waited for `since` it is not an older line."""
         with self.grew:
             return len(self.lines)
-
-    def wait_for_log(self, pattern: str, *, since: int = 0, timeout_s: float = START_TIMEOUT_S) -> "re.Match[str]":
-        """The first line from `since` on that has the pattern; fails with the log when none comes in time."""
-        deadline = time.monotonic() + timeout_s
-        with self.grew:
-            while True:
-                for line in self.lines[since:]:
-                    if found := re.search(pattern, line):
-                        return found
-                since = max(since, len(self.lines))
-                left = deadline - time.monotonic()
-                if self.has_ended or left <= 0:
-                    log = "\n".join(self.lines[-60:])
-                    raise AssertionError(f"no line like /{pattern}/ in the log within {timeout_s:g} s:\n{log}")
-                self.grew.wait(left)
 
     def has_logged(self, pattern: str) -> bool:
         with self.grew:

@@ -66,6 +66,23 @@ def transfer(payload: bytes, *, number: int = 0, is_last: bool = True) -> bytes:
 IN_SESSION = SASL + sasl_init("ANONYMOUS") + AMQP + open_frame() + begin()
 
 
+def frames_in(received: bytes) -> Iterator[tuple[int, int, list[object]]]:
+    """Kind (1: SASL), code and fields of every whole frame; headers and frames without a performative passed over."""
+    at = 0
+    while len(received) - at >= 8:
+        if received[at : at + 4] == b"AMQP":
+            at += 8
+            continue
+        size = int.from_bytes(received[at : at + 4], "big")
+        if len(received) - at < size:
+            return
+        if size > 8:
+            value, _ = decode(received[at + 8 : at + size])
+            assert isinstance(value, Described)
+            yield received[at + 5], int(value.descriptor), value.value
+        at += size
+
+
 class RawPeer:
     """One connection. `name` is what the router calls it, `ip:port`; a name is unique in the log `since` it began."""
 
@@ -130,19 +147,7 @@ class RawPeer:
 
     def performatives(self) -> Iterator[tuple[int, list[object]]]:
         """Code and fields of every whole frame received so far."""
-        at = 0
-        while len(self.received) - at >= 8:
-            if self.received[at : at + 4] == b"AMQP":
-                at += 8
-                continue
-            size = int.from_bytes(self.received[at : at + 4], "big")
-            if len(self.received) - at < size:
-                return
-            if size > 8:
-                value, _ = decode(self.received[at + 8 : at + size])
-                assert isinstance(value, Described)
-                yield int(value.descriptor), value.value
-            at += size
+        return ((code, fields) for _, code, fields in frames_in(self.received))
 
 
 @contextmanager

@@ -6,13 +6,11 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from certificates import Certificates
-from harness import RunningRouter, eventually, running_router
-from open_house import OPEN_HOUSE, connector_row, management, port_of
+from harness import RunningRouter, eventually
+from open_house import OPEN_HOUSE, connector_row, port_of
 from raw_peer import (
     AMQP,
     ATTACH,
@@ -37,14 +35,14 @@ from router.values import Array, Described, symbol, uint, ulong
 
 END = 0x17
 # Errors that tests of this module cause.
-EXPECTED = [
+EXPECTED_ERRORS = [
     r"Failed to find policyVhost settings",
     r"Unable to open password file",
     r"AGENT \(error\) Error performing READ: No entity with name=out",
     r"in the environment variable",
 ]
 
-CONFIGURATION = (
+EXTRA_CONFIGURATION = (
     OPEN_HOUSE
     + """
 log {
@@ -65,23 +63,12 @@ vhost {
 )
 
 
-@pytest.fixture(scope="module")
-def router(
-    certificates: Certificates, router_python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningRouter]:
-    folder = tmp_path_factory.mktemp("router")
+@pytest.fixture(scope="module", autouse=True)
+def password_of_the_environment() -> Iterator[None]:
+    """Set before the router starts, which gets this process's environment."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PALISADE_TEST_PASSWORD", "from the environment")
-        with running_router(
-            folder, certificates, python=router_python, extra=CONFIGURATION, expected_errors=EXPECTED
-        ) as running:
-            yield running
-
-
-@pytest.fixture
-def client(router: RunningRouter) -> Iterator[ManagementClient]:
-    with management(router) as connected:
-        yield connected
+        yield
 
 
 @contextmanager

@@ -3,18 +3,16 @@
 import os
 import socket
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-from certificates import Certificates
-from harness import RunningRouter, eventually, running_router
+from harness import RunningRouter, eventually
 from open_house import OPEN_HOUSE, connector_row, management, port_of
 from proton import Message
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 from proton.utils import BlockingConnection
+
+EXTRA_CONFIGURATION = OPEN_HOUSE
 
 
 class Service(MessagingHandler):
@@ -53,15 +51,6 @@ def port_bound(acceptor: Any) -> int:
     """proton does not tell the port that the system chose."""
     with socket.socket(fileno=os.dup(acceptor._selectable.fileno())) as listening:
         return int(listening.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def router(
-    certificates: Certificates, router_python: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[RunningRouter]:
-    folder = tmp_path_factory.mktemp("router")
-    with running_router(folder, certificates, python=router_python, extra=OPEN_HOUSE) as running:
-        yield running
 
 
 def test_a_proton_server_works_through_the_routers_connection(router: RunningRouter) -> None:

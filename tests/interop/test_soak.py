@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 from certificates import Certificates
 from churn import churn
-from companion import companion_of
+from companion import Complainer, companion_of
 from harness import HANDSHAKE_TIMEOUT, RunningRouter, Timeouts, eventually, running_router
 from proton import Message
-from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 MESSAGES = int(os.environ.get("PALISADE_SOAK_MESSAGES", "50000"))
@@ -31,7 +30,7 @@ TIMEOUTS = Timeouts(handshake_s=1, idle_s=4)
 KILLS = 3
 
 
-class Ledger(MessagingHandler):
+class Ledger(Complainer):
     """Sends numbered messages on one connection, receives them on another, and counts both ends of each.
 
     received, accepted  by number, how often it came and how often its sender was told accepted
@@ -44,7 +43,6 @@ class Ledger(MessagingHandler):
         self.received = array("B", bytes(count))
         self.accepted = array("B", bytes(count))
         self.others: Counter[str] = Counter()
-        self.errors: list[str] = []
         self.sent = self.settled = 0
         self.numbers: dict[str, int] = {}
         self.last_received = -1
@@ -80,15 +78,6 @@ class Ledger(MessagingHandler):
         if self.settled == self.count:
             for connection in self.connections:
                 connection.close()
-
-    def on_transport_error(self, event: Any) -> None:
-        self.errors.append(f"transport: {event.transport.condition}")
-
-    def on_connection_error(self, event: Any) -> None:
-        self.errors.append(f"connection: {event.connection.remote_condition}")
-
-    def on_link_error(self, event: Any) -> None:
-        self.errors.append(f"link: {event.link.remote_condition}")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Fixtures that the files here import by name."""
+"""Fixtures of the tests against real peers; the conftest.py of each of their folders imports those it has use for."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from certificates import Certificates
 from harness import RunningRouter, running_router
+from open_house import management
+
+from router.management.client import ManagementClient
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +23,10 @@ def router(
     router_python: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningRouter]:
-    """One router for the tests of a module, configured as for the interop suite, and by its EXTRA_CONFIGURATION."""
+    """One router for the tests of a module, which then share its log and its audit records.
+
+    The module may say in EXTRA_CONFIGURATION what the router has besides, in EXPECTED_ERRORS what its log may hold.
+    """
     with running_router(
         tmp_path_factory.mktemp("router"),
         certificates,
@@ -29,3 +35,10 @@ def router(
         expected_errors=getattr(request.module, "EXPECTED_ERRORS", ()),
     ) as running:
         yield running
+
+
+@pytest.fixture
+def client(router: RunningRouter) -> Iterator[ManagementClient]:
+    """The management client of someone who may do anything; for modules with the vhost of OPEN_HOUSE."""
+    with management(router) as connected:
+        yield connected
