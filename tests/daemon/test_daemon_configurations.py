@@ -82,7 +82,7 @@ def test_a_sample_loads_unchanged(running: tuple[str, Daemon, ManagementClient])
             assert client.read(identity="vhost/$default")["maxConnectionsPerUser"] == 10
         case "generated.json":
             assert names("router", "metadata") == ["made by a script"]
-            assert router.log(r"Listening on .* \(router/io/router\.py:\d+\)$")
+            assert router.log(r"Listening on .* \(router/control/router\.py:\d+\)$")
             assert names("vhost", "hostname") == ["json.example.com"]
         case _:
             pytest.fail(f"{name} has no expectations")
