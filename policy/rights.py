@@ -40,7 +40,7 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 # They say which entity is meant, or of what kind it is; whoever may do something to an entity may name it.
-_NAMING: Final = frozenset({"name", "identity", "type"})
+NAMING: Final = frozenset({"name", "identity", "type"})
 # Bounds what a change of a vhost by management may have us read and keep, and what an error quotes.
 MAX_GRANTS: Final = 256
 MAX_TEXT_CHARACTERS: Final = 4000
@@ -115,7 +115,7 @@ def lacking(rights: ManagementRights, facts: ManagementFacts) -> str:
     limited = rights.allowed[operation, name]
     if limited is None:
         return ""
-    outside = sorted(set(facts.attributes) - limited - _NAMING)
+    outside = sorted(set(facts.attributes) - limited - NAMING)
     return f"{operation} {name}({', '.join(outside)})" if outside else ""
 
 

@@ -42,6 +42,7 @@ class Stage(StrEnum):
 
 _AMQP: Final = Stage.AMQP  # hot: a global name is found faster than an enum's member
 
+
 class Stack:
     """One connection, from its first byte to its last. Subclasses know what comes before AMQP."""
 

@@ -51,17 +51,20 @@ class Turns:
         """One turn each, round robin, for as long as a turn lasts."""
         self._pass = None
         has_time = self.begin()
-        for member in list(self._behind):
-            if member not in self._behind:
-                continue  # its socket was closed in this very pass
-            del self._behind[member]
-            if member.go_on():
-                self._behind[member] = None
-            self._after()
-            if not has_time():
-                break
-        if self._behind and self._pass is None:
-            self._pass = asyncio.get_running_loop().call_soon(self._go_on)
+        try:
+            for member in list(self._behind):
+                if member not in self._behind:
+                    continue  # its socket was closed in this very pass
+                del self._behind[member]
+                if member.go_on():
+                    self._behind[member] = None
+                self._after()
+                if not has_time():
+                    break
+        finally:
+            # Whatever one member's turn raised: the others are not read until they have had theirs.
+            if self._behind and self._pass is None:
+                self._pass = asyncio.get_running_loop().call_soon(self._go_on)
 
     def stop(self) -> None:
         """No turn comes any more."""

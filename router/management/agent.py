@@ -6,15 +6,16 @@ rights of whoever makes it, in one place, and only then performed. Sources: docs
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from policy.decision import Reason
 from policy.facts import ManagementFacts
-from policy.rights import ALL, CREATE, DELETE, READ, UPDATE, decide_management, exists, lacking
+from policy.rights import ALL, CREATE, DELETE, NAMING, READ, UPDATE, decide_management, exists, lacking
 from router.effects import Emit, LogLevel, log
 from router.faults import fault_text
 from router.management.core_operations import CRUD, ConnectionUpdate, CoreOperations
-from router.management.entities import Entity, EntityStore, ManagementError
+from router.management.entities import Entity, EntityStore, ManagementError, NameTakenError
 from router.management.host_values import HostValues
 from router.management.journal import Journal, denial_reason
 from router.management.node_operations import NodeOperations
@@ -129,6 +130,8 @@ class Agent:
             response = Response(status=status, description=DESCRIPTIONS[status], body=body)
         except (ManagementError, ValidationError) as error:
             known = error if isinstance(error, ManagementError) else ManagementError(400, str(error))
+            if isinstance(known, NameTakenError) and not request.requester.rights.may(READ, known.error.taken_by):
+                known = ManagementError(known.status, known.error.guarded)
             reason = error.reason if isinstance(error, NotAllowedError) else denial_reason(known.status)
             error_body = plan.error_body if plan is not None else {}
             response = Response(status=known.status, description=known.description, body=error_body)
@@ -138,6 +141,8 @@ class Agent:
             self._log("error", f"Error performing {doing}: {response.description}")
         if name in CHANGES or (plan is not None and plan.is_change):
             self._journal.record(request, plan, name, response, before=before, reason=reason)
+        if plan is not None and plan.operation == "UPDATE":
+            response = _without_unreadable(plan, request.requester, response)
         if self._is_debug_enabled():
             body = response.body.names if isinstance(response.body, QueryRows) else response.body
             text = f"Agent response:\n  {response.status} {response.description} {shown(body, 500)}"
@@ -416,6 +421,18 @@ def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object])
         return ManagementFacts(operation=READ, entity_type=kind)
     attributes = tuple(entity_type.canonical_names.get(name, name) for name in given)
     return ManagementFacts(operation=wanted, entity_type=kind, attributes=attributes)
+
+
+def _without_unreadable(plan: Plan, requester: Requester, response: Response) -> Response:
+    """The answer to an UPDATE is the whole entity: of one that the requester may not read, what was set and its names.
+
+    Attack: an UPDATE that changes nothing, to read what the rights do not show.
+    """
+    kind, body = plan.entity_type, response.body
+    if kind is None or not isinstance(body, Mapping) or requester.rights.may(READ, kind.short_name):
+        return response
+    told = {kind.canonical_names.get(name, name) for name in plan.given} | NAMING
+    return replace(response, body={name: value for name, value in body.items() if name in told})
 
 
 def _plain(value: object) -> str:

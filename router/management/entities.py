@@ -16,6 +16,7 @@ from router.management.redaction import shown
 from router.management.rules import (
     CORE_CONFIG_TYPES,
     RuleError,
+    TakenError,
     UniqueNames,
     check_values,
     default_name,
@@ -55,8 +56,18 @@ class ManagementError(Exception):
         self.description = description
 
 
+class NameTakenError(ManagementError):
+    """A name or identity that another entity has. error  says which, and what to tell whoever may not read it"""
+
+    def __init__(self, error: TakenError) -> None:
+        super().__init__(400, str(error))
+        self.error = error
+
+
 def failure(error: ValidationError) -> ManagementError:
     """What a value that does not fit answers: 400, or 500 for those that only show when they are applied."""
+    if isinstance(error, TakenError):
+        return NameTakenError(error)
     kind = error.kind if isinstance(error, RuleError) else "Python: ValidationError"
     if kind == "Python: ValidationError":
         return ManagementError(400, str(error))

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from policy.decision import Reason
+from policy.rights import NAMING
 from router.effects import Audit, Emit, log
 from router.faults import fault_text
 from router.management.query import Row
@@ -26,7 +27,6 @@ MAX_TEXT_CHARACTERS: Final = 8000
 MAX_REFUSED_CHARACTERS: Final = 1000
 # Maps within maps: groups of a vhost, their settings, and no deeper.
 MAX_DEPTH: Final = 3
-_NAMING: Final = frozenset({"name", "identity", "type"})
 
 
 class Journal:
@@ -135,7 +135,7 @@ def _hidden(entity_type: EntityType | None, row: Mapping[Any, Any]) -> dict[str,
         if value is None:
             continue
         if entity_type is None:
-            shown[str(key)] = value if key in _NAMING else HIDDEN
+            shown[str(key)] = value if key in NAMING else HIDDEN
             continue
         attribute = entity_type.attributes.get(entity_type.canonical_names.get(key, key))
         if attribute is None:

@@ -43,6 +43,19 @@ class RuleError(ValidationError):
         self.kind = kind
 
 
+class TakenError(RuleError):
+    """A name or identity that another entity has.
+
+    taken_by  short name of that entity's type
+    guarded   the text without that entity, for whoever may not read it
+    """
+
+    def __init__(self, text: str, attribute: str, *, taken_by: str, guarded: str) -> None:
+        super().__init__(text, attribute)
+        self.taken_by = taken_by
+        self.guarded = guarded
+
+
 def implied(entity_type: EntityType, given: Mapping[str, object]) -> dict[str, object]:
     """`given` and what follows from it: a vhost with only a name has that name for its hostname."""
     result = dict(given)
@@ -96,9 +109,10 @@ class UniqueNames:
     """Which names and identities are taken, over all agent-handled entities of all types."""
 
     def __init__(self) -> None:
-        # By whom: the text of an entity is long to make, and only an error shows it.
-        self._taken: dict[tuple[str, str], Callable[[], str]] = {("name", "self"): _management_node}
-        self._taken["identity", "self"] = _management_node
+        # By whom, and of what type: the text of an entity is long to make, and only an error shows it.
+        self._taken: dict[tuple[str, str], tuple[Callable[[], str], str]] = {}
+        for attribute in ("name", "identity"):
+            self._taken[attribute, "self"] = (_management_node, "management")
         self._singletons: dict[str, Callable[[], str]] = {}
 
     def copy(self) -> "UniqueNames":
@@ -113,11 +127,13 @@ class UniqueNames:
             raise ValidationError(f"Adding {entity_type.short_name} singleton {text()} when {other()} already exists")
         keys = [(attribute, str(attributes[attribute])) for attribute in ("name", "identity")]
         for key in keys:
-            if (existing := self._taken.get(key)) is not None:
-                raise RuleError(
-                    f"adding {text()} duplicates unique attribute '{key[0]}' from existing {existing()}", key[0]
+            if (holder := self._taken.get(key)) is not None:
+                existing, other_type = holder
+                told = f"adding {text()} duplicates unique attribute '{key[0]}' from existing"
+                raise TakenError(
+                    f"{told} {existing()}", key[0], taken_by=other_type, guarded=f"{told} {other_type}"
                 )
-        self._taken.update((key, text) for key in keys)
+        self._taken.update((key, (text, entity_type.short_name)) for key in keys)
         if entity_type.is_singleton:
             self._singletons[entity_type.short_name] = text
 

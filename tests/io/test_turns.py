@@ -77,6 +77,21 @@ def test_a_turn_has_time_until_it_is_over() -> None:
     assert not has_time()
 
 
+def test_a_fault_in_one_turn_keeps_the_others_theirs() -> None:
+    async def play() -> str:
+        stage = Play()
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: stage.log.append("!"))
+
+        def fail(_: float) -> None:
+            raise RuntimeError
+
+        stage.turns.add(Member("a", 2, stage.log, fail, 0))
+        stage.member("b", 2, TURN_S / 10)
+        return await stage.passes(4)
+
+    assert asyncio.run(play()) == "a!|b|b||"
+
+
 def test_a_member_that_was_discarded_has_no_turn() -> None:
     async def play() -> str:
         stage = Play()
