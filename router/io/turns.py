@@ -57,7 +57,7 @@ class Slices:
 
     def _go_on(self) -> None:
         try:
-            self.is_over = not take(self._steps, turn(seconds=self._seconds))
+            self.is_over = not take(self._steps, turn(seconds=self._seconds)) or self.is_over
         except Exception as error:
             self.is_over = True
             if self._on_fault is None:
