@@ -281,10 +281,8 @@ class Stack:
     def set_blocked(self, is_blocked: bool) -> None:
         """The socket's buffer is full, or has room again."""
         if self.peer is not None:
-            self.peer.engine.is_blocked = is_blocked
+            self.peer.engine.set_blocked(is_blocked)
             self.core.set_blocked(self.peer.attachment, is_blocked=is_blocked)
-            if not is_blocked:
-                self.core.work.touched.add(self.peer.engine)
 
     # Time
 

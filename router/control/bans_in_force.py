@@ -5,7 +5,7 @@ Sources: docs/spec/policy-and-auth.md §3.15; docs/spec/management.md §8.12.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -19,13 +19,14 @@ from router.connection.accepted import Connection
 from router.connection.inspection import condition_of
 from router.control.router import Router
 from router.effects import Emit, LogLevel, log
+from router.io.turns import Slices
 from router.management.config import ConfiguredEntity
 from router.management.entities import EntityStore, ManagementError
 from router.management.rules import ban_of
 
 # Bans that end in one second, and connections that are looked at for a new one before the loop may route
 # messages again. A ban of a network with ten thousand connections would hold up everybody else, and overrun the audit
-# log's queue.
+# log's queue. It is a number and not a time because of that queue.
 SLICE: Final = 200
 
 
@@ -72,7 +73,7 @@ class Bans:
         lasting = f"for {seconds} seconds" if seconds is not None else "for good"
         self._log("notice", f"Ban '{ban.name}' of {_whom(ban)} {lasting}: {ban.reason or 'no reason given'}")
         if not ban.is_automatic:
-            asyncio.get_running_loop().call_soon(self._close_next, ban, iter(list(self._router.connections)))
+            asyncio.get_running_loop().call_soon(self._close, ban, list(self._router.connections))
         shown: dict[str, object] = {"origin": "automatic" if ban.is_automatic else "manual", "created": _text(made_at)}
         return shown | ({"expires": _text(made_at + timedelta(seconds=seconds))} if seconds is not None else {})
 
@@ -100,21 +101,22 @@ class Bans:
     # Connections that are open already. A ban by rule leaves them alone: others behind the same address would else lose
     # their connections for one who does not know the password. Those on their way in meet it there.
 
-    def _close_next(self, ban: Ban, numbers: Iterator[int]) -> None:
-        """Look at some of the connections that were there when the ban came, then let the loop turn."""
-        if self._set.get(ban.name) is not ban:
-            return
-        some = list(islice(numbers, SLICE))
-        for number in some:
+    def _close(self, ban: Ban, numbers: Iterable[int]) -> None:
+        """Close those of the connections `numbers`, all there were when the ban came, that it holds for."""
+        Slices(self._closing(ban, numbers), self._router.work.finish, seconds=0)
+
+    def _closing(self, ban: Ban, numbers: Iterable[int]) -> Iterator[None]:
+        for count, number in enumerate(numbers, 1):
+            if self._set.get(ban.name) is not ban:
+                return
             connection = self._router.connections.get(number)
             if isinstance(connection, Connection) and not connection.is_closed and _holds_for(ban, connection):
                 condition = condition_of(CONNECTION_REFUSED)
                 facts = {**connection.gate.facts(), "condition": condition.name}
                 self._gate.record_closing(ban, facts, stage=connection.audit_stage)
                 connection.expel(condition)
-        self._router.work.finish()
-        if some:
-            asyncio.get_running_loop().call_soon(self._close_next, ban, numbers)
+            if count % SLICE == 0:
+                yield
 
     # Failures
 

@@ -8,16 +8,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
 
 from auth.verifiers.files import UserFile, UserFileError
 from router.connection.accepted import Connection
 from router.connection.stack import Stack
 from router.effects import Emit, log
 from router.io.folder_watch import FolderWatch
-
-# Connections looked at before messages are routed again.
-CONNECTIONS_AT_ONCE: Final = 100
+from router.io.turns import turn
 
 
 class Credentials:
@@ -47,12 +44,13 @@ class Credentials:
         except UserFileError as error:
             log(self._emit, "POLICY", "error", f"File of users: {error}; open connections stay")
             return False
-        ended = 0
-        for number, connection in enumerate(list(self._connections.values()), 1):
+        ended, has_time = 0, turn()
+        for connection in list(self._connections.values()):
             ended += isinstance(connection, Connection) and connection.end_if_over()
-            if number % CONNECTIONS_AT_ONCE == 0:
+            if not has_time():
                 self._finish()
                 await asyncio.sleep(0)
+                has_time = turn()
         self._finish()
         log(self._emit, "POLICY", "info", f"File of users read anew: {ended} connections closed")
         return True

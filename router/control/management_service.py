@@ -6,7 +6,6 @@ A page holds up routing by no more than 5 ms.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,11 +19,10 @@ from router.core.in_links import InLink
 from router.effects import Emit, log
 from router.faults import fault_text
 from router.io.host_names import KnownNames, NameWanted
+from router.io.turns import turn
 from router.management.agent import Agent, QueryRows, Request, Requester, Response
 from router.values import int_
 
-# How long rows are made before the loop may route messages again.
-SLICE_S: Final = 0.001
 # Stops a client that asks faster than it is answered from filling the memory with its questions.
 MAX_WAITING: Final = 256
 _BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})
@@ -49,12 +47,12 @@ class _Rows:
 
     def fill(self) -> bool:
         """Make rows for one slice of time. True when there are no more."""
-        deadline = time.perf_counter() + SLICE_S
+        has_time = turn()
         for row in self.source.rows:
             if row is not None:
                 self.content += encode(row)
                 self.count += 1
-            if time.perf_counter() > deadline:
+            if not has_time():
                 return False
         return True
 

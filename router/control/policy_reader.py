@@ -12,7 +12,6 @@ import json
 import os
 import pickle
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,11 +23,10 @@ from policy.vhosts import compile_vhost
 from router.effects import Log
 from router.faults import fault_text
 from router.io.host_names import look_up, names_of
+from router.io.turns import turn
 from router.management.config import ConfigError, ConfiguredEntity, load_policy_dir
 from router.management.schema import load_schema
 
-# How long vhosts are taken over before the loop may route messages again.
-SLICE_S: Final = 0.001
 # Reading takes a second for a thousand vhosts, and name servers have LOOK_UP_LIMIT_S. Stops a disk that does not answer
 # from keeping every later change out.
 READING_S: Final = 120.0
@@ -124,7 +122,7 @@ async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, Read
     stream = process.stdout
     assert stream is not None
     try:
-        deadline = time.perf_counter() + SLICE_S
+        has_time = turn()
         while True:
             key = await stream.readexactly(_KEY_BYTES)
             content = await stream.readexactly(int.from_bytes(await stream.readexactly(_SIZE_BYTES), "big"))
@@ -133,9 +131,9 @@ async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, Read
             if (vhost := known.get(key)) is None:
                 vhost = ReadVhost(key, *pickle.loads(content))  # noqa: S301 - our own process wrote it, to nobody else
             found.append(vhost)
-            if time.perf_counter() > deadline:
+            if not has_time():
                 await asyncio.sleep(0)
-                deadline = time.perf_counter() + SLICE_S
+                has_time = turn()
     except asyncio.IncompleteReadError:
         text = f"the process that reads it ended early, with status {await process.wait()}"
         raise ReloadError(text, may_pass=True) from None

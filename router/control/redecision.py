@@ -15,10 +15,10 @@ from router.admission.gate import Admission, Gate, Occasion
 from router.connection.stack import Stack
 from router.effects import Emit, log
 from router.faults import fault_text
+from router.io.turns import TURN_S, take, turn
 
-# How long connections are decided before the loop may route messages again. Where a turn of the loop takes long, it is
-# a share of it: else a flood of messages would put off for as long as it lasts that a connection is ended.
-SLICE_S: Final = 0.001
+# Where a turn of the loop takes long, connections are decided for a share of it: else a flood of messages would put off
+# for as long as it lasts that a connection is ended.
 SLICE_SHARE: Final = 0.2
 # How long a pass waits, in all, for the audit log to write what it has: thousands of closures in a moment would overrun
 # its queue. A disk that does not write must not keep connections open that are denied.
@@ -73,12 +73,12 @@ class Redecision:
             epoch = -1
             while epoch != gate.epoch:
                 epoch, steps = gate.epoch, self._steps()
-                slice_s, patience_s = SLICE_S, AUDIT_PATIENCE_S
+                slice_s, patience_s = TURN_S, AUDIT_PATIENCE_S
                 while epoch == gate.epoch and self._go_on(steps, slice_s):
                     left_at = self._clock()
                     await asyncio.sleep(0)
                     turn_s = self._clock() - left_at
-                    slice_s = min(max(SLICE_S, turn_s * SLICE_SHARE), LONGEST_SLICE_S)
+                    slice_s = min(max(TURN_S, turn_s * SLICE_SHARE), LONGEST_SLICE_S)
                     while patience_s > 0 and self.has_much_to_write():
                         patience_s -= _AUDIT_PAUSE_S
                         await asyncio.sleep(_AUDIT_PAUSE_S)
@@ -96,9 +96,8 @@ class Redecision:
 
     def _go_on(self, steps: Iterator[None], slice_s: float) -> bool:
         """One slice of time. False when there is nothing left to do."""
-        deadline = self._clock() + slice_s
         try:
-            return any(self._clock() > deadline for _ in steps)
+            return take(steps, turn(self._clock, slice_s))
         finally:
             self._finish()
 

@@ -28,7 +28,7 @@ from router.effects import Emit, log
 from router.faults import fault_text
 from router.io.random_names import random_name
 from router.io.timers import Timers
-from router.io.turns import Turns
+from router.io.turns import Slices, Turns
 from router.io.workers import Workers
 
 # How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
@@ -37,9 +37,6 @@ LINGER_S: Final = 5.0
 
 # How long a stopping router waits for its peers to read their Close.
 SHUTDOWN_S: Final = 2.0
-
-# How many connections are seen to before messages are routed again.
-CONNECTIONS_AT_ONCE: Final = 200
 
 
 class Router:
@@ -82,8 +79,7 @@ class Router:
         self._workers = workers
         self._last_connection_id = 0
         self.watch = Watch(self.core, emit, thresholds)
-        self._watching: Iterator[None] | None = None
-        self._watcher: asyncio.Handle | None = None
+        self._watching: Slices | None = None
         self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
         self.expiry = Expiry(gate, self.redecision, self.wall_clock)
         # Says of a user and what was compared of it whether it is worth nothing any more; None: nobody asks.
@@ -276,9 +272,8 @@ class Router:
                 each(now)
             except Exception as error:
                 self._log_fault(error)
-        if self._watching is None:
-            self._watching = self._every_second()
-            self._watch_on()
+        if self._watching is None or self._watching.is_over:
+            self._watching = Slices(self._every_second(), self.work.finish, on_fault=self._log_fault)
 
     def _log_fault(self, error: Exception) -> None:
         log(self.emit, "ERROR", "error", f"Once a second: {fault_text(error)}")
@@ -286,23 +281,11 @@ class Router:
     def _every_second(self) -> Iterator[None]:
         """Yields wherever messages may be routed before it goes on: thousands of connections may have been busy."""
         busy, self.work.busy = self.work.busy, set()
-        for number, engine in enumerate(busy, 1):
+        for engine in busy:
             if not engine.is_freed:
                 engine.owner.note_deliveries()
-            if number % CONNECTIONS_AT_ONCE == 0:
-                yield
+            yield
         yield from self.watch.on_second()
-
-    def _watch_on(self) -> None:
-        """One slice of what is to be seen to every second; messages are routed before the next."""
-        assert self._watching is not None
-        try:
-            for _ in self._watching:
-                self._watcher = asyncio.get_running_loop().call_soon(self._watch_on)
-                return
-        except Exception as error:
-            self._log_fault(error)
-        self._watching = None
 
     # Views
 
@@ -345,6 +328,6 @@ class Router:
             connection.force_close()
         self.turns.stop()
         self._ticker.cancel()
-        if self._watcher is not None:
-            self._watcher.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
         self._workers.close()

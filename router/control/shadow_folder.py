@@ -16,11 +16,11 @@ from router.admission.candidate import Shadow
 from router.admission.connection_gate import Gate
 from router.connection.stack import Stack
 from router.control.policy_reader import ReadVhost, ReloadError, read_folder
-from router.control.redecision import SLICE_S
 from router.control.vhosts import place_of
 from router.effects import Audit, Emit, LogLevel, log
 from router.faults import fault_text
 from router.io.folder_watch import FolderWatch
+from router.io.turns import take, turn
 from router.management.config import is_policy_file
 
 SHADOW_DIR: Final = "shadowPolicyDir"  # attribute of the `policy` entity
@@ -205,11 +205,5 @@ class ShadowFolder:
 
 
 async def _in_slices(steps: Iterator[None]) -> None:
-    """All steps, with a look at the sockets after each millisecond of them."""
-
-    def go_on() -> bool:
-        deadline = time.perf_counter() + SLICE_S
-        return any(time.perf_counter() > deadline for _ in steps)
-
-    while go_on():
+    while take(steps, turn()):
         await asyncio.sleep(0)

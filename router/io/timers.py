@@ -4,20 +4,19 @@ Ten thousand idle connections cost one loop timer per bucket that is due, not te
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from router.core.work import Timed
+from router.io.turns import Slices
 
 BUCKET_S: Final = 0.25
-# How long a bucket may hold up messages: thousands of peers that came at the same moment are due at the same moment.
-SLICE_S: Final = 0.001
 
 
 class Timers:
     """Calls `on_timer` of each member when it is due, at most one bucket late; never early.
 
-    A bucket that takes longer than SLICE_S is worked off in several passes of the loop.
+    A bucket is worked off in slices: thousands of peers that came at the same moment are due at the same moment.
     """
 
     def __init__(self, clock: Callable[[], float], after: Callable[[], None]) -> None:
@@ -48,16 +47,11 @@ class Timers:
             self._buckets[bucket].pop(member, None)
 
     def _work_off(self, bucket: int) -> None:
-        self._work_on(bucket, iter(self._buckets.pop(bucket, {})))
+        Slices(self._call(bucket, self._buckets.pop(bucket, {})), self._after)
 
-    def _work_on(self, bucket: int, members: Iterator[Timed]) -> None:
-        """One slice of a bucket; messages are routed before the next."""
-        now = self._clock()
+    def _call(self, bucket: int, members: Iterable[Timed]) -> Iterator[None]:
         for member in members:
             if self._due.get(member) == bucket:
                 del self._due[member]
-                self.set(member, member.on_timer(now))
-                if self._clock() - now > SLICE_S:
-                    asyncio.get_running_loop().call_soon(self._work_on, bucket, members)
-                    break
-        self._after()
+                self.set(member, member.on_timer(self._clock()))
+                yield

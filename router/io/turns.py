@@ -1,16 +1,78 @@
-"""Everyone has a turn: what one connection's read leads to is done in slices, and others are served in between.
+"""Everyone has a turn: long work is done in slices of a millisecond, and messages are routed in between.
 
 A connection whose turn was too short for what it has sent is not read until that is worked off. It goes on in a later
-pass of the loop; the loop sees to every other socket before each.
+pass of the loop; the loop sees to every other socket before each. The router's own long work has slices of the same
+length: a coroutine asks `turn` or `take`, callbacks use `Slices`.
 """
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, Protocol
 
 # How long one connection's work, and in a pass the work of all that are behind, may hold up everybody else. Stops a
 # read that is costly to work off (thousands of TLS records of one byte) from keeping messages waiting.
 TURN_S: Final = 0.001
+
+
+def turn(clock: Callable[[], float] = time.perf_counter, seconds: float = TURN_S) -> Callable[[], bool]:
+    """A turn begins; the result says whether it has time left."""
+    end = clock() + seconds
+    return lambda: clock() < end
+
+
+def take(steps: Iterator[object], has_time: Callable[[], bool]) -> bool:
+    """Do steps while there is time, one at least. False: there are no more."""
+    return any(not has_time() for _ in steps)
+
+
+class Slices:
+    """Does `steps` in slices, one in each pass of the loop. The first begins at once.
+
+    A step that raises ends them.
+    """
+
+    __slots__ = ("_after", "_next", "_on_fault", "_seconds", "_steps", "is_over")
+
+    def __init__(
+        self,
+        steps: Iterator[object],
+        after: Callable[[], None],
+        *,
+        seconds: float = TURN_S,
+        on_fault: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """after     called after each slice
+        seconds   of a slice; 0: each step is one
+        on_fault  gets what a step raised; None: the loop's handler does
+        """
+        self._steps = steps
+        self._after = after
+        self._seconds = seconds
+        self._on_fault = on_fault
+        self._next: asyncio.Handle | None = None
+        self.is_over = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        try:
+            self.is_over = not take(self._steps, turn(seconds=self._seconds)) or self.is_over
+        except Exception as error:
+            self.is_over = True
+            if self._on_fault is None:
+                raise
+            self._on_fault(error)
+        finally:
+            self._after()
+        if not self.is_over:
+            self._next = asyncio.get_running_loop().call_soon(self._go_on)
+
+    def cancel(self) -> None:
+        """No slice comes any more."""
+        self.is_over = True
+        if self._next is not None:
+            self._next.cancel()
 
 
 class Unfinished(Protocol):
@@ -28,15 +90,10 @@ class Turns:
         """clock  monotonic seconds
         after   called after each turn: what it has left to be written is written
         """
-        self._clock = clock
+        self.begin = partial(turn, clock)
         self._after = after
         self._behind: dict[Unfinished, None] = {}
         self._pass: asyncio.Handle | None = None
-
-    def begin(self) -> Callable[[], bool]:
-        """A turn begins; the result says whether it has time left."""
-        clock, end = self._clock, self._clock() + TURN_S
-        return lambda: clock() < end
 
     def add(self, member: Unfinished) -> None:
         """Give it further turns until it is done; last of those that wait, unless it waits already."""

@@ -1,11 +1,13 @@
 """The guard against a naive model of AMQP's rules, which knows nothing of tables, bytes and turns.
 
-The model keeps sets and lists of what a peer has said and asks them one rule after the other. Random sequences of all
-performatives: the guard admits exactly what the model admits, whether its tables are compiled or not.
+The model keeps sets and lists of what a peer and the router have said and asks them one rule after the other. Random
+sequences of all performatives, between them sessions and links that the router begins: the guard admits exactly what
+the model admits, whether its tables are compiled or not.
 """
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.amqp.guard import Guard, Refused
+from router.amqp.guard import CannotBegin, Guard, Refused
 from router.amqp.guard.tables import COMPILED, PythonTables, Tables
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fuzz"))
@@ -43,12 +45,13 @@ class Said:
     count: int | None = None
     credit: int = 0
     channel_max: int = 100
+    name: str = "l"
 
     def frame(self) -> bytes:
         body = {
             "open": lambda: wire.open_(channels=self.channel_max),
             "begin": lambda: wire.begin(self.remote, handle_max=self.handle_max),
-            "attach": lambda: wire.attach("l", self.handle or 0, is_receiver=self.is_receiver),
+            "attach": lambda: wire.attach(self.name, self.handle or 0, is_receiver=self.is_receiver),
             "transfer": lambda: wire.transfer(
                 self.handle or 0, self.number, b"x", is_last=not self.more, is_aborted=self.aborted
             ),
@@ -89,17 +92,38 @@ class ModelLink:
 @dataclass
 class ModelSession:
     most_links: int
+    ours: int | None = None  # our channel, where the router began it
+    awaited: list[tuple[str, bool]] = field(default_factory=list)  # links of ours: their name, whether the peer sends
     links: dict[int, ModelLink] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)  # delivery-ids so far
 
 
 class Model:
-    """What AMQP 1.0 part 2 lets a peer say to a router that begins nothing of its own."""
+    """What AMQP 1.0 part 2 lets a peer say."""
 
     def __init__(self) -> None:
         self.is_open = self.is_closed = False
         self.channel_max = OUR_CHANNEL_MAX
         self.sessions: dict[int, ModelSession] = {}
+        self.awaited: list[int] = []  # our channels whose Begin has no answer
+
+    def router_begins(self, channel: int) -> bool:
+        if not self.is_open or self.is_closed or len(self.sessions) + len(self.awaited) > self.channel_max:
+            return False
+        for session in self.sessions.values():
+            if session.ours == channel:
+                session.ours = None  # it was ended by us, or the channel would not be free
+        self.awaited.append(channel)
+        return True
+
+    def router_attaches(self, channel: int, name: str, *, peer_sends: bool) -> bool:
+        for session in self.sessions.values():
+            if session.ours == channel and not self.is_closed:
+                if len(session.links) + len(session.awaited) >= session.most_links:
+                    return False
+                session.awaited.append((name, peer_sends))
+                return True
+        return False
 
     def admits(self, said: Said) -> bool:
         """Take it as said where it may be. Nothing is asked any more after a False."""
@@ -117,9 +141,16 @@ class Model:
             self.is_closed = True
             return True
         if said.what == "begin":
-            if said.channel in self.sessions or said.channel > self.channel_max or said.remote is not None:
+            if said.channel in self.sessions or said.channel > self.channel_max:
                 return False
-            self.sessions[said.channel] = ModelSession(2**31 if said.handle_max is None else said.handle_max + 1)
+            most = 2**31 if said.handle_max is None else said.handle_max + 1
+            if said.remote is not None:
+                if said.remote not in self.awaited:
+                    return False
+                self.awaited.remove(said.remote)
+            elif len(self.sessions) + len(self.awaited) > self.channel_max:
+                return False
+            self.sessions[said.channel] = ModelSession(most, said.remote)
             return True
         session = self.sessions.get(said.channel)
         if session is None:
@@ -143,7 +174,11 @@ class Model:
 
     def attaches(self, session: ModelSession, said: Said) -> bool:
         handle = said.handle or 0
-        if handle in session.links or handle >= 2**31 or len(session.links) >= session.most_links:
+        if handle in session.links or handle >= 2**31:
+            return False
+        if (said.name, not said.is_receiver) in session.awaited:
+            session.awaited.remove((said.name, not said.is_receiver))
+        elif len(session.links) + len(session.awaited) >= session.most_links:
             return False
         session.links[handle] = ModelLink(peer_sends=not said.is_receiver)
         return True
@@ -189,6 +224,7 @@ anything: st.SearchStrategy[Said] = st.builds(
     handle=st.one_of(st.none(), handles), handle_max=st.sampled_from([None, None, 0, 1]), is_receiver=st.booleans(),
     number=numbers, last=numbers, more=st.booleans(), aborted=st.booleans(), count=numbers,
     credit=st.sampled_from([0, 10, 0x7FFFFFFF, 0x80000000]), channel_max=st.sampled_from([0, 1, 3, 100]),
+    name=st.sampled_from("lxy"),
 )  # fmt: skip
 
 
@@ -196,10 +232,16 @@ def likely(draw: Any, model: Model) -> Said:
     """Something that the model may well admit as things stand: random frames alone come nowhere."""
     if not model.is_open:
         return Said("open", channel_max=draw(st.sampled_from([0, 1, 3, 100])))
+    if model.awaited and draw(st.integers(0, 2)) == 0:
+        remote = draw(st.sampled_from(model.awaited))
+        return Said("begin", draw(st.integers(0, 3)), remote, handle_max=draw(st.sampled_from([None, None, 0, 1])))
     if not model.sessions or draw(st.integers(0, 9)) == 0:
         return Said("begin", draw(st.integers(0, 2)), handle_max=draw(st.sampled_from([None, None, 0, 1])))
     channel = draw(st.sampled_from(sorted(model.sessions)))
     session = model.sessions[channel]
+    if session.awaited and draw(st.integers(0, 1)) == 0:
+        name, peer_sends = draw(st.sampled_from(session.awaited))
+        return Said("attach", channel, handle=draw(st.integers(0, 3)), is_receiver=not peer_sends, name=name)
     if not session.links or draw(st.integers(0, 5)) == 0:
         return Said("attach", channel, handle=draw(st.integers(0, 3)), is_receiver=draw(st.booleans()))
     handle = draw(st.sampled_from(sorted(session.links)))
@@ -223,8 +265,10 @@ def likely(draw: Any, model: Model) -> Said:
 def test_the_guard_admits_exactly_what_the_model_admits(tables: type[Tables], data: st.DataObject) -> None:
     model, guard = Model(), Guard(max_frame_bytes=65536, channel_max=OUR_CHANNEL_MAX, tables=tables)
     guard.admit(guard.read(wire.HEADER))
-    told: list[Said] = []
+    told: list[Said | str] = []
     for _ in range(data.draw(st.integers(1, 40))):
+        if data.draw(st.integers(0, 4)) == 0:
+            told.append(router_acts(data.draw, model, guard))
         is_wild = data.draw(st.integers(0, 11)) == 0
         said = data.draw(anything) if is_wild else likely(data.draw, model)
         told.append(said)
@@ -232,6 +276,35 @@ def test_the_guard_admits_exactly_what_the_model_admits(tables: type[Tables], da
         assert admits(guard, said.frame()) == may_be, told
         if not may_be:
             return
+
+
+def router_acts(draw: Any, model: Model, guard: Guard) -> str:
+    """The router begins a session or attaches a link, where both agree that it may. Returns which."""
+    guard.written()
+    channel = draw(st.integers(0, 3))
+    if draw(st.booleans()) or not any(session.ours is not None for session in model.sessions.values()):
+        if channel in model.awaited:
+            return "nothing"
+        if is_done(guard.promise_session):
+            guard.begun.sent(channel)
+            assert model.router_begins(channel)
+        else:
+            assert not model.router_begins(channel)
+        return f"the router begins on {channel}"
+    name, peer_sends = draw(st.sampled_from("xy")), draw(st.booleans())
+    if any(session.ours == channel and (name, peer_sends) in session.awaited for session in model.sessions.values()):
+        return "nothing"  # a session has one link of a name and direction
+    was_done = is_done(lambda: guard.promise_link(channel, name.encode(), peer_sends=peer_sends))
+    assert was_done == model.router_attaches(channel, name, peer_sends=peer_sends)
+    return f"the router attaches {name} on {channel}"
+
+
+def is_done(act: Callable[[], None]) -> bool:
+    try:
+        act()
+    except CannotBegin:
+        return False
+    return True
 
 
 def admits(guard: Guard, frame: bytes) -> bool:

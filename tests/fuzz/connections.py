@@ -17,6 +17,7 @@ import gc
 import importlib.util
 import json
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -33,6 +34,7 @@ ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent / "core")]
 
 import wire  # noqa: E402
+from answers import Answers  # noqa: E402
 from orders import LIBERTIES, Scenario, Step, scenario  # noqa: E402
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES  # noqa: E402
@@ -88,6 +90,11 @@ class Session:
             peer.say(step.data)
         elif step.what == "pass":
             self.net.pump()
+        elif step.what == "open":
+            peer.opener.act(random.Random(step.data))
+        elif step.what == "answer":
+            self.net.pump()
+            peer.say(b"".join(peer.answers.frames(step.data)))
         elif step.what == "stall":
             peer.is_reading = False
         elif step.what == "read":
@@ -124,6 +131,87 @@ class Warnings(dict[Any, Any]):
         return self.heard.append
 
 
+class Opener:
+    """Sessions and links that the router opens on one connection, as whoever routes over them would."""
+
+    def __init__(self, peer: "FuzzPeer") -> None:
+        self.peer = peer
+        self.sessions: list[Any] = []
+        self.links: list[Any] = []
+        self.names = 0
+
+    def act(self, chance: random.Random) -> None:
+        from router.amqp.engine import CannotBegin
+
+        peer = self.peer.router.peer
+        if peer is None or peer.engine.is_freed:
+            return
+        try:
+            self._act(peer.engine, chance)
+        except CannotBegin:
+            pass
+        finally:
+            self.peer.net.work.finish()
+
+    def _act(self, engine: Any, chance: random.Random) -> None:
+        choice = chance.random()
+        if not self.sessions or choice < 0.15:
+            session = engine.begin_session(self, incoming_capacity_bytes=chance.choice((0, 1 << 20)))
+            session.on_answer = lambda: self._attach(session, random.Random(chance.random()))
+            self.sessions.append(session)
+        elif choice < 0.55:
+            self._attach(chance.choice(self.sessions), chance)
+        elif choice < 0.85 and self.links:
+            self._release(link := chance.choice(self.links))
+            link.close(is_peers_doing=False)
+        elif choice > 0.9:
+            session = chance.choice(self.sessions)
+            self.sessions.remove(session)
+            for link in [link for link in self.links if link.session is session]:
+                self._release(link)
+            session.close()
+
+    def _attach(self, session: Any, chance: random.Random) -> None:
+        from router.amqp.engine import CannotBegin
+        from router.amqp.terminus import Terminus
+
+        self.names += chance.random() < 0.7
+        address = chance.choice("aam")
+        terms = {"source": Terminus(address=address), "target": Terminus(address=address)}
+        attach = chance.choice((session.attach_sender, session.attach_receiver))
+        try:
+            link = attach(f"r{self.names}", self, **terms)
+        except CannotBegin:
+            return
+        link.on_answer = lambda: self._bind(link, address)
+        self.links.append(link)
+
+    def _bind(self, link: Any, address: str) -> None:
+        from memory_net import at
+
+        from router.amqp.engine import IncomingWire
+
+        core, attachment = self.peer.net.core, self.peer.router.peer.attachment
+        link.named = at(address)
+        add = core.add_in_link if isinstance(link, IncomingWire) else core.add_out_link
+        add(link, attachment, link.named)
+
+    def _release(self, link: Any) -> None:
+        self.links.remove(link)
+        if link.core is not None:
+            self.peer.net.core.remove_link(link.core)
+
+    # Owner
+
+    def on_detach(self, link: Any, *, is_closed: bool) -> None:
+        if link in self.links:
+            self._release(link)
+
+    def on_end(self, session: Any) -> None:
+        if session in self.sessions:
+            self.sessions.remove(session)
+
+
 class FuzzPeer:
     """A socket whose bytes the scenario writes: to Net what memory_net.Client is, without an engine of its own."""
 
@@ -132,6 +220,8 @@ class FuzzPeer:
         self.inbox = bytearray()
         self.is_reading = True
         self.outbox = bytearray()  # not read by the router yet
+        self.answers = Answers()
+        self.opener = Opener(self)
         self.has_overrun = False  # the router was given a read that it had not asked for
         self.is_dead = self.router_closed = self._is_paused = False
         net.clients.append(self)
@@ -186,6 +276,7 @@ class FuzzPeer:
     def pull_from_router(self) -> bool:
         if self.is_dead or not self.is_reading or not self.inbox:
             return False
+        self.answers.hear(self.inbox)
         self.inbox.clear()
         if self._is_paused:
             self._is_paused = False

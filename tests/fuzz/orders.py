@@ -77,8 +77,10 @@ class Session:
 
 @dataclass(frozen=True)
 class Step:
-    """what  "join", "say", "pass", "stall", "read", "leave", "wait"
-    peer   its number; its kind in `data` when it joins
+    """what  "join", "say", "pass", "stall", "read", "leave", "wait"; "open", where the router begins, attaches or ends
+          something on that peer's connection, and "answer", where the peer says something to that
+    peer   its number
+    data   what it says; a seed of "open" and "answer"
     """
 
     what: str
@@ -504,6 +506,7 @@ def scenario(seed: str, liberties: Sequence[str]) -> Scenario:
     queued: dict[int, list[bytes]] = {peer.number: [] for peer in peers}
     manners = [Manners(liberties) for _ in peers]
     waiting = list(peers)
+    opens = chance.random() < 0.4  # the router opens sessions and links, too
     for _ in range(total):
         if waiting and (not present or chance.random() < 0.2):
             peer = waiting.pop()
@@ -526,6 +529,8 @@ def scenario(seed: str, liberties: Sequence[str]) -> Scenario:
             mine[at], mine[at + 1] = mine[at + 1], mine[at]
         if not hasty or chance.random() < 0.2:
             say(steps, peer.number, mine, chance, manners[peer.number])
+        if opens and peer.is_open:
+            open_more(steps, peer.number, taken, chance)
         befall(steps, peer, present, queued, chance, manners)
     for peer in present:
         say(steps, peer.number, queued[peer.number], chance, manners[peer.number])
@@ -544,6 +549,12 @@ def say(steps: list[Step], peer: int, frames: list[bytes], chance: random.Random
         steps.append(Step("say", peer, data[start:stop]))
     if chance.random() < 0.5:
         steps.append(Step("pass", peer))
+
+
+def open_more(steps: list[Step], peer: int, liberties: Sequence[str], chance: random.Random) -> None:
+    for what, share in (("open", 0.3), ("answer", 0.5), ("answer", 0.5)):
+        if chance.random() < share:
+            steps.append(Step(what, peer, f"{chance.randrange(1 << 32):08x}".encode() + ",".join(liberties).encode()))
 
 
 def befall(

@@ -12,8 +12,9 @@ from policy.usage import UsageLedger
 from policy.windows import shown_instant
 from router.admission.connection_gate import Gate
 from router.control import redecision
-from router.control.redecision import LONGEST_SLICE_S, SLICE_S, SLICE_SHARE, Expiry, Redecision
+from router.control.redecision import LONGEST_SLICE_S, SLICE_SHARE, Expiry, Redecision
 from router.effects import Effect, Log
+from router.io.turns import TURN_S
 
 COUNT = 100
 
@@ -63,7 +64,7 @@ class House:
 
 
 def waste() -> None:
-    end = asyncio.get_running_loop().time() + SLICE_S / 2
+    end = asyncio.get_running_loop().time() + TURN_S / 2
     while asyncio.get_running_loop().time() < end:
         pass
 
@@ -90,7 +91,7 @@ def test_a_busy_loop_puts_nothing_off() -> None:
 
         def step() -> None:
             nonlocal now
-            now += SLICE_S
+            now += TURN_S
 
         house = House(step, lambda: now)
         house.redecision.begin("policy_change")
@@ -101,7 +102,7 @@ def test_a_busy_loop_puts_nothing_off() -> None:
             turns += 1
         return turns
 
-    assert asyncio.run(run()) < COUNT * 3 * SLICE_S / LONGEST_SLICE_S * 2
+    assert asyncio.run(run()) < COUNT * 3 * TURN_S / LONGEST_SLICE_S * 2
 
 
 def passed(house: House) -> None:

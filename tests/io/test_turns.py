@@ -1,10 +1,14 @@
 """Everyone has a turn: who has more to do than fits into it goes on later, and is not read meanwhile."""
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
 
 from router.io.sockets import Hold, Socket
-from router.io.turns import TURN_S, Turns
+from router.io.turns import TURN_S, Slices, Turns, take, turn
 
 
 class Member:
@@ -122,6 +126,104 @@ def test_nobody_has_a_turn_after_the_end() -> None:
         return await stage.passes(2)
 
     assert asyncio.run(play()) == "||"
+
+
+def test_a_slice_takes_steps_for_as_long_as_a_turn_lasts() -> None:
+    now, done = 0.0, []
+
+    def steps() -> Iterator[None]:
+        nonlocal now
+        for number in range(7):
+            now += TURN_S / 3
+            done.append(number)
+            yield
+
+    made, lengths = steps(), []
+    while take(made, turn(lambda: now)):
+        lengths.append(len(done))
+    assert lengths == [3, 6]
+    assert done == list(range(7))
+
+
+def test_a_slice_has_one_step_at_least() -> None:
+    assert take(iter("ab"), lambda: False)
+
+
+class Story:
+    """Steps `1` to `count` that run in slices; `/` after each slice, `|` where a pass of the loop ended."""
+
+    def __init__(self, count: int, *, fault_at: int = 0, takes_s: float = 0.0, **options: Any) -> None:
+        self.log = ""
+        self.takes_s = takes_s
+        self.slices = Slices(self.steps(count, fault_at), self.after, **options)
+
+    def steps(self, count: int, fault_at: int) -> Iterator[None]:
+        for number in range(1, count + 1):
+            self.log += str(number)
+            if number == fault_at:
+                raise ValueError
+            until = time.perf_counter() + self.takes_s
+            while time.perf_counter() < until:
+                pass
+            yield
+
+    def after(self) -> None:
+        self.log += "/"
+
+    async def passes(self, count: int) -> str:
+        for _ in range(count):
+            await asyncio.sleep(0)
+            self.log += "|"
+        return self.log
+
+
+async def told(story: Callable[[], Story], passes: int) -> str:
+    return await story().passes(passes)
+
+
+def test_a_slice_is_a_step_where_steps_say_how_much_is_done_at_once() -> None:
+    assert asyncio.run(told(lambda: Story(3, seconds=0), 5)) == "1/2/|3/|/|||"
+
+
+def test_long_steps_have_a_pass_each() -> None:
+    assert asyncio.run(told(lambda: Story(3, takes_s=TURN_S), 5)) == "1/2/|3/|/|||"
+
+
+def test_slices_that_are_cancelled_do_nothing_more() -> None:
+    async def play() -> str:
+        story = Story(3, seconds=0)
+        story.slices.cancel()
+        assert story.slices.is_over
+        return await story.passes(2)
+
+    assert asyncio.run(play()) == "1/||"
+
+
+def test_a_fault_is_reported_and_ends_the_slices() -> None:
+    faults: list[Exception] = []
+
+    async def play() -> str:
+        story = Story(3, fault_at=2, seconds=0, on_fault=faults.append)
+        assert not story.slices.is_over
+        log = await story.passes(3)
+        assert story.slices.is_over
+        return log
+
+    assert asyncio.run(play()) == "1/2/|||"
+    assert [type(fault) for fault in faults] == [ValueError]
+
+
+def test_a_fault_that_nobody_takes_reaches_the_loops_handler() -> None:
+    heard: list[Any] = []
+
+    async def play() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: heard.append(context["exception"]))
+        await Story(3, fault_at=2, seconds=0).passes(3)
+
+    asyncio.run(play())
+    assert [type(fault) for fault in heard] == [ValueError]
+    with pytest.raises(ValueError, match=r"^$"):
+        asyncio.run(told(lambda: Story(1, fault_at=1), 1))
 
 
 class Transport(asyncio.Transport):

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
-from router.amqp.engine.links import IncomingWire, OutgoingWire, Session
+from router.amqp.engine.links import IncomingWire, LinkOwner, OutgoingWire, Session, SessionOwner
 from router.amqp.engine.steps import CHOSEN, CONTROL, FLOW, MESSAGE, OUTCOME, PULLS_ALL_BYTES
 from router.amqp.engine.values import (
     EngineError,
@@ -29,7 +29,8 @@ from router.amqp.engine.values import (
     text_of,
     value_of,
 )
-from router.amqp.guard import MAX_SPAN, Guard
+from router.amqp.guard import MAX_SPAN, CannotBegin, Guard
+from router.amqp.guard.performatives import BEGIN, read_frame
 from router.amqp.terminus import Condition, RemoteOpen, Violation
 
 # What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
@@ -76,14 +77,29 @@ def _nothing() -> None:
     """Nobody is to be told."""
 
 
-class Owner(Protocol):
-    """Who is told what the peer asks for. Called while frames are being read; must not call `Engine.receive`."""
+def _begun_channel(output: memoryview) -> int | None:
+    """The channel of a Begin of our own in `output`, which begins with a whole frame; None: there is none."""
+    at = 0
+    while at < len(output):
+        end = at + int.from_bytes(output[at : at + 4], "big")
+        performative = read_frame(output[at:end])
+        if performative is None or performative.code != BEGIN:
+            return None
+        if performative.get("remote-channel") is None:
+            return performative.channel
+        at = end
+    return None
+
+
+class Owner(SessionOwner, LinkOwner, Protocol):
+    """Gets what the peer asks for, and the end of sessions and links that the peer began.
+
+    Called while frames are being read; must not call `Engine.receive`.
+    """
 
     def on_open(self, remote: RemoteOpen) -> None: ...
     def on_begin(self, session: "Session") -> None: ...
-    def on_end(self, session: "Session") -> None: ...
     def on_attach(self, link: "IncomingWire | OutgoingWire") -> None: ...
-    def on_detach(self, link: "IncomingWire | OutgoingWire", *, is_closed: bool) -> None: ...
     def on_close(self, condition: Condition | None) -> None: ...
     def on_transport_error(self, condition: Condition) -> None: ...
 
@@ -94,6 +110,7 @@ class Engine:
     __slots__ = (
         "_scan_read",
         "afterwards",
+        "begins",
         "collector",
         "connection",
         "heard",
@@ -154,6 +171,7 @@ class Engine:
         self.intake = Intake(self, guard)
         self._scan_read = guard.tables.scan_read
         self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
+        self.begins: deque[tuple[Session, int]] = deque()  # sessions to be begun, with their incoming capacity
 
     # Bytes
 
@@ -216,6 +234,14 @@ class Engine:
             self._watch_backlog()
         if self.is_deaf or self.afterwards or _first_event(self.collector):
             self.drain()
+
+    def set_blocked(self, is_blocked: bool) -> None:
+        """The socket's buffer is full, or has room again."""
+        self.is_blocked = is_blocked
+        if not is_blocked:
+            self.touched.add(self)
+            if self.begins:
+                self.afterwards.append(self._write_begins)
 
     def _watch_backlog(self) -> None:
         watched = self.watched
@@ -315,9 +341,11 @@ class Engine:
 
     def _on_begin(self, event: Pointer) -> None:
         pointer = lib.pn_event_session(event)
-        if pointer not in self.sessions:
-            session = self.sessions[pointer] = Session(self, pointer)
-            self.owner.on_begin(session)
+        if (begun := self.sessions.get(pointer)) is not None:
+            begun.take_answer()
+            return
+        session = self.sessions[pointer] = Session(self, pointer, self.owner)
+        self.owner.on_begin(session)
 
     def _on_end(self, event: Pointer) -> None:
         pointer = lib.pn_event_session(event)
@@ -325,9 +353,9 @@ class Engine:
         if session is None:
             return
         for link in self.links_of(session):
-            self.owner.on_detach(link, is_closed=False)
+            link.owner.on_detach(link, is_closed=False)
             self.forget(link.link)
-        self.owner.on_end(session)
+        session.owner.on_end(session)
         session.is_ended = True
         session.end()
 
@@ -336,13 +364,20 @@ class Engine:
 
     def _on_attach(self, event: Pointer) -> None:
         pointer = lib.pn_event_link(event)
-        if pointer in self.links:
+        if (begun := self.links.get(pointer)) is not None:
+            begun.take_answer()
+            self._watch(begun)
             return
         if self.unanswered > MAX_UNANSWERED_DETACHES:
             raise EngineError(f"more than {MAX_UNANSWERED_DETACHES} links closed by us without an answer")
-        wire = IncomingWire(self, pointer) if lib.pn_link_is_receiver(pointer) else OutgoingWire(self, pointer)
+        kind = IncomingWire if lib.pn_link_is_receiver(pointer) else OutgoingWire
+        wire = kind(self, pointer, self.owner)
         self.links[pointer] = self.heard[pointer] = wire
         self.owner.on_attach(wire)
+        self._watch(wire)
+
+    def _watch(self, wire: IncomingWire | OutgoingWire) -> None:
+        """A session on which the router sends is watched for congestion."""
         if isinstance(wire, OutgoingWire) and wire.core is not None and not wire.session.is_watched:
             wire.session.is_watched = True
             self.watched.append(wire.session)
@@ -351,7 +386,7 @@ class Engine:
         link = self.links.get(lib.pn_event_link(event))
         if link is not None:
             is_closed = lib.pn_event_type(event) == lib.PN_LINK_REMOTE_CLOSE
-            self.owner.on_detach(link, is_closed=is_closed)
+            link.owner.on_detach(link, is_closed=is_closed)
             link.answer_detach(is_closed=is_closed)
 
     def forget(self, pointer: Pointer) -> None:
@@ -405,6 +440,46 @@ class Engine:
         if condition is not None:
             set_condition(lib.pn_connection_condition(self.connection), condition)
         lib.pn_connection_close(self.connection)
+
+    def begin_session(self, owner: SessionOwner, *, incoming_capacity_bytes: int) -> Session:
+        """Begin a session of our own; `owner` gets its end, but not the end of the connection.
+
+        The Begin leaves with a flush. `Session.on_answer` says that links can be attached. Errors: CannotBegin
+        """
+        if not self.can_begin:
+            raise CannotBegin("the connection is not open")
+        self.intake.guard.promise_session()
+        pointer = lib.pn_session(self.connection)
+        session = self.sessions[pointer] = Session(self, pointer, owner, is_begun=True)
+        self.begins.append((session, incoming_capacity_bytes))
+        if len(self.begins) == 1:
+            self.afterwards.append(self._write_begins)
+        self.touched.add(self)
+        return session
+
+    @property
+    def can_begin(self) -> bool:
+        """Our Open has been sent, and no Close."""
+        return not self.is_deaf and bool(lib.pn_connection_state(self.connection) & lib.PN_LOCAL_ACTIVE)
+
+    def _write_begins(self) -> None:
+        """Write the Begins that wait, each by itself: proton chooses their channels and says so only on the wire.
+
+        INVARIANT: the guard knows the channel before anything can come that answers it.
+        """
+        self.flush()
+        while self.begins and not self.is_blocked and self.can_begin:
+            # All that was said before has been written, so what comes now begins with a whole frame.
+            session, capacity_bytes = self.begins.popleft()
+            session.accept(incoming_capacity_bytes=capacity_bytes)
+            size = _pull(self.transport)
+            output = OUTPUT_VIEW[: max(size, 0)]
+            session.channel = _begun_channel(output)
+            if session.channel is None:
+                raise Violation("amqp:internal-error", "a session cannot be begun")
+            self.intake.guard.begun.sent(session.channel)
+            self.write(bytes(output))
+            self.flush()
 
     def refuse(self, condition: Condition) -> None:
         """The guard does not admit a frame: the connection ends with this error."""

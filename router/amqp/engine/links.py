@@ -5,12 +5,13 @@ admitted. Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from policy.addressing.address import Address
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
-from router.amqp.engine.values import set_condition, terminus_of, text_of
+from router.amqp.engine.values import condition_of, put_terminus, set_condition, terminus_of, text_of
+from router.amqp.guard import CannotBegin
 from router.amqp.terminus import Condition, Terminus
 
 if TYPE_CHECKING:
@@ -36,14 +37,45 @@ _queued, _credit = lib.pn_link_queued, lib.pn_link_credit
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
 
 
+_AnyWire = TypeVar("_AnyWire", "IncomingWire", "OutgoingWire")
+
+
+def _nothing() -> None:
+    """The peer's answer is of no interest."""
+
+
+class SessionOwner(Protocol):
+    def on_end(self, session: "Session") -> None:
+        """The peer has ended the session, of its own accord or in answer to us. Its links are gone."""
+
+
+class LinkOwner(Protocol):
+    def on_detach(self, link: "IncomingWire | OutgoingWire", *, is_closed: bool) -> None:
+        """The peer has detached the link or ended its session. The link is released behind this call."""
+
+
 class Session:
-    """One session the peer began."""
+    """One session, begun by the peer or by the router.
 
-    __slots__ = ("engine", "is_congested", "is_counted", "is_ended", "is_watched", "pointer")
+    channel       ours, where the router began it and the Begin has been written
+    awaits_begin  the router began it and the peer has not answered
+    on_answer     the peer has answered our Begin: links may be attached. Not called once we have closed the session
+    is_closing    we have ended it, or shall when it is answered
+    """
 
-    def __init__(self, engine: "Engine", pointer: Pointer) -> None:
+    __slots__ = (
+        "awaits_begin", "channel", "engine", "is_closing", "is_congested", "is_counted", "is_ended", "is_watched",
+        "on_answer", "owner", "pointer",
+    )  # fmt: skip
+
+    def __init__(self, engine: "Engine", pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
         self.engine = engine
         self.pointer = pointer
+        self.owner = owner
+        self.channel: int | None = None
+        self.awaits_begin = is_begun
+        self.on_answer = _nothing
+        self.is_closing = False
         self.is_counted = False  # admitted by the owner
         self.is_watched = False  # among the engine's watched sessions
         self.is_congested = False
@@ -65,10 +97,66 @@ class Session:
         lib.pn_session_open(self.pointer)
         self.close(condition)
 
-    def close(self, condition: Condition) -> None:
-        """Send End with an error; the session is released once the peer answers."""
-        set_condition(lib.pn_session_condition(self.pointer), condition)
-        lib.pn_session_close(self.pointer)
+    def close(self, condition: Condition | None = None) -> None:
+        """Send End, with an error when there is one; the session is released once the peer answers.
+
+        A session whose Begin awaits its answer is ended when that has come: until then its channel must stay its own,
+        or the engine would take the answer for another session's.
+        """
+        if condition is not None:
+            set_condition(lib.pn_session_condition(self.pointer), condition)
+        self.is_closing = True
+        if not self.awaits_begin:
+            lib.pn_session_close(self.pointer)
+
+    def take_answer(self) -> None:
+        """The peer has answered our Begin."""
+        self.awaits_begin = False
+        if self.is_closing:
+            self.close()
+        else:
+            self.on_answer()
+
+    @property
+    def remote_condition(self) -> Condition | None:
+        """The error of the peer's End."""
+        return condition_of(lib.pn_session_remote_condition(self.pointer))
+
+    def attach_sender(
+        self, name: str, owner: LinkOwner, *, source: Terminus | None, target: Terminus | None
+    ) -> "OutgoingWire":
+        """Attach a link on which the router sends, on a session that the router began. Errors: CannotBegin"""
+        return self._attach(OutgoingWire, lib.pn_sender, name, owner, source, target)
+
+    def attach_receiver(
+        self, name: str, owner: LinkOwner, *, source: Terminus | None, target: Terminus | None
+    ) -> "IncomingWire":
+        """The same where the router receives."""
+        return self._attach(IncomingWire, lib.pn_receiver, name, owner, source, target)
+
+    def _attach(
+        self,
+        kind: type[_AnyWire],
+        make: Callable[[Pointer, bytes], Pointer],
+        name: str,
+        owner: LinkOwner,
+        source: Terminus | None,
+        target: Terminus | None,
+    ) -> _AnyWire:
+        engine, encoded = self.engine, name.encode()
+        if self.channel is None or self.awaits_begin or self.is_closing or self.is_ended or not engine.can_begin:
+            raise CannotBegin("the session is not open")
+        if any(isinstance(link, kind) and link.name == name for link in engine.links_of(self)):
+            raise CannotBegin(f"the session has a link '{name}' already")
+        engine.intake.guard.promise_link(self.channel, encoded, peer_sends=kind is IncomingWire)
+        pointer = make(self.pointer, encoded)
+        wire = kind(engine, pointer, owner)
+        put_terminus(lib.pn_link_source(pointer), source, lib.PN_SOURCE)
+        put_terminus(lib.pn_link_target(pointer), target, lib.PN_TARGET)
+        lib.pn_link_open(pointer)
+        engine.links[pointer] = engine.heard[pointer] = wire
+        engine.touched.add(engine)
+        return wire
 
     def end(self) -> None:
         lib.pn_session_close(self.pointer)
@@ -76,17 +164,25 @@ class Session:
 
 
 class _Wire:
-    """What both directions of a link share. `core` is the core's link object once the link is admitted."""
+    """What both directions of a link share. `core` is the core's link object once the link is admitted.
 
-    __slots__ = ("awaits_detach", "core", "engine", "is_counted", "link", "name", "named", "session")
+    on_answer  the peer has answered our Attach; where it refuses, the terminus that is its own is None, and its Detach
+               follows. Credit is granted from now on. Not called once we have closed the link or its session
+    """
+
+    __slots__ = (
+        "awaits_detach", "core", "engine", "is_counted", "link", "name", "named", "on_answer", "owner", "session",
+    )  # fmt: skip
     settle = staticmethod(_settle)
     is_settled = staticmethod(lib.pn_delivery_settled)
     is_partial = staticmethod(_partial)
     is_aborted = staticmethod(lib.pn_delivery_aborted)
 
-    def __init__(self, engine: "Engine", link: Pointer) -> None:
+    def __init__(self, engine: "Engine", link: Pointer, owner: LinkOwner) -> None:
         self.engine = engine
         self.link = link
+        self.owner = owner
+        self.on_answer = _nothing
         self.session = engine.sessions[lib.pn_link_session(link)]
         self.name = text_of(lib.pn_link_name(link)) or ""
         self.core: Any = None
@@ -102,6 +198,11 @@ class _Wire:
     @property
     def target(self) -> Terminus | None:
         return terminus_of(lib.pn_link_remote_target(self.link))
+
+    @property
+    def remote_condition(self) -> Condition | None:
+        """The error of the peer's Detach."""
+        return condition_of(lib.pn_link_remote_condition(self.link))
 
     def accept(self, *, dynamic_address: str | None = None, max_message_bytes: int = 0) -> None:
         """Answer the Attach with the peer's own termini; a dynamic one gets its address filled in."""
@@ -154,6 +255,11 @@ class _Wire:
             lib.pn_link_detach(self.link)
         self.engine.forget(self.link)
         lib.pn_link_free(self.link)
+
+    def take_answer(self) -> None:
+        """The peer has answered our Attach."""
+        if not (self.session.is_closing or lib.pn_link_state(self.link) & lib.PN_LOCAL_CLOSED):
+            self.on_answer()
 
     def relay_state(self, delivery: Pointer, origin: Pointer, state: int) -> None:
         """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1).
@@ -245,8 +351,8 @@ class IncomingWire(_Wire):
     accept_delivery = staticmethod(CHOSEN.accept)
     remote_state = staticmethod(lib.pn_delivery_remote_state)
 
-    def __init__(self, engine: "Engine", link: Pointer) -> None:
-        super().__init__(engine, link)
+    def __init__(self, engine: "Engine", link: Pointer, owner: LinkOwner) -> None:
+        super().__init__(engine, link, owner)
         self.address: Any = None
         self.forward: Callable[[Any, Any, Pointer, int], None] | None = None
         self.begin_stream: Callable[[Any, Any, Pointer, int], Any] | None = None
@@ -389,8 +495,8 @@ class OutgoingWire(_Wire):
     __slots__ = ("on_accepted", "on_credit", "on_delivery")
     remote_state = staticmethod(lib.pn_delivery_remote_state)
 
-    def __init__(self, engine: "Engine", link: Pointer) -> None:
-        super().__init__(engine, link)
+    def __init__(self, engine: "Engine", link: Pointer, owner: LinkOwner) -> None:
+        super().__init__(engine, link, owner)
         self.on_delivery: Callable[[Pointer], None] = _settle
         self.on_accepted: Callable[[Pointer], None] = _settle
         self.on_credit: Callable[[], None] | None = None

@@ -18,6 +18,8 @@ _EXPIRY = {
     lib.PN_EXPIRE_NEVER: "never",
 }
 _DISTRIBUTION = {lib.PN_DIST_MODE_COPY: "copy", lib.PN_DIST_MODE_MOVE: "move"}
+_EXPIRY_NUMBERS = {name: number for number, name in _EXPIRY.items()}
+_DISTRIBUTION_NUMBERS = {name: number for number, name in _DISTRIBUTION.items()}
 _TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORDINATOR: "coordinator"}
 
 
@@ -92,6 +94,24 @@ def close_frame(condition: Condition) -> bytes:
 def set_condition(target: Pointer, condition: Condition) -> None:
     lib.pn_condition_set_name(target, condition.name.encode())
     lib.pn_condition_set_description(target, condition.description.encode())
+
+
+def put_terminus(pointer: Pointer, terminus: Terminus | None, kind: int) -> None:
+    """Write a source or target of ours. kind  PN_SOURCE or PN_TARGET, where it is no coordinator; None: a null one"""
+    if terminus is None:
+        lib.pn_terminus_set_type(pointer, lib.PN_UNSPECIFIED)
+        return
+    lib.pn_terminus_set_type(pointer, lib.PN_COORDINATOR if terminus.is_coordinator else kind)
+    if terminus.address is not None:
+        lib.pn_terminus_set_address(pointer, terminus.address.encode())
+    lib.pn_terminus_set_dynamic(pointer, terminus.is_dynamic)
+    lib.pn_terminus_set_durability(pointer, terminus.durability)
+    lib.pn_terminus_set_expiry_policy(pointer, _EXPIRY_NUMBERS[terminus.expiry_policy])
+    lib.pn_terminus_set_timeout(pointer, terminus.timeout_s)
+    if terminus.distribution_mode is not None:
+        lib.pn_terminus_set_distribution_mode(pointer, _DISTRIBUTION_NUMBERS[terminus.distribution_mode])
+    if terminus.capabilities:
+        put_value(lib.pn_terminus_capabilities(pointer), Array(symbol, tuple(map(symbol, terminus.capabilities))))
 
 
 def terminus_of(pointer: Pointer) -> Terminus | None:

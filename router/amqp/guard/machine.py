@@ -1,8 +1,9 @@
 """The state machine that admits a peer's frames, one connection's. Pure.
 
 What a frame may say follows from what the peer has said before: one Open and it first, channels that it began, handles
-that it attached, delivery-ids in their order, nothing behind its Close. The AMQP engine trusts all of this without
-looking; some orders of frames make it use memory that it has freed.
+that it attached, delivery-ids in their order, nothing behind its Close. An answer follows from what we have said: a
+Begin on our channel, an Attach of that name. The AMQP engine trusts all of this without looking; some orders of frames
+make it use memory that it has freed.
 
 Sources: AMQP 1.0 §2.3 to §2.8; docs/spec/routing.md §1. Conditions and descriptions are those of qdrouterd 1.20 where
 that closes the connection, too.
@@ -11,6 +12,7 @@ that closes the connection, too.
 from typing import Final
 
 from router.amqp.decoding import Buffer
+from router.amqp.guard.begun import Begun, CannotBegin
 from router.amqp.guard.performatives import (
     ATTACH,
     BEGIN,
@@ -63,8 +65,8 @@ class Guard:
     """
 
     __slots__ = (
-        "answerable", "channels", "is_open", "max_frame_bytes", "offered_channel_max", "peers_channel_max", "scan",
-        "stage", "tables", "unanswered", "unwritten",
+        "answerable", "begun", "channels", "is_open", "max_frame_bytes", "offered_channel_max", "peers_channel_max",
+        "scan", "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
@@ -77,7 +79,8 @@ class Guard:
         self.answerable: dict[int, int] = {}  # begun and not ended -> links that its handle-max lets us answer
         # Channel -> links detached, None -> sessions ended, whose places in the engine our answer may still hold.
         self.unwritten: dict[int | None, int] = {}
-        self.unanswered: set[int] = set()  # channels begun, where our Begin may be in the engine still
+        self.unanswered: set[int] = set()  # channels that the peer began, where our Begin may be in the engine still
+        self.begun = Begun()
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
@@ -146,16 +149,46 @@ class Guard:
         if not self.unwritten:
             return False
         if performative.code == BEGIN:
-            return len(self.channels) + self.unwritten.get(None, 0) > self.channel_max
+            return self._used_channels + self.unwritten.get(None, 0) > self.channel_max
         channel = performative.channel
         if performative.code != ATTACH or channel not in self.channels:
             return False
-        return len(self.channels[channel]) + self.unwritten.get(channel, 0) >= self.answerable[channel]
+        return self._used_handles(channel) + self.unwritten.get(channel, 0) >= self.answerable[channel]
+
+    @property
+    def _used_channels(self) -> int:
+        """Channels of ours in use, but for those of sessions ended and unwritten."""
+        return len(self.channels) + self.begun.unanswered
+
+    def _used_handles(self, channel: int) -> int:
+        """Handles of ours in use on a session, but for those of links detached and unwritten."""
+        return len(self.channels[channel]) + self.begun.awaited_links(channel)
 
     def written(self) -> None:
         """All our answers have left the engine."""
         self.unwritten.clear()
         self.unanswered.clear()
+
+    # What we begin
+
+    def promise_session(self) -> None:
+        """A session is to be begun: `begun.sent` says on which channel. Errors: CannotBegin"""
+        if self.stage != "running":
+            raise CannotBegin("the connection is not open")
+        if self._used_channels + self.unwritten.get(None, 0) > self.channel_max:
+            raise CannotBegin("no channel is left")
+        self.begun.promised += 1
+
+    def promise_link(self, ours: int, name: bytes, *, peer_sends: bool) -> None:
+        """A link is to be attached on the session that we began on the channel `ours`. Errors: CannotBegin"""
+        channel = self.begun.answers.get(ours)
+        if channel is None or self.stage != "running":
+            raise CannotBegin("the session is not open")
+        if self._used_handles(channel) + self.unwritten.get(channel, 0) >= self.answerable[channel]:
+            raise CannotBegin("no handle is left")
+        self.begun.links[channel].add((name, peer_sends))
+
+    # What the peer says
 
     def admit(self, performative: Performative | None) -> bool:
         """Take one performative as said. Returns whether the engine is to see it."""
@@ -221,14 +254,20 @@ class Guard:
                 FRAMING, f"remote channel {channel} is above negotiated channel_max {self.channel_max}."
             )
         answered = performative.get("remote-channel")
-        if answered is not None:
-            # INVARIANT: the router begins no session. An answer would make one of the engine's sessions two channels'.
+        # INVARIANT: a Begin of ours has one answer. Another would make one of the engine's sessions two channels'.
+        if answered is not None and answered not in self.begun.awaited:
             raise Refused(_INVALID_FIELD, f"begin reply to unknown channel {answered}.")
         if channel in self.channels:
             raise Refused(_NOT_ALLOWED, f"channel {channel} has a session already")
+        if answered is not None:
+            self.begun.answered(answered, channel)
+        elif self._used_channels > self.channel_max:
+            # Our answer needs a channel of ours, and sessions that we have begun use them up.
+            raise Refused(_NOT_ALLOWED, "begin of more sessions than channel-max lets us answer")
+        else:
+            self.unanswered.add(channel)
         self.tables.add(session_key(channel))
         self.channels[channel] = set()
-        self.unanswered.add(channel)
         self.answerable[channel] = min(performative.fields.get("handle-max", _MAX_HANDLE), _MAX_HANDLE) + 1
         return True
 
@@ -236,6 +275,7 @@ class Guard:
         for handle in self.channels.pop(channel):
             self.tables.discard(link_key(channel, handle))
         self.tables.discard(session_key(channel))
+        self.begun.ended(channel)
         del self.answerable[channel]
         self.unanswered.discard(channel)
         self.unwritten.pop(channel, None)
@@ -250,7 +290,8 @@ class Guard:
             raise Refused(FRAMING, f"remote handle {handle} is above handle_max {_MAX_HANDLE}")
         if handle in self.channels[channel]:
             raise Refused("amqp:session:handle-in-use", f"handle {handle} of channel {channel} has a link already")
-        if len(self.channels[channel]) >= self.answerable[channel]:
+        is_answer = self.begun.takes_answer(channel, performative.link_name, peer_sends=not fields["role"])
+        if not is_answer and self._used_handles(channel) >= self.answerable[channel]:
             # The answer needs a handle of ours, and they are used up.
             answerable = self.answerable[channel]
             raise Refused(_NOT_ALLOWED, f"attach of more links than the {answerable} that handle-max lets us answer")

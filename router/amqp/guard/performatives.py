@@ -89,12 +89,14 @@ class Performative:
     """size_bytes  of the frame
     fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. What is null
     or left out is not among them.
+    link_name  of an Attach
     """
 
     code: int
     channel: int
     size_bytes: int
     fields: dict[str, int]
+    link_name: bytes = b""
 
     def get(self, name: str) -> int | None:
         return self.fields.get(name)
@@ -132,6 +134,7 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
     if count > len(layout):
         _refuse(f"{name} has {count} fields, more than the {len(layout)} that there are")
     fields: dict[str, int] = {}
+    link_name = b""
     for field, kind, _ in layout[:count]:
         if at >= end:
             _refuse(f"{name} ends before its field {field}")
@@ -140,6 +143,8 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
             if frame[at] not in _CONSTRUCTORS[kind]:
                 _refuse(f"field {field} of {name} is no {kind}")
             fields[field] = _value(frame, at, behind, kind, f"field {field} of {name}")
+            if code == ATTACH and field == "name":
+                link_name = bytes(frame[behind - fields[field] : behind])
         at = behind
     # proton's clients write the content of a state that is no standard one twice; its engine reads nothing behind it.
     # INVARIANT: the engine reads fields as long as there are bytes, whatever their number is said to be.
@@ -150,7 +155,7 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
     for field, _, is_mandatory in layout:
         if is_mandatory and field not in fields:
             raise Refused("amqp:invalid-field", f"{name} lacks its field {field}")
-    return Performative(code=code, channel=channel, size_bytes=len(frame), fields=fields)
+    return Performative(code=code, channel=channel, size_bytes=len(frame), fields=fields, link_name=link_name)
 
 
 def _refuse(description: str) -> NoReturn:
