@@ -8,7 +8,7 @@ from typing import Protocol
 
 from policy.addressing.patterns import normalise
 from policy.attributes import Path, VhostSource, read_items
-from policy.files.loader import Entity
+from policy.files.sections import Section
 from policy.groups import DENIED_BY
 from policy.lint.section_names import old_attribute_names
 from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
@@ -226,7 +226,7 @@ class PolicyText:
     ids    of the rules there are
     """
 
-    entities: tuple[Entity, ...]
+    entities: tuple[Section, ...]
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     now: float | None = None
     ids: frozenset[str] = frozenset()
@@ -273,7 +273,7 @@ class PolicyText:
         return frozenset(name for vhost in self.vhosts for name in (vhost.hostname, *vhost.aliases))
 
 
-def is_configuration(entity: Entity) -> bool:
+def is_configuration(entity: Section) -> bool:
     """Does it stand in a router's configuration and not in a policy file?"""
     return (entity.source.file or "").endswith(CONFIGURATION_SUFFIX)
 
@@ -290,7 +290,8 @@ class LintRule(Protocol):
 
 
 def _finding(rule: str, level: Level, source: VhostSource, path: Path, text: str, about: About) -> Finding:
-    around = (source.lines.get(path[:length]) for length in range(1, len(path) + 1))
+    around = (source.places.get(path[:length]) for length in range(1, len(path) + 1))
+    lines = (source.line, *(place[0] for place in around if place is not None))
     return Finding(
         rule=rule,
         level=level,
@@ -302,5 +303,5 @@ def _finding(rule: str, level: Level, source: VhostSource, path: Path, text: str
         instead=about.instead,
         confidence=about.confidence,
         fix=about.fix,
-        within=tuple(line for line in (source.line, *around) if line is not None),
+        within=tuple(line for line in lines if line is not None),
     )
