@@ -110,7 +110,7 @@ class ConfText:
     def _refuse_repeat(self) -> NoReturn:
         """Say where a key stands twice in the value at the current position: one would quietly replace the other."""
         try:
-            problem = first_repeat(self.json, self.at)
+            problem = first_repeat(self.json, self.at).problem
         except NotJson as error:  # something else is wrong before it, which the fast reader has overlooked
             problem = error.problem
         # Of a router's errors the text is shown with file and line only.

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from policy.attributes import Path, Place
 
@@ -90,11 +90,24 @@ def without_comments(text: str) -> str:
     return _COMMENT_LINE.sub("", text)
 
 
-def first_repeat(text: str, at: int) -> Problem:
+class Repeat(NamedTuple):
+    """A key that stands in one object a second time, at `place`."""
+
+    key: str
+    place: Place
+    first_line: int
+
+    @property
+    def problem(self) -> Problem:
+        text = f"key '{self.key}' stands here a second time, the first is in line {self.first_line}: keep one of them"
+        return Problem(line=self.place[0], column=self.place[1], text=text)
+
+
+def first_repeat(text: str, at: int) -> Repeat:
     """The first key that stands twice in one object of the value at `at`, in which there is one. Raises NotJson."""
     parser = _Parser(text, at)
     parser.value()
-    return parser.problems[0]
+    return parser.repeats[0]
 
 
 class RepeatedKeyError(ValueError):
@@ -114,6 +127,11 @@ def _no_constant(name: str) -> NoReturn:
 
 # Reads fast and knows no places. Raises ValueError, of which JSONDecodeError and RepeatedKeyError are kinds.
 DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object_of)
+
+
+def loads(text: str) -> object:
+    """As `json.loads`, but a key that stands twice in one object is refused: RepeatedKeyError."""
+    return json.loads(text, object_pairs_hook=_object_of)
 
 
 def is_encodable(value: object) -> bool:
@@ -136,7 +154,7 @@ class _Parser:
         self.text, self.at = text, at
         self.lines = Lines(text)
         self.positions: dict[Path, Place] = {}
-        self.problems: list[Problem] = []
+        self.repeats: list[Repeat] = []
 
     def document(self) -> Document:
         if self.text.startswith("\ufeff"):
@@ -144,7 +162,8 @@ class _Parser:
         value = self.value()
         if self._peek():
             raise self._error(f"the text goes on after its end with {self._shown()}: remove that")
-        return Document(value=value, positions=self.positions, problems=tuple(self.problems))
+        problems = tuple(repeat.problem for repeat in self.repeats)
+        return Document(value=value, positions=self.positions, problems=problems)
 
     def value(self) -> object:
         """The value at `at`."""
@@ -184,9 +203,7 @@ class _Parser:
             key = self._string()
             inner = (*path, key)
             if key in result:
-                first = self.positions[inner][0]
-                text = f"key '{key}' stands here a second time, the first is in line {first}: keep one of them"
-                self.problems.append(Problem(line=position[0], column=position[1], text=text))
+                self.repeats.append(Repeat(key, position, self.positions[inner][0]))
             self.positions[inner] = position
             if self._peek() != ":":
                 raise self._error(f"expected ':' after the key '{key}', found {self._shown()}")
