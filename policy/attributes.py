@@ -21,8 +21,8 @@ Place = tuple[int, int]  # line, column; 1-based
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VhostSource:
-    """The place where a vhost, or another section, is written.
+class SourceLocation:
+    """Where a section of a file, such as a vhost, is written.
 
     line, column  of its beginning, 1-based
     places        path inside the attribute map -> place of the key, or of the value where it has none, as far as the
@@ -120,7 +120,7 @@ class Reading:
     """One vhost being read: what every step needs to resolve names, to warn and to word an error."""
 
     vhost: str
-    source: VhostSource | None
+    source: SourceLocation | None
     resolve: Resolve
     warnings: list[str]
 

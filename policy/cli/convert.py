@@ -19,7 +19,7 @@ from policy.analysis.conversion import (
     plain,
 )
 from policy.attributes import Path as Place
-from policy.attributes import VhostSource
+from policy.attributes import SourceLocation
 from policy.cli.diff import change_lines
 from policy.cli.files import written
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_file, printable
@@ -257,13 +257,13 @@ def _check(vhosts: Sequence[_Vhost], policy: Mapping[str, object], text: str, to
 
 
 def _ruleset(
-    policy: Mapping[str, object], vhosts: Iterable[tuple[Mapping[str, object], VhostSource | None]]
+    policy: Mapping[str, object], vhosts: Iterable[tuple[Mapping[str, object], SourceLocation | None]]
 ) -> Ruleset:
     # Names of hosts are not looked up: each is an address of its own.
     return compile_ruleset(policy, vhosts, resolve=opaque_addresses)
 
 
-def _place(source: VhostSource, path: Place) -> str:
+def _place(source: SourceLocation, path: Place) -> str:
     return f"{source.file}:{source.line_of(path) or 1}:{source.column_of(path)}"
 
 

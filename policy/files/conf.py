@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NoReturn
 
-from policy.attributes import Path, Place, VhostSource
+from policy.attributes import Path, Place, SourceLocation
 from policy.files.conf_text import HASH_NAMES, ConfError, ConfText, camel_case
 from policy.files.positioned_json import Document, Problem
 from policy.files.sections import Section
@@ -67,7 +67,7 @@ class _Sections(ConfText):
                 # Some line in it is the likelier mistake.
                 self._refuse(bad or [(start, line)], is_nesting_wrong=not bad)
             line_number, column = self.lines.place(start)
-            source = VhostSource(file=file, line=line_number, column=column, places=self.places)
+            source = SourceLocation(file=file, line=line_number, column=column, places=self.places)
             found.append(
                 Section(
                     type=camel_case(header[1]),

@@ -4,16 +4,20 @@ Of a thousand vhosts most are never blamed for anything, and of the others mostl
 Pure.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import TypeGuard
 
-from policy.attributes import Path, Place, VhostSource
+from policy.attributes import Path, Place, SourceLocation
 from policy.files.positioned_json import DECODER, MAX_MAPS, Lines, after_blanks, is_encodable
 from policy.files.sections import Section
 
 _COLON = re.compile(r"[ \t\r\n]*:[ \t\r\n]*")
 _COMMA = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+
+# For a text in which no key is known to stand twice; does without a look at each object.
+_PLAIN = json.JSONDecoder()
 
 _Members = dict[str | int, tuple[int, int]]  # key or index -> offset of the key, or else the value; of the value
 
@@ -36,7 +40,7 @@ def json_sections(text: str, file: str, *, is_eager: bool = False) -> tuple[Sect
         line, counted = line + text.count("\n", counted, offset), offset
         column = offset - text.rfind("\n", 0, offset)
         inside = dict(places.members(offset)) if is_eager else _Inside(places, offset)
-        source = VhostSource(file=file, line=line, column=column, places=inside)
+        source = SourceLocation(file=file, line=line, column=column, places=inside)
         sections.append(Section(type=type_, attributes=attributes, source=source))
     return tuple(sections)
 
@@ -132,7 +136,7 @@ class Places:
         bracket = text[offset]
         if bracket not in "{[":
             return
-        decode = DECODER.raw_decode
+        decode = _PLAIN.raw_decode
         at, count = after_blanks(text, offset + 1), 0
         while text[at] not in "}]":
             step: str | int = count

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from policy.attributes import Path, Place, VhostSource
+from policy.attributes import Path, Place, SourceLocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,6 @@ class Section:
 
     type: str
     attributes: Mapping[str, object] = field(repr=False)
-    source: VhostSource
+    source: SourceLocation
     last_line: int = 0
     repeats: tuple[tuple[Path, Place], ...] = ()

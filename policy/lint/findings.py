@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from policy.addressing.patterns import normalise
-from policy.attributes import Path, VhostSource, read_items
+from policy.attributes import Path, SourceLocation, read_items
 from policy.files.sections import Section
 from policy.groups import DENIED_BY
 from policy.lint.section_names import old_attribute_names
@@ -96,7 +96,7 @@ class GroupText:
     vhost: str
     name: str
     settings: Mapping[str, object]
-    source: VhostSource
+    source: SourceLocation
     _items: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -144,7 +144,7 @@ class VhostText:
 
     hostname: str
     attributes: Mapping[str, object]
-    source: VhostSource
+    source: SourceLocation
 
     @cached_property
     def groups(self) -> tuple[GroupText, ...]:
@@ -178,7 +178,7 @@ class SectionText:
 
     type: str
     attributes: Mapping[str, object]
-    source: VhostSource
+    source: SourceLocation
 
     @property
     def title(self) -> str:
@@ -289,7 +289,7 @@ class LintRule(Protocol):
     def check(self, policy: PolicyText) -> Iterator[Finding]: ...
 
 
-def _finding(rule: str, level: Level, source: VhostSource, path: Path, text: str, about: About) -> Finding:
+def _finding(rule: str, level: Level, source: SourceLocation, path: Path, text: str, about: About) -> Finding:
     around = (source.places.get(path[:length]) for length in range(1, len(path) + 1))
     lines = (source.line, *(place[0] for place in around if place is not None))
     return Finding(

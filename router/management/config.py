@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from policy.attributes import VhostSource
+from policy.attributes import SourceLocation
 from policy.files.sections import Section
 from router.effects import Log, LogLevel
 from router.management.grammar import ConfigError, parse_config
@@ -49,7 +49,7 @@ class ConfiguredEntity:
 
     type: str
     attributes: Mapping[str, object] = field(repr=False)
-    source: VhostSource = field(default_factory=VhostSource, repr=False)
+    source: SourceLocation = field(default_factory=SourceLocation, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,7 +295,7 @@ def _random_id(mode: str) -> str:
     return f"{mode.capitalize()}_{random}"
 
 
-def _canonical(entity_type: EntityType, source: VhostSource) -> VhostSource:
+def _canonical(entity_type: EntityType, source: SourceLocation) -> SourceLocation:
     """The source with canonical names of attributes."""
     names = entity_type.canonical_names
     places = {(names.get(str(name), name), *inside): place for (name, *inside), place in source.places.items()}
