@@ -1,10 +1,9 @@
 """The user that a client certificate stands for.
 
-Pure: certificates come as DER that TLS has already verified, the mapping file as its text.
+Pure: certificates come as DER that TLS has already verified.
 Sources: docs/spec/policy-and-auth.md §6.3, §6.4; RFC 2253 in the rendering of OpenSSL's `-nameopt RFC2253`.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -67,10 +66,6 @@ _LIKE_A_SUBJECT = re.compile(r"[A-Za-z][A-Za-z0-9]*=|[0-9]+(?:\.[0-9]+)+=")
 
 class CertificateError(ValueError):
     """The certificate yields no user name that may be used; the connection then has no user."""
-
-
-class DisplayNamesError(ValueError):
-    """The mapping file is not one JSON object of strings; the text says where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,39 +135,6 @@ def certificate_subject(der: bytes, *, display_names: Mapping[str, str] | None =
 def expiry_s(der: bytes) -> float:
     """When a certificate ends, seconds since 1970 UTC. Errors: CertificateError."""
     return _parse(der).not_valid_after_utc.timestamp()
-
-
-def parse_display_names(text: str) -> dict[str, str]:
-    """The content of a uidNameMappingFile.
-
-    Errors  DisplayNamesError.
-    """
-    try:
-        names = json.loads(text, object_pairs_hook=lambda pairs: _unlike(pairs, text))
-    except DisplayNamesError:
-        raise
-    except (ValueError, RecursionError) as fault:
-        raise DisplayNamesError(f"not JSON: {fault}") from None
-    if not isinstance(names, dict):
-        raise DisplayNamesError("expected one JSON object that maps user ids to display names")
-    for user_id, name in names.items():
-        if not isinstance(name, str):
-            raise DisplayNamesError(f"the display name of '{user_id}' is not a string")
-    return names
-
-
-def _unlike(pairs: list[tuple[str, object]], text: str) -> dict[str, object]:
-    """The pairs as a map. Errors: DisplayNamesError where a key stands twice, and one would replace the other."""
-    found: dict[str, object] = {}
-    for key, value in pairs:
-        if key in found:
-            places = [match.start() for match in re.finditer(re.escape(json.dumps(key, ensure_ascii=False)), text)]
-            at = places[1] if len(places) > 1 else 0
-            line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
-            where = f" in line {line}, column {column}" if at else ""
-            raise DisplayNamesError(f"the id '{key}' stands a second time{where}: keep one of them")
-        found[key] = value
-    return found
 
 
 def _parse(der: bytes) -> x509.Certificate:

@@ -17,32 +17,38 @@ _MAX_DIGITS = 100
 Path = tuple[str | int, ...]  # keys and list indexes inside a vhost's attribute map
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VhostSource:
-    """Where a vhost was written down.
+Place = tuple[int, int]  # line, column; 1-based
 
-    lines    path inside the attribute map -> 1-based line, as far as the reader knows: ("groups", "apps", "targets", 0)
-    columns  likewise, 1-based; of the key where there is one
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLocation:
+    """Where a section of a file, such as a vhost, is written.
+
+    line, column  of its beginning, 1-based
+    places        path inside the attribute map -> place of the key, or of the value where it has none, as far as the
+                  reader knows: ("groups", "apps", "targets", 0)
     """
 
     file: str | None = None
     line: int | None = None
-    lines: Mapping[Path, int] = field(default_factory=dict, hash=False)
-    columns: Mapping[Path, int] = field(default_factory=dict, hash=False)
+    column: int = 1
+    places: Mapping[Path, Place] = field(default_factory=dict, hash=False)
 
     def line_of(self, path: Path) -> int | None:
-        """The line of `path`, or of the nearest enclosing thing whose line is known."""
-        for length in range(len(path), 0, -1):
-            if (line := self.lines.get(path[:length])) is not None:
-                return line
-        return self.line
+        """The line of `path`, or of the nearest enclosing thing whose place is known."""
+        place = self._nearest(path)
+        return self.line if place is None else place[0]
 
     def column_of(self, path: Path) -> int:
         """The column of what `line_of` finds; 1 where it is not known."""
+        place = self._nearest(path)
+        return self.column if place is None else place[1]
+
+    def _nearest(self, path: Path) -> Place | None:
         for length in range(len(path), 0, -1):
-            if (column := self.columns.get(path[:length])) is not None:
-                return column
-        return self.columns.get((), 1)
+            if (place := self.places.get(path[:length])) is not None:
+                return place
+        return None
 
 
 class PolicyError(Exception):
@@ -114,7 +120,7 @@ class Reading:
     """One vhost being read: what every step needs to resolve names, to warn and to word an error."""
 
     vhost: str
-    source: VhostSource | None
+    source: SourceLocation | None
     resolve: Resolve
     warnings: list[str]
 

@@ -20,7 +20,7 @@ from policy.attributes import (
     MAX_CONNECTIONS,
     InvalidValue,
     Reading,
-    VhostSource,
+    SourceLocation,
     read_boolean,
     read_integer,
     read_items,
@@ -86,7 +86,7 @@ class Group:
 
     name: str
     vhost: str
-    source: VhostSource | None
+    source: SourceLocation | None
     users: tuple[str, ...]
     authenticator_groups: tuple[str, ...]
     hosts: HostRanges

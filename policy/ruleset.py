@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from policy.addressing.patterns import PatternTree, normalise, split_tokens
-from policy.attributes import InvalidValue, PolicyError, VhostSource, read_integer
+from policy.attributes import InvalidValue, PolicyError, SourceLocation, read_integer
 from policy.hosts import Resolve
 from policy.vhosts import Vhost, compile_vhost
 
-__all__ = ["PolicyError", "Ruleset", "Vhost", "VhostSource", "assemble_ruleset", "compile_ruleset"]
+__all__ = ["PolicyError", "Ruleset", "SourceLocation", "Vhost", "assemble_ruleset", "compile_ruleset"]
 
 DEFAULT_MAX_CONNECTIONS = 65535
 DEFAULT_VHOST = "$default"
@@ -63,7 +63,7 @@ class Ruleset:
         return self.tree.find(split_tokens(requested)) if self.tree is not None else None
 
     def with_vhost(
-        self, attributes: Mapping[str, object], source: VhostSource | None = None, *, resolve: Resolve
+        self, attributes: Mapping[str, object], source: SourceLocation | None = None, *, resolve: Resolve
     ) -> "Ruleset":
         """This ruleset with a vhost added, or replaced if one of that name exists. Raises PolicyError.
 
@@ -91,7 +91,7 @@ class Ruleset:
 
 def compile_ruleset(
     policy: Mapping[str, object],
-    vhosts: Iterable[tuple[Mapping[str, object], VhostSource | None]],
+    vhosts: Iterable[tuple[Mapping[str, object], SourceLocation | None]],
     *,
     resolve: Resolve,
 ) -> Ruleset:
@@ -194,7 +194,7 @@ def _assembled(
     )
 
 
-def _error(text: str, source: VhostSource | None, *path: str | int) -> PolicyError:
+def _error(text: str, source: SourceLocation | None, *path: str | int) -> PolicyError:
     if source is None:
         return PolicyError(text)
     return PolicyError(text, file=source.file, line=source.line_of(path))

@@ -14,7 +14,7 @@ from policy.attributes import (
     InvalidValue,
     PolicyError,
     Reading,
-    VhostSource,
+    SourceLocation,
     read_integer,
     split_items,
 )
@@ -55,7 +55,7 @@ class Vhost:
 
     name: str
     aliases: tuple[str, ...]
-    source: VhostSource | None
+    source: SourceLocation | None
     max_connections: int
     max_connections_per_user: int
     max_connections_per_host: int
@@ -127,13 +127,13 @@ class _CheckedVhost:
     joined_groups: Mapping[str, CheckedGroup]
 
 
-def check_vhost(attributes: Mapping[str, object], source: VhostSource | None, *, resolve: Resolve) -> None:
+def check_vhost(attributes: Mapping[str, object], source: SourceLocation | None, *, resolve: Resolve) -> None:
     """Would compile_vhost take it? Raises PolicyError when not. Many times faster for long lists of addresses."""
     _checked(attributes, Reading(vhost=hostname_of(attributes), source=source, resolve=resolve, warnings=[]))
 
 
 def compile_vhost(
-    attributes: Mapping[str, object], source: VhostSource | None, *, resolve: Resolve
+    attributes: Mapping[str, object], source: SourceLocation | None, *, resolve: Resolve
 ) -> tuple[Vhost, tuple[str, ...]]:
     """Check and compile one vhost; returns it with the texts of its warnings. Raises PolicyError."""
     name = hostname_of(attributes)

@@ -58,7 +58,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("schemas", "auth", "router.amqp", "router.management", "router.management.client", *ROUTER_VOCABULARY),
     ),
     "router.control": (
-        *("schemas", "policies", "policy", "policy.analysis.pattern_notes", "auth", "auth.verifiers"),
+        *("schemas", "policies", "policy", "policy.analysis.pattern_notes", "policy.files.positioned_json"),
+        *("auth", "auth.verifiers"),
         *("router.amqp", "router.amqp.engine", "router.core", "router.admission"),
         *("router.connection", "router.audit", "router.management", "router.io", *ROUTER_VOCABULARY),
     ),

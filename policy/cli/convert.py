@@ -19,15 +19,15 @@ from policy.analysis.conversion import (
     plain,
 )
 from policy.attributes import Path as Place
-from policy.attributes import VhostSource
+from policy.attributes import SourceLocation
 from policy.cli.diff import change_lines
 from policy.cli.files import written
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_file, printable
-from policy.files.conf import read_sections
 from policy.files.conf_layout import NotWritableError, vhost_section
 from policy.files.layout import Before, Comments, comments_of, laid_out
 from policy.files.loader import PolicyFileError, parse_policy
-from policy.files.validation import load_valid_entities
+from policy.files.sections import Section
+from policy.files.validation import load_sections
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 
 DESCRIPTION = """\
@@ -61,9 +61,7 @@ _COMMENT_OR_BLANK = re.compile(r"^[ \t\r]*[#\n]", re.MULTILINE)
 class _Vhost:
     """comments  by the paths inside the attributes"""
 
-    index: int
-    attributes: Mapping[str, object]
-    source: VhostSource
+    section: Section
     comments: Comments
     converted: Converted
 
@@ -151,19 +149,17 @@ def _read(name: str, loaded: Loaded, options: argparse.Namespace) -> _File:
     # Where everything stands is only asked where something may stand before it.
     comments = comments_of(parse_policy(text, name), text) if _COMMENT_OR_BLANK.search(text) else Comments()
     vhosts = []
-    for index, entity in enumerate(entity for entity in loaded.entities if entity.source.file == name):
-        if entity.type != "vhost":
+    for index, section in enumerate(each for each in loaded.entities if each.source.file == name):
+        if section.type != "vhost":
             continue
         if options.form == "compatible":
-            converted = compatible(entity.attributes, narrows=options.narrow)
+            converted = compatible(section.attributes, narrows=options.narrow)
         elif options.form == "extended":
-            converted = extended(entity.attributes)
+            converted = extended(section.attributes)
         else:
-            converted = Converted(attributes=plain(entity.attributes))
+            converted = Converted(attributes=plain(section.attributes))
         vhost = _Vhost(
-            index=index,
-            attributes=entity.attributes,
-            source=entity.source,
+            section=section,
             comments=_comments_at(index, comments),
             converted=converted,
         )
@@ -185,7 +181,7 @@ def _comments_at(index: int, comments: Comments) -> Comments:
 
 def _refuse_obstacles(vhosts: Iterable[_Vhost]) -> None:
     obstacles = [
-        f"{_place(vhost.source, obstacle.path)}: {obstacle.text}"
+        f"{_place(vhost.section.source, obstacle.path)}: {obstacle.text}"
         for vhost in vhosts
         for obstacle in vhost.converted.obstacles
     ]
@@ -199,7 +195,7 @@ def _written(files: Sequence[_File], to: str, *, is_compact: bool) -> str:
         return _as_policy_file(files)
     parts: list[str] = []
     for file in files:
-        sections = {}
+        sections: list[tuple[Section, list[str]]] = []
         for vhost in file.vhosts:
             before = vhost.comments.before
             if file.is_configuration:
@@ -207,13 +203,14 @@ def _written(files: Sequence[_File], to: str, *, is_compact: bool) -> str:
                 before = {path: each for path, each in before.items() if path}
             try:
                 attributes = vhost.converted.attributes
-                sections[vhost.index] = vhost_section(attributes, Comments(before), is_compact=is_compact)
+                lines = vhost_section(attributes, Comments(before), is_compact=is_compact)
             except NotWritableError as error:
-                raise _RefusedError(f"{_place(vhost.source, error.path)}: {error}") from None
+                raise _RefusedError(f"{_place(vhost.section.source, error.path)}: {error}") from None
+            sections.append((vhost.section, lines))
         if file.is_configuration:
             parts.append(_with_sections(file.text, sections))
         else:
-            parts += ["\n".join("\n".join(lines) for lines in sections.values()) + "\n"]
+            parts += ["\n".join("\n".join(lines) for _, lines in sections) + "\n"]
             parts += [f"{comment}\n" for comment in file.behind]
     return "".join(parts)
 
@@ -235,20 +232,19 @@ def _as_policy_file(files: Sequence[_File]) -> str:
     return laid_out([["vhost", each] for each in attributes], comments)
 
 
-def _with_sections(text: str, sections: Mapping[int, list[str]]) -> str:
-    """The configuration with other lines in place of these sections."""
+def _with_sections(text: str, sections: Sequence[tuple[Section, list[str]]]) -> str:
+    """The configuration with other lines in place of these sections, which stand in the order of the file."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    for index, section in reversed(list(enumerate(read_sections(text)))):
-        if index in sections:
-            lines[section.place[0] - 1 : section.last_line] = sections[index]
+    for section, instead in reversed(sections):
+        lines[(section.source.line or 1) - 1 : section.last_line] = instead
     return "\n".join(lines)
 
 
 def _check(vhosts: Sequence[_Vhost], policy: Mapping[str, object], text: str, to: str, *, is_narrow: bool) -> None:
     """Does the outcome, read again, mean what the files mean? Raises _RefusedError; PolicyError for the files."""
-    old = _ruleset(policy, ((vhost.attributes, vhost.source) for vhost in vhosts))
+    old = _ruleset(policy, ((vhost.section.attributes, vhost.section.source) for vhost in vhosts))
     try:
-        entities = [entity for entity in load_valid_entities(text, f"outcome.{to}") if entity.type == "vhost"]
+        entities = [entity for entity in load_sections(text, f"outcome.{to}") if entity.type == "vhost"]
         new = _ruleset(policy, ((entity.attributes, entity.source) for entity in entities))
         changes = changed_meaning(old, new)
     except (PolicyFileError, PolicyError, TooComplexError) as error:
@@ -261,13 +257,13 @@ def _check(vhosts: Sequence[_Vhost], policy: Mapping[str, object], text: str, to
 
 
 def _ruleset(
-    policy: Mapping[str, object], vhosts: Iterable[tuple[Mapping[str, object], VhostSource | None]]
+    policy: Mapping[str, object], vhosts: Iterable[tuple[Mapping[str, object], SourceLocation | None]]
 ) -> Ruleset:
     # Names of hosts are not looked up: each is an address of its own.
     return compile_ruleset(policy, vhosts, resolve=opaque_addresses)
 
 
-def _place(source: VhostSource, path: Place) -> str:
+def _place(source: SourceLocation, path: Place) -> str:
     return f"{source.file}:{source.line_of(path) or 1}:{source.column_of(path)}"
 
 

@@ -30,7 +30,7 @@ from policy.cli.sources import (
 )
 from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import NotJson, parse
-from policy.files.validation import load_valid_entities
+from policy.files.validation import load_sections
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
 from policy.lint.findings import Finding, Level
 from policy.lint.ignoring import fingerprints, with_levels, without_known
@@ -180,7 +180,7 @@ def _harm(file: str, before: str, after: str, *, is_unsafe: bool) -> str | None:
     digests = []
     for text in (before, after):
         try:
-            vhosts = [entity for entity in load_valid_entities(text, file) if entity.type == "vhost"]
+            vhosts = [entity for entity in load_sections(text, file) if entity.type == "vhost"]
         except PolicyFileError as error:
             return f"the fixes would break it: {error}"
         try:

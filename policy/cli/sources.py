@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from policy.files.loader import Entity, PolicyFileError
+from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import Problem
-from policy.files.validation import load_valid_entities
+from policy.files.sections import Section
+from policy.files.validation import load_sections
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 
 STDIN = "-"
@@ -25,7 +26,7 @@ class Loaded:
     problems  (file, what is wrong with it)
     """
 
-    entities: list[Entity] = field(default_factory=list)
+    entities: list[Section] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     problems: list[tuple[str, Problem]] = field(default_factory=list)
 
@@ -86,7 +87,7 @@ def load_file(file: Path, loaded: Loaded) -> None:
     try:
         text = read_text(file)
         name = stdin_name(text) if name == STDIN else name
-        loaded.entities += load_valid_entities(text, name)
+        loaded.entities += load_sections(text, name)
         loaded.texts[name] = text
     except PolicyFileError as error:
         loaded.problems += [(name, problem) for problem in error.problems]

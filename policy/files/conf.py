@@ -1,15 +1,17 @@
-"""Router configurations, `.conf`, read so that every name knows its line and column: the one reader there is.
+"""Router configurations, `.conf`, read so that every name knows its line and column.
 
-The router reads its configuration with it (router.management.grammar), and people's tools do.
 Pure; no schema is consulted. Source: docs/spec/management.md §1.1, with its Build grammar.
 """
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import NoReturn
 
-from policy.attributes import Path
-from policy.files.conf_text import HASH_NAMES, ConfError, ConfSection, ConfText, camel_case
+from policy.attributes import Path, Place, SourceLocation
+from policy.files.conf_text import HASH_NAMES, ConfError, ConfText, camel_case
 from policy.files.positioned_json import Document, Problem
+from policy.files.sections import Section
 
 _TRUE, _FALSE = ("yes", "true", "on"), ("no", "false", "off")
 # Attributes the router converts to a boolean before policy sees them.
@@ -21,33 +23,37 @@ _END_OF_MAP = re.compile(r"[ \t]*,?[ \t]*(?:#.*)?")
 _MAP = re.compile(r"(\$*[A-Za-z0-9_-]+)[ \t]*:[ \t]*\{")
 
 
-def read_sections(text: str) -> list[ConfSection]:
+def conf_sections(text: str, file: str) -> list[Section]:
     """The sections of a `.conf` file, in order. Raises ConfError, with every line that is not understood."""
-    return _Sections(text).sections()
+    return _Sections(text).sections(file)
 
 
-def parse_conf(text: str) -> Document:
-    """The sections as `[[type, attributes], ...]`, the shape of a policy file. Raises ConfError."""
-    sections: list[object] = []
-    positions: dict[Path, tuple[int, int]] = {(): (1, 1)}
+def with_booleans(section: Section) -> Section:
+    """The section as policy takes it: words the router converts to booleans in a later step are booleans."""
+    names = [name for name in _BOOLEANS.get(section.type, ()) if name in section.attributes]
+    booleans = {name: _switch(section.attributes[name]) for name in names}
+    return replace(section, attributes={**section.attributes, **booleans}) if booleans else section
+
+
+def document_of(sections: Iterable[Section]) -> Document:
+    """The sections of a `.conf` file as `[[type, attributes], ...]`, the shape of a policy file."""
+    positions: dict[Path, Place] = {(): (1, 1)}
     problems: list[Problem] = []
-    for index, section in enumerate(read_sections(text)):
-        attributes = dict(section.attributes)
-        for name in _BOOLEANS.get(section.type, ()):
-            if name in attributes:
-                attributes[name] = _switch(attributes[name])
-        sections.append([section.type, attributes])
-        positions[(index,)] = positions[(index, 0)] = positions[(index, 1)] = section.place
-        positions |= {(index, 1, *path): place for path, place in section.places.items()}
+    value: list[object] = []
+    for index, section in enumerate(sections):
+        value.append([section.type, section.attributes])
+        place = section.source.line or 1, section.source.column
+        positions[(index,)] = positions[(index, 0)] = positions[(index, 1)] = place
+        positions |= {(index, 1, *path): place for path, place in section.source.places.items()}
         for path, (line, column) in section.repeats:
             problem = f"'{path[-1]}' stands here a second time, and only this one counts: keep one of them"
             problems.append(Problem(line=line, column=column, text=problem))
-    return Document(value=sections, positions=positions, problems=tuple(problems))
+    return Document(value=value, positions=positions, problems=tuple(problems))
 
 
 class _Sections(ConfText):
-    def sections(self) -> list[ConfSection]:
-        found: list[ConfSection] = []
+    def sections(self, file: str) -> list[Section]:
+        found: list[Section] = []
         bad: list[tuple[int, str]] = []
         while (statement := self._statement()) is not None:
             start, line, code = statement
@@ -60,15 +66,15 @@ class _Sections(ConfText):
             if not header[2] and not self._attributes(attributes, bad):
                 # Some line in it is the likelier mistake.
                 self._refuse(bad or [(start, line)], is_nesting_wrong=not bad)
-            place = self.place_of(start)
+            line_number, column = self.lines.place(start)
+            source = SourceLocation(file=file, line=line_number, column=column, places=self.places)
             found.append(
-                ConfSection(
+                Section(
                     type=camel_case(header[1]),
                     attributes=attributes,
-                    place=place,
-                    places=self.places,
+                    source=source,
+                    last_line=self.lines.place(self.at - 1)[0],
                     repeats=tuple(self.repeats),
-                    last_line=self.place_of(self.at - 1)[0],
                 )
             )
         if bad:
@@ -122,7 +128,7 @@ class _Sections(ConfText):
             value = self.json_value()
         else:
             self.at = inside
-            value = self.map_members((name,), 1, is_json=False)
+            value = self.map_members((name,))
         self.skip(_END_OF_MAP)
         if self.at < len(self.json) and self.json[self.at] != "\n":
             self.fail(f"nothing may follow the '}}' that closes '{name}'")
@@ -134,10 +140,10 @@ class _Sections(ConfText):
             if is_nesting_wrong
             else "this line is no section 'NAME {', no attribute 'NAME: VALUE' and no closing '}'"
         )
-        line, column = self.place_of(bad[0][0])
+        line, column = self.lines.place(bad[0][0])
         raise ConfError(
             Problem(line=line, column=column, text=reason),
-            bad_lines=tuple((self.place_of(start)[0], text) for start, text in bad),
+            bad_lines=tuple((self.lines.place(start)[0], text) for start, text in bad),
             is_nesting_wrong=is_nesting_wrong,
         )
 

@@ -1,24 +1,27 @@
-"""The text of a router's configuration: places in it, and the values and nested maps of its two forms.
+"""The text of a router's configuration: places in it, values, and the nested maps of its `.conf` form.
 
-`conf.py` reads the sections of a `.conf` file with it, `router.management.grammar` those of a `.json` configuration.
+`conf.py` reads the sections of a `.conf` file with it, `conf_json.py` those of a `.json` configuration.
 Pure. Source: docs/spec/management.md §1.1, §1.2.
 """
 
 import json
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import NoReturn
 
-from policy.files.positioned_json import NotJson, Problem, first_repeat, is_encodable
+from policy.attributes import Path, Place
+from policy.files.positioned_json import (
+    DECODER,
+    MAX_MAPS,
+    Lines,
+    NotJson,
+    Problem,
+    RepeatedKeyError,
+    first_repeat,
+    is_encodable,
+)
 
-# Where a map in a map in a map … would exhaust the stack. The deepest thing there is to configure has three levels.
-MAX_DEPTH = 32
-
-# Names from the section inwards. Not joined to one text: a group may be called "a.b".
-NamePath = tuple[str, ...]
-Place = tuple[int, int]  # line, column; 1-based
+TOO_DEEP = f"maps are nested deeper than {MAX_MAPS} levels"
 
 # In these `#` is a wildcard or part of a name, not the beginning of a comment.
 HASH_NAMES = frozenset({"pattern", "bindingKey", "hostname"})
@@ -27,7 +30,6 @@ _NESTED_HASH_NAMES = frozenset({"sourcePattern", "targetPattern", *HASH_NAMES})
 _WORD = re.compile(r"\$*[A-Za-z0-9_-]+")
 _COLON = re.compile(r"\s*:\s*")
 _COLON_ON_LINE = re.compile(r"[ \t]*:[ \t]*")
-_COMMA_OR_BLANK = re.compile(r"\s*,?\s*")
 _COMMAS_OR_BLANKS = re.compile(r"[\s,]*")
 _COMMENT = re.compile(r"#.*")
 _REST_OF_LINE = re.compile(r".*")
@@ -54,26 +56,6 @@ class ConfError(Exception):
         self.problem, self.bad_lines, self.is_nesting_wrong = problem, bad_lines, is_nesting_wrong
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfSection:
-    """One section as written.
-
-    type        short type name, camel-cased; unknown names come through
-    attributes  in the order of the file; values are str from `.conf`, JSON values from JSON and nested maps
-    place       where the section opens
-    last_line   of its closing brace; 0 where it was read from JSON
-    places      of the name of every attribute by its path: ("port",), ("groups", "admin", "users")
-    repeats     (path, place) of names that stand in one section or `.conf` map a second time
-    """
-
-    type: str
-    attributes: Mapping[str, object] = field(repr=False)
-    place: Place
-    places: Mapping[NamePath, Place]
-    repeats: tuple[tuple[NamePath, Place], ...] = ()
-    last_line: int = 0
-
-
 class ConfText:
     """A position in the text, and the reading of values there; moves past what it has read.
 
@@ -88,26 +70,21 @@ class ConfText:
         # Only an escape can be half of a surrogate pair.
         self.has_escapes = "\\u" in self.text
         self.at = 0
-        self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
-        self.decoder = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object)
-        self.places: dict[NamePath, Place] = {}
-        self.repeats: list[tuple[NamePath, Place]] = []
-
-    def place_of(self, position: int) -> Place:
-        line = bisect_right(self.line_starts, position)
-        return line, position - self.line_starts[line - 1] + 1
+        self.lines = Lines(self.text)
+        self.places: dict[Path, Place] = {}
+        self.repeats: list[tuple[Path, Place]] = []
 
     def fail(self, reason: str, position: int | None = None) -> NoReturn:
-        line, column = self.place_of(self.at if position is None else position)
+        line, column = self.lines.place(self.at if position is None else position)
         raise ConfError(Problem(line=line, column=column, text=reason))
 
     def begin_section(self) -> None:
-        """What is noted from here on belongs to a new section."""
+        """Begin a new section: the names noted from here on are its own."""
         self.places, self.repeats = {}, []
 
-    def note(self, path: NamePath, position: int) -> None:
+    def note(self, path: Path, position: int) -> None:
         """Remember the place of a name."""
-        place = self.place_of(position)
+        place = self.lines.place(position)
         if path in self.places:
             self.repeats.append((path, place))
         self.places[path] = place
@@ -115,16 +92,16 @@ class ConfText:
     def json_value(self) -> object:
         """The JSON value at the current position."""
         try:
-            value, end = self.decoder.raw_decode(self.json, self.at)
+            value, end = DECODER.raw_decode(self.json, self.at)
             is_whole = not self.has_escapes or is_encodable(value)
         except json.JSONDecodeError as error:
             self.fail(str(error), error.pos)
-        except _Repeated:
+        except RepeatedKeyError:
             self._refuse_repeat()
         except ValueError as error:
             self.fail(str(error))
         except RecursionError:
-            self.fail(f"maps and lists are nested deeper than {MAX_DEPTH} levels")
+            self.fail(f"maps and lists are nested deeper than {MAX_MAPS} levels")
         self.at = end
         if not is_whole:
             self.fail("text holds half of a surrogate pair")
@@ -133,7 +110,7 @@ class ConfText:
     def _refuse_repeat(self) -> NoReturn:
         """Say where a key stands twice in the value at the current position: one would quietly replace the other."""
         try:
-            problem = first_repeat(self.json, self.at)
+            problem = first_repeat(self.json, self.at).problem
         except NotJson as error:  # something else is wrong before it, which the fast reader has overlooked
             problem = error.problem
         # Of a router's errors the text is shown with file and line only.
@@ -146,34 +123,35 @@ class ConfText:
         assert found is not None
         self.at = found.end()
 
-    def map_members(self, above: NamePath, depth: int, *, is_json: bool) -> dict[str, object]:
+    def map_members(self, path: Path) -> dict[str, object]:
         """Members up to the closing brace, from just after the opening one; their places are noted.
 
-        above    the path of the map
-        is_json  only JSON members; else those of `.conf` style as well, mixed as one likes
+        Members in JSON and in `.conf` style may be mixed.
+
+        path  of the map
         """
         opened = self.at - 1
-        if depth > MAX_DEPTH:
-            self.fail(f"maps are nested deeper than {MAX_DEPTH} levels", opened)
+        if len(path) > MAX_MAPS:
+            self.fail(TOO_DEEP, opened)
         members: dict[str, object] = {}
         while True:
-            self.skip(_COMMA_OR_BLANK if is_json else _COMMAS_OR_BLANKS)
+            self.skip(_COMMAS_OR_BLANKS)
             if self.at >= len(self.json):
                 self.fail("this map is never closed: a '}' is missing", opened)
             if self.json[self.at] == "}":
                 self.at += 1
                 return members
-            if self.json[self.at] == "#" and not is_json:
+            if self.json[self.at] == "#":
                 self.skip(_COMMENT)
                 continue
             start = self.at
             name, is_bare = self._member_name()
-            path = (*above, name)
-            self.note(path, start)
+            inner = (*path, name)
+            self.note(inner, start)
             self.skip(_COLON_ON_LINE if is_bare else _COLON)
             if self.json.startswith("{", self.at) and not (is_bare and self.json.startswith("{user}", self.at)):
                 self.at += 1
-                members[name] = self.map_members(path, depth + 1, is_json=is_json)
+                members[name] = self.map_members(inner)
             else:
                 members[name] = self._bare_value(name) if is_bare else self.json_value()
 
@@ -246,18 +224,3 @@ def _without_spare_commas(text: str) -> str:
             kept += (text[done:at], " ")
             done = at + 1
     return "".join((*kept, text[done:]))
-
-
-class _Repeated(Exception):
-    """A key stands twice in one object."""
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _Repeated
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")

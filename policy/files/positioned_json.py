@@ -10,19 +10,23 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple, NoReturn
 
-from policy.attributes import Path
+from policy.attributes import Path, Place
 
 # Stops a file of a million brackets from exhausting the stack; a policy needs six levels.
 MAX_DEPTH = 64
+# Of maps in maps, in a router's configuration: the deepest thing there is to configure has three levels.
+MAX_MAPS = 32
 
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z_$][\w$.-]*")
 _WORDS: Mapping[str, object] = {"true": True, "false": False, "null": None}
-COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+_COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,62 +54,84 @@ class Document:
     """
 
     value: object
-    positions: Mapping[Path, tuple[int, int]]
+    positions: Mapping[Path, Place]
     problems: tuple[Problem, ...]
 
-    def position_of(self, path: Path) -> tuple[int, int]:
+    def position_of(self, path: Path) -> Place:
         """(line, column) of the value at `path`, or of the nearest thing around it that is there."""
         while path and path not in self.positions:
             path = path[:-1]
         return self.positions.get(path, (1, 1))
 
 
+class Lines:
+    """The lines of a text, by which an offset becomes a place. They are looked for when the first is asked for."""
+
+    __slots__ = ("_starts", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts: list[int] = []
+
+    def place(self, offset: int) -> Place:
+        if not self._starts:
+            self._starts = list(accumulate([len(line) + 1 for line in self._text.split("\n")], initial=0))
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+
 def parse(text: str) -> Document:
     """Read one JSON text. Raises NotJson at the first place that cannot be read."""
-    return _Parser(COMMENT_LINE.sub("", text)).document()
+    return _Parser(without_comments(text)).document()
 
 
-def first_repeat(text: str, at: int) -> Problem:
+def without_comments(text: str) -> str:
+    """The text with an empty line for each that is a comment."""
+    return _COMMENT_LINE.sub("", text)
+
+
+class Repeat(NamedTuple):
+    """A key that stands in one object a second time, at `place`."""
+
+    key: str
+    place: Place
+    first_line: int
+
+    @property
+    def problem(self) -> Problem:
+        text = f"key '{self.key}' stands here a second time, the first is in line {self.first_line}: keep one of them"
+        return Problem(line=self.place[0], column=self.place[1], text=text)
+
+
+def first_repeat(text: str, at: int) -> Repeat:
     """The first key that stands twice in one object of the value at `at`, in which there is one. Raises NotJson."""
     parser = _Parser(text, at)
-    parser.line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
     parser.value()
-    return parser.problems[0]
+    return parser.repeats[0]
 
 
-class _Doubtful(Exception):
-    """Not plainly one of the texts `split` reads; the slow reader says what is wrong."""
+class RepeatedKeyError(ValueError):
+    """A key stands twice in one object: one value would quietly replace the other."""
 
 
-def split(text: str) -> list[tuple[object, int, int]] | None:
-    """The elements of a text that is one array, each with the offset and the line (1-based) it begins at.
+def _object_of(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise RepeatedKeyError
+    return found
 
-    Many times faster than `parse`, which it agrees with. None when the text is anything else, or in any way wrong.
-    """
-    plain = COMMENT_LINE.sub("", text)
-    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
-    # Only an escape can be half of a surrogate pair.
-    has_escapes = "\\u" in plain
-    found: list[tuple[object, int, int]] = []
-    line, counted = 1, 0
-    try:
-        at = after_blanks(plain, 1 if plain.startswith("\ufeff") else 0)
-        if plain[at : at + 1] != "[":
-            return None
-        at = after_blanks(plain, at + 1)
-        while plain[at : at + 1] != "]":
-            if found and plain[at : at + 1] != ",":
-                return None
-            at = after_blanks(plain, at + 1) if found else at
-            line, counted = line + plain.count("\n", counted, at), at
-            value, end = decoder.raw_decode(plain, at)
-            if has_escapes and not is_encodable(value):
-                return None
-            found.append((value, at, line))
-            at = after_blanks(plain, end)
-        return found if after_blanks(plain, at + 1) == len(plain) else None
-    except (ValueError, RecursionError, _Doubtful):
-        return None
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+# Reads fast and knows no places. Raises ValueError, of which JSONDecodeError and RepeatedKeyError are kinds.
+DECODER = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_object_of)
+
+
+def loads(text: str) -> object:
+    """As `json.loads`, but a key that stands twice in one object is refused: RepeatedKeyError."""
+    return json.loads(text, object_pairs_hook=_object_of)
 
 
 def is_encodable(value: object) -> bool:
@@ -123,33 +149,21 @@ def after_blanks(text: str, at: int) -> int:
     return at if match is None else match.end()
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _Doubtful
-    return found
-
-
-def _no_constant(_: str) -> object:
-    raise _Doubtful
-
-
-@dataclass(slots=True)
 class _Parser:
-    text: str
-    at: int = 0
-    line_starts: list[int] = field(default_factory=list)
-    positions: dict[Path, tuple[int, int]] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    def __init__(self, text: str, at: int = 0) -> None:
+        self.text, self.at = text, at
+        self.lines = Lines(text)
+        self.positions: dict[Path, Place] = {}
+        self.repeats: list[Repeat] = []
 
     def document(self) -> Document:
-        self.line_starts = [0, *(match.end() for match in re.finditer("\n", self.text))]
         if self.text.startswith("\ufeff"):
             self.at = 1
-        value = self._value(())
+        value = self.value()
         if self._peek():
             raise self._error(f"the text goes on after its end with {self._shown()}: remove that")
-        return Document(value=value, positions=self.positions, problems=tuple(self.problems))
+        problems = tuple(repeat.problem for repeat in self.repeats)
+        return Document(value=value, positions=self.positions, problems=problems)
 
     def value(self) -> object:
         """The value at `at`."""
@@ -157,7 +171,7 @@ class _Parser:
 
     def _value(self, path: Path) -> object:
         start = self._peek()
-        self.positions.setdefault(path, self._position(self.at))
+        self.positions.setdefault(path, self.lines.place(self.at))
         if len(path) > MAX_DEPTH:
             raise self._error(f"nested more than {MAX_DEPTH} levels deep")
         if start == "{":
@@ -185,13 +199,11 @@ class _Parser:
         while True:
             if self._peek() != '"':
                 raise self._error(f"expected a key in double quotes, found {self._shown()}")
-            position = self._position(self.at)
+            position = self.lines.place(self.at)
             key = self._string()
             inner = (*path, key)
             if key in result:
-                first = self.positions[inner][0]
-                text = f"key '{key}' stands here a second time, the first is in line {first}: keep one of them"
-                self.problems.append(Problem(line=position[0], column=position[1], text=text))
+                self.repeats.append(Repeat(key, position, self.positions[inner][0]))
             self.positions[inner] = position
             if self._peek() != ":":
                 raise self._error(f"expected ':' after the key '{key}', found {self._shown()}")
@@ -253,10 +265,6 @@ class _Parser:
             return f"'{match.group()}'"
         return f"'{character}'" if character else "the end of the file"
 
-    def _position(self, at: int) -> tuple[int, int]:
-        line = bisect_right(self.line_starts, at)
-        return line, at - self.line_starts[line - 1] + 1
-
     def _error(self, text: str) -> NotJson:
-        line, column = self._position(self.at)
+        line, column = self.lines.place(self.at)
         return NotJson(Problem(line=line, column=column, text=text))

@@ -14,8 +14,9 @@ from jsonschema.exceptions import ValidationError
 
 import schemas
 from policy.attributes import InvalidValue
-from policy.files.loader import Entity, PolicyFileError, entities_of, parse_policy, plain_entities
+from policy.files.loader import PolicyFileError, parse_policy, read_sections
 from policy.files.positioned_json import Document, Problem
+from policy.files.sections import Section
 from policy.groups import MAX_REPLY_WINDOW_S
 from policy.rights import read_rights
 from policy.windows import read_instant
@@ -23,18 +24,24 @@ from policy.windows import read_instant
 MAX_SHOWN_CHARACTERS = 60
 
 
-def load_valid_entities(text: str, file: str) -> tuple[Entity, ...]:
-    """As loader.load_entities, and the file has also passed the schema. Raises PolicyFileError with all problems."""
-    plain = plain_entities(text, file)
-    if plain is not None and all(entity.type != "vhost" or is_plainly_valid(entity.attributes) for entity in plain):
-        return plain
+def load_sections(text: str, file: str) -> tuple[Section, ...]:
+    """The sections of one file, which has passed the schema. Raises PolicyFileError with all problems."""
+    sections = read_sections(text, file)
+    if sections is not None and all(_is_plain_section(section) for section in sections):
+        return sections
     document = parse_policy(text, file)
     problems = sorted(
         {*document.problems, *validate(document)}, key=lambda problem: (problem.line, problem.column, problem.text)
     )
     if problems:
         raise PolicyFileError(file, tuple(problems))
-    return entities_of(document, file)
+    # JSON that is not read fast is wrong somewhere.
+    assert sections is not None
+    return sections
+
+
+def _is_plain_section(section: Section) -> bool:
+    return not section.repeats and (section.type != "vhost" or is_plainly_valid(section.attributes))
 
 
 def validate(document: Document) -> tuple[Problem, ...]:

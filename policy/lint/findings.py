@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Protocol
 
 from policy.addressing.patterns import normalise
-from policy.attributes import Path, VhostSource, read_items
-from policy.files.loader import Entity
+from policy.attributes import Path, SourceLocation, read_items
+from policy.files.sections import Section
 from policy.groups import DENIED_BY
 from policy.lint.section_names import old_attribute_names
 from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
@@ -96,7 +96,7 @@ class GroupText:
     vhost: str
     name: str
     settings: Mapping[str, object]
-    source: VhostSource
+    source: SourceLocation
     _items: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -144,7 +144,7 @@ class VhostText:
 
     hostname: str
     attributes: Mapping[str, object]
-    source: VhostSource
+    source: SourceLocation
 
     @cached_property
     def groups(self) -> tuple[GroupText, ...]:
@@ -178,7 +178,7 @@ class SectionText:
 
     type: str
     attributes: Mapping[str, object]
-    source: VhostSource
+    source: SourceLocation
 
     @property
     def title(self) -> str:
@@ -226,7 +226,7 @@ class PolicyText:
     ids    of the rules there are
     """
 
-    entities: tuple[Entity, ...]
+    entities: tuple[Section, ...]
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     now: float | None = None
     ids: frozenset[str] = frozenset()
@@ -273,7 +273,7 @@ class PolicyText:
         return frozenset(name for vhost in self.vhosts for name in (vhost.hostname, *vhost.aliases))
 
 
-def is_configuration(entity: Entity) -> bool:
+def is_configuration(entity: Section) -> bool:
     """Does it stand in a router's configuration and not in a policy file?"""
     return (entity.source.file or "").endswith(CONFIGURATION_SUFFIX)
 
@@ -289,8 +289,9 @@ class LintRule(Protocol):
     def check(self, policy: PolicyText) -> Iterator[Finding]: ...
 
 
-def _finding(rule: str, level: Level, source: VhostSource, path: Path, text: str, about: About) -> Finding:
-    around = (source.lines.get(path[:length]) for length in range(1, len(path) + 1))
+def _finding(rule: str, level: Level, source: SourceLocation, path: Path, text: str, about: About) -> Finding:
+    around = (source.places.get(path[:length]) for length in range(1, len(path) + 1))
+    lines = (source.line, *(place[0] for place in around if place is not None))
     return Finding(
         rule=rule,
         level=level,
@@ -302,5 +303,5 @@ def _finding(rule: str, level: Level, source: VhostSource, path: Path, text: str
         instead=about.instead,
         confidence=about.confidence,
         fix=about.fix,
-        within=tuple(line for line in (source.line, *around) if line is not None),
+        within=tuple(line for line in lines if line is not None),
     )

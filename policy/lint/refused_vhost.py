@@ -7,7 +7,7 @@ vhost names collide as patterns depends on the router's configuration, which is 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from policy.attributes import PolicyError, VhostSource
+from policy.attributes import PolicyError, SourceLocation
 from policy.lint.findings import NAMES, Family, Finding, Level, PolicyText, VhostText
 from policy.lint.host_names import has_host_name
 from policy.ruleset import compile_ruleset
@@ -21,7 +21,7 @@ _EXPLAINED_ELSEWHERE = ("specifies conflicting", "is in multiple user groups")
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
-    accepted: list[tuple[Mapping[str, object], VhostSource]] = []
+    accepted: list[tuple[Mapping[str, object], SourceLocation]] = []
     for vhost in policy.vhosts:
         written = (_without_names(vhost), vhost.source)
         try:
@@ -34,7 +34,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
     try:
         compile_ruleset({}, accepted, resolve=_refuse_name)
     except PolicyError as error:
-        yield _finding(error, VhostSource(file=error.file, line=error.line))
+        yield _finding(error, SourceLocation(file=error.file, line=error.line))
 
 
 def _names_only(attributes: Mapping[str, object]) -> Mapping[str, object]:
@@ -57,6 +57,6 @@ def _refuse_name(name: str) -> Sequence[str]:
     raise OSError(f"'{name}' is not looked up")
 
 
-def _finding(error: PolicyError, source: VhostSource) -> Finding:
+def _finding(error: PolicyError, source: SourceLocation) -> Finding:
     file, line = error.file or source.file or "", error.line or source.line or 1
     return Finding(rule=ID, level=Level.ERROR, file=file, line=line, text=str(error))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from policy.files.loader import Entity
+from policy.files.sections import Section
 from policy.lint import (
     anonymous_listener,
     anonymous_sender_without_targets,
@@ -154,7 +154,7 @@ RULES: tuple[LintRule, ...] = (
 
 
 def check_all(
-    entities: tuple[Entity, ...],
+    entities: tuple[Section, ...],
     ignored: Collection[str] = (),
     texts: Mapping[str, str] | None = None,
     now: float | None = None,

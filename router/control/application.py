@@ -595,5 +595,5 @@ def _start_text(error: ManagementError) -> str:
 
 def _place(entity: ConfiguredEntity, attribute: str = "") -> str:
     """` (file:line)` of an attribute, else of its entity; nothing where that is not known."""
-    line = entity.attribute_lines.get((attribute,), entity.line)
-    return f" ({entity.file}:{line})" if line is not None else ""
+    line = entity.source.line_of((attribute,))
+    return f" ({entity.source.file}:{line})" if line is not None else ""

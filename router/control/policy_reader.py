@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final, NamedTuple
 
 from policy.hosts import Resolve
-from policy.ruleset import PolicyError, Vhost, VhostSource
+from policy.ruleset import PolicyError, Vhost
 from policy.vhosts import compile_vhost
 from router.effects import Log
 from router.faults import fault_text
@@ -72,17 +72,10 @@ class ReadFolder:
     logs: tuple[Log, ...]
 
 
-def source_of(entity: ConfiguredEntity) -> VhostSource:
-    return VhostSource(
-        file=entity.file,
-        line=entity.line,
-        lines={(*path,): line for path, line in entity.attribute_lines.items()},
-    )
-
-
 def key_of(entity: ConfiguredEntity, vhost: Vhost) -> bytes:
-    lines = [[*path, line] for path, line in entity.attribute_lines.items()]
-    written = json.dumps([dict(entity.attributes), entity.file, entity.line, lines])
+    source = entity.source
+    lines = [[*path, line] for path, (line, _) in source.places.items()]
+    written = json.dumps([dict(entity.attributes), source.file, source.line, lines])
     return hashlib.sha256(written.encode() + vhost.digest).digest()
 
 
@@ -179,7 +172,7 @@ def main(output: BinaryIO = sys.stdout.buffer) -> None:
 
 def _frames(entities: Iterable[ConfiguredEntity], resolve: Resolve) -> Iterator[bytes]:
     for entity in entities:
-        vhost, warnings = compile_vhost(entity.attributes, source_of(entity), resolve=resolve)
+        vhost, warnings = compile_vhost(entity.attributes, entity.source, resolve=resolve)
         yield _frame(key_of(entity, vhost), (entity, vhost, warnings))
 
 

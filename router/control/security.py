@@ -9,19 +9,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from auth.certificates import (
-    CertificateError,
-    DisplayNamesError,
-    certificate_subject,
-    certificate_user,
-    parse_display_names,
-)
+from auth.certificates import CertificateError, certificate_subject, certificate_user
 from auth.credentials import VerifyRequest, VerifyResult
 from auth.secrets import PasswordError, Secret
 from auth.tls import TlsProfile, TlsTunnel, client_context, server_context
 from auth.verifiers.files import UserFileVerifier
 from auth.verifiers.password_sources import resolve_configured
 from auth.verifiers.sasl_config import SaslConfig, demands_certificate, load_sasl_config, offered_mechanisms
+from policy.files.positioned_json import NotJson, RepeatedKeyError, first_repeat, loads
 from router.connection.terms import TlsSettings
 from router.effects import Emit, log
 
@@ -138,6 +133,34 @@ class ProfileSource:
 def client_tunnels(files: TlsFiles) -> Callable[[str], TlsTunnel]:
     """Makes tunnels to a server by its host name; raises TlsProfileError while the profile's files are unusable."""
     return lambda host: TlsTunnel(files.context, server_side=False, server_hostname=host)
+
+
+class DisplayNamesError(ValueError):
+    """The mapping file is not one JSON object of strings; the text says where."""
+
+
+def parse_display_names(text: str) -> dict[str, str]:
+    """The content of a uidNameMappingFile: user id -> display name. Errors: DisplayNamesError."""
+    try:
+        names = loads(text)
+    except RepeatedKeyError:
+        raise DisplayNamesError(_repeated_id(text)) from None
+    except (ValueError, RecursionError) as fault:
+        raise DisplayNamesError(f"not JSON: {fault}") from None
+    if not isinstance(names, dict):
+        raise DisplayNamesError("expected one JSON object that maps user ids to display names")
+    for user_id, name in names.items():
+        if not isinstance(name, str):
+            raise DisplayNamesError(f"the display name of '{user_id}' is not a string")
+    return names
+
+
+def _repeated_id(text: str) -> str:
+    try:
+        key, (line, column), _ = first_repeat(text, 0)
+    except NotJson as fault:  # something else is wrong as well
+        return f"not JSON: {fault}"
+    return f"the id '{key}' stands a second time in line {line}, column {column}: keep one of them"
 
 
 def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:

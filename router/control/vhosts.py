@@ -13,7 +13,7 @@ from policy.analysis.pattern_notes import pattern_notes
 from policy.hosts import Resolve
 from policy.ruleset import PolicyError, Ruleset, Vhost, assemble_ruleset, compile_ruleset
 from router.admission.connection_gate import Gate
-from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder, source_of
+from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder
 from router.effects import Audit, Emit, log
 from router.io.host_names import KnownNames, look_up, names_of
 from router.management.config import Configuration, ConfiguredEntity
@@ -27,7 +27,7 @@ MAX_NAME_CHARACTERS: Final = 60
 def compile_configured(configuration: Configuration, emit: Emit) -> Ruleset:
     """The ruleset of a configuration. Errors: PolicyError."""
     entities = configuration.of_type("vhost")
-    vhosts = [(entity.attributes, source_of(entity)) for entity in entities]
+    vhosts = [(entity.attributes, entity.source) for entity in entities]
     return compile_ruleset(configuration.policy, vhosts, resolve=_looked_up(entities, emit))
 
 
@@ -91,7 +91,7 @@ class Vhosts:
         self._reading = asyncio.Lock()  # a signal may come while a change of the folder is being read
         for entity in configuration.of_type("vhost"):
             identity = str(entity.attributes["identity"])
-            if entity.file not in (None, configuration.path):
+            if entity.source.file not in (None, configuration.path):
                 vhost = gate.ruleset.vhosts[str(entity.attributes["hostname"])]
                 warnings = gate.ruleset.vhost_warnings[vhost.name]
                 self._from_folder[identity] = ReadVhost(key_of(entity, vhost), entity, vhost, warnings)

@@ -9,11 +9,12 @@ import pathlib
 import secrets
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from policy.files.conf_text import NamePath
+from policy.attributes import SourceLocation
+from policy.files.sections import Section
 from router.effects import Log, LogLevel
-from router.management.grammar import ConfigError, Section, parse_config
+from router.management.grammar import ConfigError, parse_config
 from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES
 from router.management.rules import (
     RuleError,
@@ -41,17 +42,14 @@ CONSOLE_WARNING = "Console entity is deprecated: Use http:yes on listener entity
 class ConfiguredEntity:
     """One entity, validated.
 
-    type             short name
-    attributes       by canonical name, converted, with defaults, `type`, `name` and `identity`. Secrets are as written
-    file, line       where its section opens; None for what the router adds by itself
-    attribute_lines  by path, its first name canonical: ("port",), ("groups", "admin", "users")
+    type        short name
+    attributes  by canonical name, converted, with defaults, `type`, `name` and `identity`. Secrets are as written
+    source      the place of its section, with canonical names of attributes; of no file where the router adds it
     """
 
     type: str
     attributes: Mapping[str, object] = field(repr=False)
-    file: str | None = None
-    line: int | None = None
-    attribute_lines: Mapping[NamePath, int] = field(default_factory=dict, repr=False)
+    source: SourceLocation = field(default_factory=SourceLocation, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +106,7 @@ def load_config(
     if not text:
         raise ConfigError("Configuration file was empty", path=path, kind="Configuration")
     loading = _Loading(path, schema)
-    loading.add_all(parse_config(text, path=path), file=path)
+    loading.add_all(parse_config(text, path=path))
     loading.add_missing()
     loading.check_roles()
     loading.check_values()
@@ -162,17 +160,18 @@ class _Loading:
     def warn(self, module: str, text: str, level: LogLevel = "warning") -> None:
         self.early.append(Log(module=module, level=level, text=text))
 
-    def add_all(self, sections: Sequence[Section], *, file: str, only: str | None = None) -> None:
+    def add_all(self, sections: Sequence[Section], *, only: str | None = None) -> None:
         """Validate all; keep those of the type `only`, or all."""
         for section in sections:
             try:
-                made = self.entity(section, file)
+                made = self.entity(section)
                 if only in (None, made.type) and not self.is_ignored(made):
                     self.add(made)
             except ValidationError as error:
-                raise self.error(error, _line_of(self.schema, section, error.attribute), file) from None
+                line = _line_of(self.schema, section, error.attribute)
+                raise self.error(error, line, section.source.file) from None
 
-    def entity(self, section: Section, file: str) -> ConfiguredEntity:
+    def entity(self, section: Section) -> ConfiguredEntity:
         entity_type = self.schema.find(section.type)
         if entity_type is None:
             name = self.schema.long_name(section.type)
@@ -188,9 +187,7 @@ class _Loading:
         return ConfiguredEntity(
             type=entity_type.short_name,
             attributes=self.with_defaults(entity_type, attributes),
-            file=file,
-            line=section.line,
-            attribute_lines=_canonical_lines(entity_type, section.attribute_lines),
+            source=_canonical(entity_type, section.source),
         )
 
     def with_defaults(self, entity_type: EntityType, attributes: dict[str, object]) -> dict[str, object]:
@@ -212,15 +209,7 @@ class _Loading:
         }
         self.names.claim(entity_type, attributes)
         self.numbers[made.type] = number + 1
-        self.entities.append(
-            ConfiguredEntity(
-                type=made.type,
-                attributes=attributes,
-                file=made.file,
-                line=made.line,
-                attribute_lines=made.attribute_lines,
-            )
-        )
+        self.entities.append(replace(made, attributes=attributes))
 
     def add_missing(self) -> None:
         """The entities that are always there: router, policy, one log per module."""
@@ -235,7 +224,7 @@ class _Loading:
             try:
                 self.add(ConfiguredEntity(type=name, attributes=attributes))
             except ValidationError as error:
-                raise self.error(error, None, self.path) from None
+                raise self.error(error) from None
 
     def is_ignored(self, made: ConfiguredEntity) -> bool:
         """A mistake in an address or link route costs that entity only (§1.4)."""
@@ -260,16 +249,16 @@ class _Loading:
         for each in self.entities:
             problem = role_problem(mode, self.schema.types[each.type], each.attributes)
             if problem is not None:
-                line = each.attribute_lines.get(("role",), each.line)
-                raise ConfigError(problem, path=self.path, file=each.file, line=line)
+                line = each.source.line_of(("role",))
+                raise ConfigError(problem, path=self.path, file=each.source.file, line=line)
 
     def check_values(self) -> None:
         for each in self.entities:
             try:
                 check_values(self.schema.types[each.type], each.attributes)
             except ValidationError as error:
-                line = each.attribute_lines.get((error.attribute or "",), each.line)
-                raise self.error(error, line, each.file or self.path) from None
+                line = each.source.line_of((error.attribute or "",))
+                raise self.error(error, line, each.source.file) from None
 
     def policy_dir(self) -> str:
         return str(next(self.of_type("policy")).attributes["policyDir"])
@@ -289,14 +278,14 @@ class _Loading:
             names = sorted(filter(is_policy_file, list_dir(folder)))
             for name in names:
                 file = os.path.join(folder, name)
-                self.add_all(parse_config(read_text(file), path=file), file=file, only="vhost")
+                self.add_all(parse_config(read_text(file), path=file), only="vhost")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            lines = next((each.attribute_lines for each in self.of_type("policy")), {})
-            place = lines.get((attribute,))
-            raise ConfigError(f"{attribute}: '{file}' cannot be read: {why}", path=self.path, line=place) from None
+            places = next((each.source.places for each in self.of_type("policy")), {})
+            line, _ = places.get((attribute,), (None, None))
+            raise ConfigError(f"{attribute}: '{file}' cannot be read: {why}", path=self.path, line=line) from None
 
-    def error(self, error: ValidationError, line: int | None, file: str) -> ConfigError:
+    def error(self, error: ValidationError, line: int | None = None, file: str | None = None) -> ConfigError:
         kind = error.kind if isinstance(error, RuleError) else "Python: Exception"
         return ConfigError(str(error), path=self.path, line=line, kind=kind, file=file, logs=tuple(self.early))
 
@@ -306,15 +295,18 @@ def _random_id(mode: str) -> str:
     return f"{mode.capitalize()}_{random}"
 
 
-def _canonical_lines(entity_type: EntityType, lines: Mapping[NamePath, int]) -> dict[NamePath, int]:
-    return {(entity_type.canonical_names.get(name, name), *inside): line for (name, *inside), line in lines.items()}
+def _canonical(entity_type: EntityType, source: SourceLocation) -> SourceLocation:
+    """The source with canonical names of attributes."""
+    names = entity_type.canonical_names
+    places = {(names.get(str(name), name), *inside): place for (name, *inside), place in source.places.items()}
+    return replace(source, places=places)
 
 
-def _line_of(schema: Schema, section: Section, attribute: str | None) -> int:
+def _line_of(schema: Schema, section: Section, attribute: str | None) -> int | None:
     """The line of an attribute, given by any of its names; else that of the section."""
-    entity_type = schema.find(section.type)
+    source, entity_type = section.source, schema.find(section.type)
     if attribute is None or entity_type is None:
-        return section.line
-    if (attribute,) in section.attribute_lines:
-        return section.attribute_lines[attribute,]
-    return _canonical_lines(entity_type, section.attribute_lines).get((attribute,), section.line)
+        return source.line
+    if (attribute,) in source.places:
+        return source.line_of((attribute,))
+    return _canonical(entity_type, source).line_of((attribute,))

@@ -14,13 +14,8 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auth.certificates import (
-    CertificateError,
-    DisplayNamesError,
-    certificate_subject,
-    certificate_user,
-    parse_display_names,
-)
+from auth.certificates import CertificateError, certificate_subject, certificate_user
+from router.control.security import DisplayNamesError, parse_display_names
 
 SUBJECT = "C=US,ST=NC,L=Raleigh,OU=Dev,O=Client,CN=127.0.0.1"
 Rdn = list[tuple[ObjectIdentifier, str]]

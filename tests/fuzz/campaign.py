@@ -25,7 +25,8 @@ from test_connection_fuzz import SESSIONS, Bystanders, check, silent  # noqa: E4
 from auth import sasl_frames  # noqa: E402
 from auth.negotiation import ClientNegotiation, ServerNegotiation  # noqa: E402
 from auth.secrets import Secret  # noqa: E402
-from policy.files.loader import PolicyFileError, load_entities  # noqa: E402
+from policy.files.loader import PolicyFileError  # noqa: E402
+from policy.files.validation import load_sections  # noqa: E402
 from router.amqp import codec, headers, sections  # noqa: E402
 from router.amqp.message_text import COMPONENTS, message_text  # noqa: E402
 from router.management.grammar import ConfigError, parse_config  # noqa: E402
@@ -95,7 +96,7 @@ def read_configuration(data: bytes) -> None:
 
 def read_policy(data: bytes) -> None:
     try:
-        load_entities(data.decode("utf-8", "replace"), "fuzz.json")
+        load_sections(data.decode("utf-8", "replace"), "fuzz.json")
     except PolicyFileError:
         return
 

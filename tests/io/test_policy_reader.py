@@ -11,7 +11,7 @@ import pytest
 
 from policy.ruleset import assemble_ruleset, compile_ruleset
 from router.control import policy_reader
-from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder, source_of
+from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder
 from router.management.config import load_policy_dir
 from router.management.schema import load_schema
 
@@ -37,7 +37,7 @@ def test_what_the_process_compiles_is_what_is_compiled_here(tmp_path: Path) -> N
     found = read(tmp_path)
     there = assemble_ruleset(POLICY, ((each.vhost, each.warnings) for each in found.vhosts))
     entities = load_policy_dir(str(tmp_path), load_schema()).entities
-    here = compile_ruleset(POLICY, [(each.attributes, source_of(each)) for each in entities], resolve=lambda _: ())
+    here = compile_ruleset(POLICY, [(each.attributes, each.source) for each in entities], resolve=lambda _: ())
     assert there.digest == here.digest
     assert there.warnings == here.warnings
     assert [each.entity for each in found.vhosts] == list(entities)
@@ -65,7 +65,7 @@ def test_a_vhost_that_moves_within_its_file_is_another(tmp_path: Path) -> None:
     first = read(tmp_path)
     (tmp_path / "a.json").write_text("\n\n" + (tmp_path / "a.json").read_text())
     second = read(tmp_path, {each.key: each for each in first.vhosts})
-    assert (first.vhosts[0].entity.line, second.vhosts[0].entity.line) == (2, 4)
+    assert (first.vhosts[0].entity.source.line, second.vhosts[0].entity.source.line) == (2, 4)
 
 
 @pytest.mark.parametrize(

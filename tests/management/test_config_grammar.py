@@ -8,13 +8,19 @@ from config_texts import OLD_BOOK_GROUPS, TEXTS
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from policy.attributes import Path as Names
 from policy.files.conf_text import camel_case
-from router.management.config import ConfigError, Section, parse_config, read_file
+from policy.files.sections import Section
+from router.management.config import ConfigError, parse_config, read_file
 
 
 def one(text: str, path: str = "x.conf") -> Section:
     (section,) = parse_config(text, path=path)
     return section
+
+
+def lines(section: Section) -> dict[Names, int]:
+    return {path: line for path, (line, _) in section.source.places.items()}
 
 
 def attribute(line: str) -> object:
@@ -88,7 +94,7 @@ def test_the_last_of_two_equal_attributes_counts() -> None:
 def test_crlf_tabs_and_comments_are_harmless() -> None:
     text = "# head\r\n\r\n\tlistener {  # opens\r\n  # port: 1\r\n\tport: 2\r\n} # closes\r\n"
     section = one(text)
-    assert (section.attributes, section.line, section.attribute_lines) == ({"port": "2"}, 3, {("port",): 5})
+    assert (section.attributes, section.source.line, lines(section)) == ({"port": "2"}, 3, {("port",): 5})
 
 
 @pytest.mark.parametrize(
@@ -165,7 +171,7 @@ def test_groups_in_the_style_of_the_older_books_load() -> None:
             },
         },
     }
-    assert section.attribute_lines["groups", "$default", "remoteHosts"] == 10
+    assert lines(section)["groups", "$default", "remoteHosts"] == 10
 
 
 def test_groups_in_json_of_many_lines_load() -> None:
@@ -181,7 +187,7 @@ def test_groups_with_a_json_member_a_line_load() -> None:
         "groups": {"a": {"users": "*", "allowDynamicSource": True}, "$default": {"remoteHosts": ""}},
         "maxConnections": "10",
     }
-    assert section.attribute_lines["groups", "a", "users"] == 3
+    assert lines(section)["groups", "a", "users"] == 3
 
 
 def test_open_properties_keep_json_types_and_hashes() -> None:
@@ -202,9 +208,9 @@ def test_json_files_hold_pairs_and_their_lines() -> None:
     text = '# c\n[\n  # c\n  ["ssl-profile", {"name": "n"}],\n'
     text += '  ["vhost", {\n "id": "h", "groups": {"a":\n {"users": "x"}}}],\n]\n'
     profile, vhost = parse_config(text, path="x.json")
-    assert (profile.type, profile.attributes, profile.line) == ("sslProfile", {"name": "n"}, 4)
+    assert (profile.type, profile.attributes, profile.source.line) == ("sslProfile", {"name": "n"}, 4)
     assert vhost.attributes == {"id": "h", "groups": {"a": {"users": "x"}}}
-    assert vhost.attribute_lines == {("id",): 6, ("groups",): 6, ("groups", "a"): 6, ("groups", "a", "users"): 7}
+    assert lines(vhost) == {("id",): 6, ("groups",): 6, ("groups", "a"): 6, ("groups", "a", "users"): 7}
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '[["a"]]', '[["a", 1]]', '[["a", {}, 1]]', "[]]", '[["a", NaN]]', "[["])
@@ -227,7 +233,7 @@ def test_maps_nested_a_hundred_thousand_times_are_refused(opening: str, path: st
 def test_any_text_is_sections_or_a_config_error(text: str, path: str) -> None:
     with contextlib.suppress(ConfigError):
         for section in parse_config(text, path=path):
-            assert 1 <= section.line <= text.count("\n") + text.count("\r") + 1
+            assert 1 <= (section.source.line or 0) <= text.count("\n") + text.count("\r") + 1
 
 
 def test_reading_takes_time_in_proportion_to_the_text() -> None:

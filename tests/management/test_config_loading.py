@@ -135,7 +135,7 @@ def test_the_older_books_vhost_loads_with_the_line_of_every_rule() -> None:
     """management 11"""
     (vhost,) = configured(OLD_BOOK_GROUPS).of_type("vhost")
     assert (vhost.attributes["hostname"], vhost.attributes["name"]) == ("example.com", "vhost/example.com")
-    assert vhost.attribute_lines["groups", "admin", "users"] == 5
+    assert vhost.source.places["groups", "admin", "users"][0] == 5
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_json_files_load_and_policy_dir_gives_vhosts_only() -> None:
     }
     made = configured('[["router", {"id": "J"}],\n["policy", {"policyDir": "pol"}]]', "x.json", files)
     assert made.router["id"] == "J"
-    assert [(each.attributes["hostname"], each.file, each.line) for each in made.of_type("vhost")] == [
+    assert [(each.attributes["hostname"], each.source.file, each.source.line) for each in made.of_type("vhost")] == [
         ("a", "pol/a.json", 1),
         ("b", "pol/b.json", 2),
     ]
@@ -246,7 +246,7 @@ def test_an_address_without_prefix_or_pattern_costs_only_itself() -> None:
 def test_a_vhost_may_be_named_by_its_name() -> None:
     (vhost,) = configured("vhost {\n name: h\n maxConnectionsPerRemoteHost: 5\n}\n").of_type("vhost")
     assert (vhost.attributes["hostname"], vhost.attributes["maxConnectionsPerHost"]) == ("h", 5)
-    assert vhost.attribute_lines["maxConnectionsPerHost",] == 3
+    assert vhost.source.places["maxConnectionsPerHost",][0] == 3
 
 
 def test_passwords_show_in_no_text() -> None:
@@ -269,4 +269,4 @@ def test_any_text_is_a_configuration_or_a_config_error(text: str) -> None:
 def test_a_group_name_with_dots_keeps_its_lines() -> None:
     text = 'vhost {\n hostname: h\n groups: {\n  "a.b": {\n   "users": "u",\n   "remoteHosts": "*"\n  }\n }\n}\n'
     (vhost,) = configured(text).of_type("vhost")
-    assert vhost.attribute_lines["groups", "a.b", "remoteHosts"] == 6
+    assert vhost.source.places["groups", "a.b", "remoteHosts"][0] == 6

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from policy.addressing.address import Address, Unclear, resolve_named
 from policy.decide import ConnectionDecision, Settings, decide_connection
 from policy.facts import ConnectionFacts, Usage
-from policy.ruleset import Ruleset, VhostSource, compile_ruleset
+from policy.ruleset import Ruleset, SourceLocation, compile_ruleset
 
 NAMES = {
     "one.example": ["192.0.2.1"],
@@ -29,7 +29,7 @@ def at(text: str | None, tenant: str | None = None) -> Address | Unclear | None:
     return resolve_named(text, router_id=ROUTER_ID, tenant=tenant)
 
 
-def ruleset(*vhosts: Mapping[str, object], source: VhostSource | None = None, **policy: object) -> Ruleset:
+def ruleset(*vhosts: Mapping[str, object], source: SourceLocation | None = None, **policy: object) -> Ruleset:
     """A ruleset of these vhosts, with vhost policy on."""
     return compile_ruleset(
         {"enableVhostPolicy": True, **policy}, [(vhost, source) for vhost in vhosts], resolve=resolve

@@ -2,10 +2,10 @@
 
 import pytest
 
-from policy.files.conf import parse_conf
+from policy.files.conf import conf_sections
 from policy.files.conf_text import ConfError
-from policy.files.loader import PolicyFileError, load_entities
-from policy.files.validation import load_valid_entities
+from policy.files.loader import PolicyFileError, parse_policy
+from policy.files.validation import load_sections
 from router.management.grammar import parse_config
 
 CONF = """\
@@ -40,7 +40,7 @@ empty {}
 
 def test_the_tools_read_what_the_router_reads() -> None:
     """But for the words the router converts to booleans in a later step."""
-    sections = parse_conf(CONF).value
+    sections = parse_policy(CONF, "r.conf").value
     assert isinstance(sections, list)
     read = [
         (type_, {key: "yes" if value is True else value for key, value in members.items()})
@@ -52,25 +52,25 @@ def test_the_tools_read_what_the_router_reads() -> None:
 def test_a_name_that_stands_twice_is_a_problem_with_its_place() -> None:
     """A second `remoteHosts` would quietly replace the first."""
     text = "vhost {\n hostname: h\n groups: {\n  g: {\n   users: a\n   users: b\n  }\n }\n}\nvhost {\n hostname: k\n}\n"
-    (problem,) = parse_conf(text).problems
+    (problem,) = parse_policy(text, "r.conf").problems
     assert (problem.line, problem.column) == (6, 4)
     assert "'users' stands here a second time" in problem.text
     with pytest.raises(PolicyFileError, match=r"r\.conf:6:4: 'users' stands here a second time"):
-        load_entities(text, "r.conf")
+        load_sections(text, "r.conf")
 
 
 def test_places_are_lines_and_columns() -> None:
-    document = parse_conf(CONF)
+    document = parse_policy(CONF, "r.conf")
     assert document.position_of((2, 1, "groups", "apps", "targets")) == (22, 13)
     assert document.position_of((1, 1, "saslMechanisms")) == (9, 5)
-    vhost = load_entities(CONF, "r.conf")[2]
+    vhost = load_sections(CONF, "r.conf")[2]
     assert (vhost.type, vhost.attributes["allowUnknownUser"]) == ("vhost", True)
     assert vhost.source.line_of(("groups", "$default", "remoteHosts")) == 17
     assert vhost.source.column_of(("groups", "$default", "remoteHosts")) == 13
 
 
 def test_a_configuration_passes_the_schema_of_policies() -> None:
-    assert len(load_valid_entities(CONF, "r.conf")) == 4
+    assert len(load_sections(CONF, "r.conf")) == 4
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,5 @@ def test_a_configuration_passes_the_schema_of_policies() -> None:
 )
 def test_a_mistake_is_named_with_its_place(text: str, place: tuple[int, int]) -> None:
     with pytest.raises(ConfError) as refused:
-        parse_conf(text)
+        conf_sections(text, "r.conf")
     assert (refused.value.problem.line, refused.value.problem.column) == place

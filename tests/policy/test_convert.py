@@ -16,7 +16,7 @@ from policy.cli import convert
 from policy.cli.main import main
 from policy.files.conf_layout import NotWritableError, vhost_section
 from policy.files.layout import Comments
-from policy.files.loader import load_entities
+from policy.files.validation import load_sections
 from policy.ruleset import Ruleset, compile_ruleset
 
 CASES = Path(__file__).resolve().parent.parent / "lint_cases"
@@ -329,7 +329,7 @@ def test_a_section_of_a_configuration_says_what_the_policy_file_said(
     except NotWritableError:
         assert any("," in alias or alias != alias.strip(" ") for alias in aliases)
         return
-    (entity,) = load_entities("\n".join(lines) + "\n", "x.conf")
+    (entity,) = load_sections("\n".join(lines) + "\n", "x.conf")
     expected = {"maxConnections": str(limit)} if limit is not None else {}
     assert entity.attributes == {**vhost, "aliases": ", ".join(aliases), **expected}
 

@@ -16,7 +16,7 @@ from policy.decide import (
 )
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
-from policy.ruleset import Ruleset, VhostSource, compile_ruleset
+from policy.ruleset import Ruleset, SourceLocation, compile_ruleset
 
 
 def send(granted: Settings, address: str | None, **facts: object) -> Reason:
@@ -376,8 +376,8 @@ def test_a_connector_without_vhost_or_group_has_no_settings() -> None:
 
 
 def test_a_decision_names_the_rule_it_rests_on() -> None:
-    lines = {("groups", "g"): 4, ("groups", "g", "sources"): 6, ("maxConnections",): 3}
-    source = VhostSource(file="p.json", line=2, lines=lines)
+    places = {("groups", "g"): (4, 1), ("groups", "g", "sources"): (6, 1), ("maxConnections",): (3, 1)}
+    source = SourceLocation(file="p.json", line=2, places=places)
     groups = {"g": {"users": "*", "remoteHosts": HOST, "sources": "a*"}}
     rules = ruleset({"hostname": "h", "maxConnections": 1, "groups": groups}, source=source)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from policy.cli.main import main
-from policy.files.validation import load_valid_entities
+from policy.files.validation import load_sections
 from policy.lint.findings import Level, LintRule
 from policy.lint.rules import RULES, check_all
 
@@ -18,7 +18,7 @@ EXAMPLES = ("quickstart", "tenants")
 
 def findings_of(path: Path) -> list[tuple[str, int]]:
     text = path.read_text("utf-8")
-    found = check_all(load_valid_entities(text, str(path)), texts={str(path): text}, now=NOW)
+    found = check_all(load_sections(text, str(path)), texts={str(path): text}, now=NOW)
     return [(finding.rule, finding.line) for finding in found]
 
 

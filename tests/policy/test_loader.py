@@ -12,10 +12,10 @@ import policies
 from policy.decide import decide_link
 from policy.decision import Reason
 from policy.facts import LinkFacts
-from policy.files.json_places import Places
-from policy.files.loader import PolicyFileError, load_entities
-from policy.files.positioned_json import MAX_DEPTH, NotJson, parse, split
-from policy.files.validation import is_plainly_valid, load_valid_entities, validate
+from policy.files.json_sections import Places, split
+from policy.files.loader import PolicyFileError
+from policy.files.positioned_json import MAX_DEPTH, NotJson, parse, without_comments
+from policy.files.validation import is_plainly_valid, load_sections, validate
 from policy.ruleset import Ruleset, compile_ruleset
 
 POLICY = """\
@@ -38,7 +38,7 @@ POLICY = """\
 
 def test_every_attribute_knows_its_line() -> None:
     """policy 4: comment lines are blanks, other entities stay apart."""
-    vhost, other = load_entities(POLICY, "p.json")
+    vhost, other = load_sections(POLICY, "p.json")
     assert (vhost.type, other.type) == ("vhost", "listener")
     assert (vhost.source.file, vhost.source.line) == ("p.json", 4)
     paths = {("hostname",): 5, ("groups",): 6, ("groups", "g"): 7, ("groups", "g", "users", 1): 9}
@@ -50,7 +50,7 @@ def test_every_attribute_knows_its_line() -> None:
 
 def problems(text: str) -> list[str]:
     with pytest.raises(PolicyFileError) as refused:
-        load_valid_entities(text, "p")
+        load_sections(text, "p")
     return str(refused.value).splitlines()
 
 
@@ -103,7 +103,7 @@ def test_both_names_of_a_vhost_are_refused() -> None:
 @pytest.mark.parametrize("text", ['{"a": []}', "[5]", '[["vhost", []]]', '[["vhost", {}, {}]]'])
 def test_the_router_s_reading_refuses_other_forms(text: str) -> None:
     with pytest.raises(PolicyFileError):
-        load_entities(text, "p")
+        load_sections(text, "p")
 
 
 values = st.recursive(
@@ -135,7 +135,7 @@ def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
 
 def example(name: str, **policy: object) -> Ruleset:
     text = policies.path(f"{name}/policy.json").read_text("utf-8")
-    entities = load_valid_entities(text, name)
+    entities = load_sections(text, name)
     assert all(entity.type == "vhost" for entity in entities)
     rules = compile_ruleset(
         {"enableVhostPolicy": True, **policy},
@@ -212,25 +212,26 @@ elements = st.recursive(
 @settings(deadline=None)
 def test_the_fast_reader_agrees_with_the_slow_one(value: list[object], indent: int | None, begin: str) -> None:
     text = begin + json.dumps(value, indent=indent)
-    found = split(text)
+    plain = without_comments(text)
+    found = split(plain)
     document = parse(text)
     assert found is not None
-    assert [element for element, _, _ in found] == document.value
-    places = Places(text)
-    for index, (_, offset, line) in enumerate(found):
+    assert [element for element, _ in found] == document.value
+    places = Places(plain)
+    for index, (_, offset) in enumerate(found):
         inside = {path: places.place(offset, path) for path in places.paths(offset)}
         assert inside[()] is not None
-        assert line == inside[()][0]
+        assert places.lines.place(offset) == inside[()]
         assert inside == {path[1:]: at for path, at in document.positions.items() if path[:1] == (index,)}
 
 
 @given(st.text(alphabet='[]{}",:a1#\n \\', max_size=25))
 @settings(max_examples=400, deadline=None)
 def test_the_fast_reader_reads_nothing_the_slow_one_refuses(text: str) -> None:
-    if (found := split(text)) is not None:
+    if (found := split(without_comments(text))) is not None:
         document = parse(text)
         assert document.problems == ()
-        assert document.value == [element for element, _, _ in found]
+        assert document.value == [element for element, _ in found]
 
 
 texts = st.sampled_from(["a", "", "*", "1"])

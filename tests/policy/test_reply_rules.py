@@ -14,7 +14,7 @@ from policy.cli.main import main
 from policy.decide import decide_link, decide_message
 from policy.decision import Reason
 from policy.facts import LinkFacts, MessageFacts
-from policy.files.validation import load_valid_entities
+from policy.files.validation import load_sections
 from policy.ruleset import PolicyError
 
 DYNAMIC = "amqp:/_topo/0/R/temp.abcdefghijklmno"
@@ -171,7 +171,7 @@ def test_expectations_ask_about_replies(tmp_path: Path, capsys: pytest.CaptureFi
 
 def test_the_schema_knows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for window in (1, "60", 86400):
-        assert load_valid_entities(Path(policy_file(tmp_path, allowReplies=True, replyWindow=window)).read_text(), "p")
+        assert load_sections(Path(policy_file(tmp_path, allowReplies=True, replyWindow=window)).read_text(), "p")
     for window in (0, 86401, "0", "x", True):
         assert main(["lint", policy_file(tmp_path, allowReplies=True, replyWindow=window)]) == 3
         assert "replyWindow" in capsys.readouterr().out

@@ -8,7 +8,7 @@ from rulesets import resolve, ruleset
 
 from policy.decide import decide_connection
 from policy.facts import ConnectionFacts, Usage
-from policy.ruleset import PolicyError, VhostSource, compile_ruleset
+from policy.ruleset import PolicyError, SourceLocation, compile_ruleset
 
 GROUP = {"users": "alice", "remoteHosts": "10.0.0.1"}
 
@@ -242,7 +242,8 @@ def test_equal_name_patterns_conflict() -> None:
 
 
 def test_an_error_knows_its_file_and_line() -> None:
-    source = VhostSource(file="p.json", line=3, lines={("groups", "G"): 7, ("groups", "G", "maxSenders"): 9})
+    places = {("groups", "G"): (7, 1), ("groups", "G", "maxSenders"): (9, 1)}
+    source = SourceLocation(file="p.json", line=3, places=places)
     vhost = {"hostname": "V", "groups": {"G": {**GROUP, "maxSenders": -1}}}
     with pytest.raises(PolicyError) as refused:
         ruleset(vhost, source=source)

@@ -18,7 +18,7 @@ from policy.cli.main import main
 from policy.decide import ConnectionDecision, decide_connection, decide_connector
 from policy.decision import Reason
 from policy.facts import ConnectionFacts, Usage
-from policy.ruleset import PolicyError, Ruleset, VhostSource, compile_ruleset
+from policy.ruleset import PolicyError, Ruleset, SourceLocation, compile_ruleset
 from policy.windows import Window, joined, read_instant, shown_instant, stretches_of
 
 BEGIN, END = "2027-01-15T09:00:00+01:00", "2027-01-15T10:00:00Z"
@@ -92,8 +92,8 @@ def test_an_instant_is_shown_so_that_it_can_be_read(moment: datetime) -> None:
 
 @pytest.mark.parametrize("end", [BEGIN, "2027-01-15T08:00:00Z", "2027-01-15T07:59:59Z"])
 def test_a_window_that_never_opens_is_refused_at_its_end(end: str) -> None:
-    lines = {("groups", "g", "validFrom"): 4, ("groups", "g", "validUntil"): 5}
-    source = VhostSource(file="p.json", line=1, lines=lines)
+    places = {("groups", "g", "validFrom"): (4, 1), ("groups", "g", "validUntil"): (5, 1)}
+    source = SourceLocation(file="p.json", line=1, places=places)
     vhost = {"hostname": "h", "groups": {"g": {"users": "a", "validFrom": BEGIN, "validUntil": end}}}
     with pytest.raises(PolicyError, match="is not after validFrom 2027-01-15T08:00:00Z") as caught:
         compile_ruleset({}, [(vhost, source)], resolve=lambda _: ())
