@@ -203,8 +203,10 @@ class ConnectionGate(Admission):
 
     def known_target(self, text: str) -> Address | None:
         """The address a message on an anonymous link is for, where that was allowed before and still is."""
-        address = self._allowed_targets.get(text)
-        if address is None or self.is_denied_now():
+        if self.is_denied_now():
+            return None
+        address = self._allowed_targets.get(text)  # after it: to decide again may forget them
+        if address is None:
             return None
         return address if self.shadow is None or text in self.shadow.agreed_targets else None
 

@@ -333,6 +333,22 @@ def test_targets_remembered_on_an_anonymous_link_are_asked_about_again() -> None
     net.nothing_left()
 
 
+def test_a_remembered_target_is_asked_about_again_before_the_connections_turn() -> None:
+    """Attack: go on sending where it was allowed, while the router is busy with other connections."""
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    anonymous = client.sender(None)
+    client.receiver("a", credit=5, accepts=True)
+    net.pump()
+    before = anonymous.send(address="a")
+    net.pump()
+    change(net, rules(targets="b"))
+    after = anonymous.send(address="a")
+    net.pump()
+    assert [before.outcome, after.outcome] == [ACCEPTED, REJECTED]
+    net.nothing_left()
+
+
 def test_what_is_new_is_judged_by_the_new_rules_before_the_connections_turn() -> None:
     """Attack: attach quickly while the router is busy with other connections."""
     net = Net(vhosts=rules())
