@@ -108,10 +108,8 @@ class Bans:
         for number in some:
             connection = self._router.connections.get(number)
             if isinstance(connection, Connection) and not connection.is_closed and _holds_for(ban, connection):
-                condition = condition_of(CONNECTION_REFUSED)
-                facts = {**connection.gate.facts(), "condition": condition.name}
-                self._gate.record_closing(ban, facts, stage=connection.audit_stage)
-                connection.expel(condition)
+                self._gate.record_closing(ban, connection.gate.facts(), stage=connection.audit_stage)
+                connection.expel(condition_of(CONNECTION_REFUSED))
         self._router.work.finish()
         if some:
             asyncio.get_running_loop().call_soon(self._close_next, ban, numbers)
