@@ -1,4 +1,4 @@
-"""The gate as one connection meets it: accept and Open, then Begin, Attach and, where a rule needs it, each message.
+"""The gate of one connection: judges its Begins, its Attaches and, where a rule needs it, each message.
 
 Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 """
@@ -60,7 +60,11 @@ class LinkRequest:
 
 
 class ConnectionGate(Admission):
-    """What one connection asks for, judged by the settings it was admitted with; without any it is unrestricted."""
+    """Judges the requests of one connection by the settings it has; without any it is unrestricted.
+
+    `may_…`, `is_…`, `management_rights` and `known_target` are questions: they change nothing, and the answer is no
+    before the connection has caught up. The other methods log, count and record.
+    """
 
     __slots__ = ()
 
@@ -197,7 +201,7 @@ class ConnectionGate(Admission):
     def known_target(self, text: str) -> Address | None:
         """The address that a message on an anonymous link is for, where both policies allowed it before.
 
-        None: `judge_target` is to be asked, as before the connection has caught up.
+        None: ask `judge_target`.
         """
         address = self._allowed_targets.get(text)
         if address is None or self.is_denied:
@@ -262,7 +266,7 @@ class ConnectionGate(Admission):
         """May a link with this target be used for good, or only to reply?"""
         return self.settings is None or self.settings.targets.judge(address).item is not None
 
-    # Questions. They change nothing, and the answer is no before the connection has caught up (`catch_up`).
+    # Rights
 
     def may_name(self, address: Address) -> bool:
         """May a message of the client name `address` as its reply-to, so that its receiver may send there?

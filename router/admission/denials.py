@@ -1,11 +1,12 @@
-"""A denial is a value: what is refused, why, and what it leaves. One recorder carries it out.
+"""A denial is a value: what is refused, why, and what it leaves. One recorder writes, counts and audits it.
 
-Every denial of policy leaves a log line with the C router's wording, a count, and one audit event with the complete
-facts that it was decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
+Every denial of policy leaves a log line with the C router's wording and one audit event with the complete facts that it
+was decided on. Each function below makes the denial of one kind of request. Sources: docs/spec/policy-and-auth.md §3
+to §5.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from policy.addressing.address import Address, Unclear
 from policy.decide import ConnectionDecision
@@ -47,6 +48,8 @@ from router.effects import (
 
 # A counter of the ledger, of all or of the event's vhost: "send" and "receive" count links.
 Counter = Literal["accept", "open", "session", "send", "receive", "message_size"]
+
+_UNCLEAR: Final = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,9 +227,6 @@ def link_denied(
             "redecision": occasion,
         },
     )
-
-
-_UNCLEAR = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
 
 
 def unclear_link_denied(who: Party, address: Unclear, direction: Direction, link_name: str) -> Denied:

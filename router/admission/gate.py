@@ -1,4 +1,4 @@
-"""May a socket, a connection be: at accept, at its Open, and again when the rules or the time have changed.
+"""Judges sockets at accept, and connections at their Open and again when the rules or the time have changed.
 
 Sources: docs/spec/policy-and-auth.md §2.7, §2.8, §3.2 to §3.5.
 """
@@ -250,14 +250,14 @@ class Admission(Party):
 
     @property
     def is_denied(self) -> bool:
-        """Must the connection have nothing new? So too before it has caught up: what it was granted may be gone.
+        """Is the connection to get nothing new? Yes also before it has caught up: what it was granted may be gone.
 
         Limits on connections are `keep_within_limits`'s: they hit the newest, whoever asks first.
         """
         return self.refusal is not None or self._epoch != self.gate.epoch
 
     def catch_up(self) -> None:
-        """Decide the connection again where the rules or the time have changed. Called before it gets anything new."""
+        """Decide the connection again where the rules or the time have changed. Call before it gets anything new."""
         epoch = self.gate.epoch
         if self._epoch == epoch:
             return

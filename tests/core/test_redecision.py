@@ -398,6 +398,33 @@ def test_management_is_not_done_for_a_connection_that_is_denied_now() -> None:
     assert not gate.may_send_to(at("b"))
 
 
+def test_questions_change_nothing_and_are_answered_no_until_the_connection_has_caught_up() -> None:
+    """A predicate that decided, logged and recorded would do so in the middle of another connection's work."""
+    net = Net(vhosts=rules(management="operator"))
+    client = client_of(net)
+    anonymous = client.sender(None)
+    client.receiver("a", credit=5, accepts=True)
+    net.pump()
+    anonymous.send(address="a")
+    net.pump()
+    gate = client.router.gate
+
+    def answers() -> list[object]:
+        rights = (gate.may_send_to(at("a")), gate.may_name(at("a")), gate.may_update_admin_status())
+        return [gate.known_target("a") is not None, *rights, str(gate.management_rights())]
+
+    assert answers() == [True, True, True, True, "operator"]
+    for vhosts in (rules(management="operator"), rules(remoteHosts="192.0.2.1")):
+        change(net, vhosts)
+        effects, counted = len(net.effects), net.ledger.vhost_stats("v")
+        assert answers() == [False, False, False, False, str(NOTHING)]
+        assert (len(net.effects), net.ledger.vhost_stats("v"), gate.refusal) == (effects, counted, None)
+        gate.catch_up()
+        is_allowed = vhosts.vhosts == rules(management="operator").vhosts
+        assert answers()[1:4] == [is_allowed] * 3
+        assert (gate.refusal is None) == is_allowed
+
+
 def test_a_fault_while_deciding_again_leaves_it_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken for decided it would go on with what it had been granted."""
     net = Net(vhosts=rules())
