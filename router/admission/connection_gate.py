@@ -201,10 +201,10 @@ class ConnectionGate(Admission):
     def known_target(self, text: str) -> Address | None:
         """The address that a message on an anonymous link is for, where both policies allowed it before.
 
-        None: ask `judge_target`.
+        None: ask `judge_target`. Hot: `is_denied` is written out.
         """
         address = self._allowed_targets.get(text)
-        if address is None or self.is_denied:
+        if address is None or self._epoch != self.gate.epoch or self.refusal is not None:
             return None
         return address if self.shadow is None or text in self.shadow.agreed_targets else None
 
