@@ -15,7 +15,7 @@ from policy.addressing.address import Address, resolve
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
 from router.admission.candidate import Shadow
-from router.admission.connection_gate import ConnectionGate, Gate
+from router.admission.connection_gate import ConnectionGate, Gate, LinkRequest
 
 CALLS = 5_000
 TEXT = "orders.500.new"
@@ -48,10 +48,8 @@ def connected(candidate: Ruleset | None) -> tuple[ConnectionGate, Callable[[], N
 
 
 def attach(connection: ConnectionGate) -> None:
-    refusal = connection.attach(
-        "receive", address=resolve(TEXT, router_id="R"), link_name="l", is_dynamic=False, is_coordinator=False,
-        capabilities=(),
-    )  # fmt: skip
+    request = LinkRequest(direction="receive", address=resolve(TEXT, router_id="R"), link_name="l")
+    refusal = connection.attach(request)
     assert refusal is None
     connection.detach("receive")
 

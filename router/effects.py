@@ -3,11 +3,20 @@
 Imports nothing of ours. Hot data (transfers, dispositions) never becomes an effect; see docs/architecture.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, Required, TypedDict, cast
 
 LogLevel = Literal["trace", "debug", "info", "notice", "warning", "error", "critical"]
+
+# Members of audit events. schemas/audit_event.json defines each name and says what it means.
+AuditStage = Literal[
+    "accept", "header", "tls", "sasl", "open", "begin", "attach", "transfer", "management", "engine", "policy", "audit"
+]
+AuditDecision = Literal["deny", "allow", "shadow_deny", "shadow_allow", "shadow_error"]
+Direction = Literal["send", "receive"]
+# Why open connections are decided again.
+Occasion = Literal["policy_change", "expiry"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,16 +28,110 @@ class Log:
     text: str
 
 
+class RuleMembers(TypedDict, total=False):
+    vhost: str | None
+    group: str | None
+    item: str | None
+    file: str | None
+    line: int | None
+
+
+class UsageMembers(TypedDict, total=False):
+    total: int
+    of_user: int
+    of_host: int
+    open_connections: int
+    open_sessions: int
+    open_links: int
+
+
+class ShadowMembers(TypedDict, total=False):
+    reason: str
+    vhost: str | None
+    group: str | None
+    item: str | None
+    file: str | None
+    line: int | None
+    total: int | None
+    of_user: int | None
+    of_host: int | None
+    limit: int | None
+    ruleset_digest: str | None
+    count: int
+
+
+class ManagementMembers(TypedDict, total=False):
+    operation: Required[str]
+    entity_type: str | None
+    entity_name: str | None
+    entity_identity: str | None
+    before: str | None
+    after: str | None
+    status: Required[int]
+
+
+class ConnectionMembers(TypedDict, total=False):
+    """The connection's own, and the digest of the ruleset that decides about it."""
+
+    connection: int
+    connection_name: str
+    listener: str
+    remote_host: str | None
+    user: str | None
+    mechanism: str | None
+    is_encrypted: bool
+    requested_vhost: str
+    vhost: str | None
+    group: str | None
+    ruleset_digest: str | None
+
+
+class RequestMembers(TypedDict, total=False):
+    """The request's own, and what the peer is told."""
+
+    direction: Direction | None
+    address: str | None
+    link_name: str | None
+    usage: UsageMembers
+    limit: int | None
+    redecision: Occasion | None
+    condition: str
+    detail: str
+    attempts: int
+
+
+class AuditEvent(ConnectionMembers, RequestMembers, total=False):
+    """As much of an audit event as its emitter knows. `router.audit.event` adds the members that every event has."""
+
+    stage: Required[AuditStage]
+    decision: Required[AuditDecision]
+    reason: Required[str]
+    rule: RuleMembers | None
+    shadow: ShadowMembers
+    management: ManagementMembers
+
+
+def audit_event(
+    stage: AuditStage,
+    decision: AuditDecision,
+    reason: str,
+    connection: ConnectionMembers,
+    request: RequestMembers,
+    rule: RuleMembers | None = None,
+) -> AuditEvent:
+    """Put an event together of its parts."""
+    own = {"stage": stage, "decision": decision, "reason": reason, "rule": rule}
+    return cast(AuditEvent, {**connection, **request, **own})  # mypy knows no union of two TypedDicts
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """One audit event: the members of schemas/audit_event.json that the emitter knows.
-
-    `router.io` adds schema_version, event_id, time and router before it reaches the audit log.
+    """One event for the audit log.
 
     time_s  seconds since 1970 UTC: when it was decided, where the decision depended on it; None: when it is recorded
     """
 
-    event: Mapping[str, Any]
+    event: AuditEvent
     time_s: float | None = None
 
 

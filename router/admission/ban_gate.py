@@ -1,54 +1,53 @@
-"""Where the daemon asks whether a peer is banned, and what is recorded when it is.
+"""Asks whether a peer is banned, and records what a ban refuses and closes.
 
-Pure. An attempt that costs the peer an authentication has an event of its own; sockets closed at accept are told once
-and then by numbers. Source: docs/spec/policy-and-auth.md §3.15.
+Pure. An attempt that costs the peer an authentication has an event of its own; of sockets closed at accept the first
+has one, and then their number. Source: docs/spec/policy-and-auth.md §3.15.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator
 
 from policy.ban_set import MAX_AUTOMATIC, MAX_MANUAL, Ban, BanSet
-from policy.decision import Reason, Rule
-from policy.usage import UsageLedger
+from policy.decision import Decision, Reason, Rule
+from router.admission.denials import Denied, Recorder, line
+from router.admission.refusals import CONNECTION_REFUSED
 from router.admission.repeats import Repeats
-from router.effects import Audit, Emit, log
+from router.effects import AuditStage, ConnectionMembers, RequestMembers
 
 
 class BanGate:
-    """bans  in force; whoever owns the clock adds and removes them"""
+    """bans  in force; the owner of the clock adds and removes them"""
 
-    def __init__(self, bans: BanSet, ledger: UsageLedger, emit: Emit) -> None:
+    def __init__(self, bans: BanSet, recorder: Recorder) -> None:
         self.bans = bans
-        self._ledger = ledger
-        self._emit = emit
+        self._recorder = recorder
         self._repeats: Repeats[str] = Repeats(MAX_MANUAL + MAX_AUTOMATIC)  # by the name of the ban
 
-    def closes(self, *, connection_id: int, remote_host: str, connection_name: str, listener: str) -> bool:
-        """Is this accepted socket to be closed before anything is done for it? Counts it as denied then.
+    def ban_of(self, remote_host: str, user: str | None = None) -> Ban | None:
+        """The ban of everybody at a host, or of a user there.
+
+        user  authenticated, not claimed; None: not known, or the peer has none
+        """
+        return self.bans.of_user(remote_host, user)
+
+    def record_accept(
+        self, ban: Ban, *, connection_id: int, remote_host: str, connection_name: str, listener: str
+    ) -> None:
+        """An accepted socket is closed before anything is done for it.
 
         Attack: a banned host that goes on and on. A line and an event for each attempt would let it fill the disk, and
         the audit log's queue, so that other events are lost: there is one at first, and then one with a number for
         each round of `reports`.
         """
-        ban = self.bans.of_host(remote_host)
-        if ban is None:
-            return False
-        self._ledger.count_accept(False)
+        self._recorder.count("accept")
         self.bans.count_hit(ban)
         if self._repeats.count(ban.name, ban.name):
-            self._log(f"DENY Connection '{remote_host}'", ban)
-            self._audit(
-                ban,
-                {
-                    "stage": "accept",
-                    "connection": connection_id,
-                    "connection_name": connection_name,
-                    "listener": listener,
-                    "remote_host": remote_host,
-                },
-            )
-        return True
+            connection: ConnectionMembers = {
+                "connection": connection_id,
+                "connection_name": connection_name,
+                "listener": listener,
+                "remote_host": remote_host,
+            }
+            self._record(ban, f"DENY Connection '{remote_host}'", "accept", connection, is_silent=True)
 
     def reports(self) -> Iterator[None]:
         """Tell what was refused and no event speaks of yet, one ban for each step. Begin at equal intervals."""
@@ -64,39 +63,43 @@ class BanGate:
         if ban is not None and attempts:
             self._report(ban, attempts)
 
-    def refuses(self, facts: Mapping[str, Any]) -> bool:
-        """Is the peer of an accepted connection banned by now, or now that it is known who it is?
-
-        facts  of the connection, as its audit events have them. Before stage `open` the user is only a claim
-        """
-        if not len(self.bans):
-            return False
-        user, remote_host = facts["user"], facts["remote_host"]
-        is_known = facts["stage"] == "open"
-        ban = self.bans.of_user(remote_host, user) if is_known else self.bans.of_host(remote_host)
-        if ban is None:
-            return False
+    def record_refusal(self, ban: Ban, connection: ConnectionMembers, *, stage: AuditStage) -> None:
+        """A peer is refused on its way in. stage  how far it has come; before `open` its user is only a claim"""
+        is_known = stage == "open"
         self.bans.count_hit(ban)
-        what = "AMQP Open" if is_known else "login"
-        self._log(f"DENY {what} for user '{user or ''}', rhost '{remote_host}'", ban)
-        self._audit(ban, facts)
-        return True
+        what = f"DENY {'AMQP Open' if is_known else 'login'} for user '{connection['user'] or ''}'"
+        text = f"{what}, rhost '{connection['remote_host']}'"
+        self._record(ban, text, stage, connection, is_silent=not is_known)
 
-    def record_closing(self, ban: Ban, facts: Mapping[str, Any], *, stage: str) -> None:
-        """A connection that was open when the ban came is closed. stage  how far it has come, as in audit events"""
+    def record_closing(self, ban: Ban, connection: ConnectionMembers, *, stage: AuditStage) -> None:
+        """A connection that was open when the ban came is closed. stage  how far it has come"""
         self.bans.count_hit(ban)
-        self._log(f"[C{facts['connection']}] Connection '{facts['connection_name']}' is closed", ban)
-        self._audit(ban, {**facts, "stage": stage})
+        text = f"[C{connection['connection']}] Connection '{connection['connection_name']}' is closed"
+        self._record(ban, text, stage, connection)
 
     def _report(self, ban: Ban, attempts: int) -> None:
-        self._log(f"DENY {attempts} more connections", ban)
-        self._audit(ban, {"stage": "accept", "attempts": attempts})
+        self._record(ban, f"DENY {attempts} more connections", "accept", {}, attempts=attempts, is_silent=True)
 
-    def _log(self, what: str, ban: Ban) -> None:
-        log(self._emit, "POLICY", "info", f"{what} based on ban '{ban.name}': {ban.reason or 'no reason given'}")
-
-    def _audit(self, ban: Ban, facts: Mapping[str, Any]) -> None:
+    def _record(
+        self,
+        ban: Ban,
+        what: str,
+        stage: AuditStage,
+        connection: ConnectionMembers,
+        *,
+        attempts: int | None = None,
+        is_silent: bool = False,
+    ) -> None:
         whom = ", ".join(str(each) for each in (ban.network, ban.user) if each is not None)
-        rule = Rule(item=f"ban {ban.name}: {whom}")
-        event = {"decision": "deny", "reason": Reason.BANNED.value, "rule": asdict(rule), "detail": ban.reason}
-        self._emit(Audit(event={**event, **facts}))
+        request: RequestMembers = {"detail": ban.reason}
+        if attempts is not None:
+            request["attempts"] = attempts
+        denied = Denied(
+            stage=stage,
+            decision=Decision(is_allowed=False, reason=Reason.BANNED, rule=Rule(item=f"ban {ban.name}: {whom}")),
+            refusal=CONNECTION_REFUSED,
+            lines=(line("info", f"{what} based on ban '{ban.name}': {ban.reason or 'no reason given'}"),),
+            request=request,
+            is_silent=is_silent,
+        )
+        self._recorder.record(denied, connection)

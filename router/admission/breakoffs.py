@@ -4,11 +4,11 @@ Nothing was refused, and still it is worth a record: who tries passwords and is 
 Pure. Source: docs/spec/policy-and-auth.md §8.6.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from router.admission.repeats import Repeats
-from router.effects import Audit, Emit
+from router.effects import Audit, AuditStage, ConnectionMembers, Emit, RequestMembers, audit_event
 
 # Attack: a peer that connects and leaves, again and again and from many addresses, to fill the disk, the audit log's
 # queue or the memory. Beyond so many hosts at a time they are told as a number, without their names.
@@ -20,26 +20,20 @@ class Breakoffs:
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
-        self._repeats: Repeats[tuple[str | None, str]] = Repeats(MAX_HOSTS)
+        self._repeats: Repeats[tuple[str | None, AuditStage]] = Repeats(MAX_HOSTS)
 
-    def record(self, facts: Mapping[str, Any]) -> None:
-        """facts  of the connection as its audit events have them; remote_host and stage are among them"""
-        if self._repeats.count((facts["remote_host"], facts["stage"]), (None, facts["stage"])):
-            self._tell({**facts, "detail": "the peer left before its Open"})
+    def record(self, stage: AuditStage, connection: ConnectionMembers) -> None:
+        """The peer of a connection left. stage  how far the connection had come"""
+        if self._repeats.count((connection["remote_host"], stage), (None, stage)):
+            self._tell(stage, connection, {"detail": "the peer left before its Open"})
 
     def reports(self) -> Iterator[None]:
         """Tell what repeated, one event for each step. Begin at equal intervals."""
         for (host, stage), attempts in self._repeats.take():
             whose = "of this host" if host is not None else "of hosts that were too many to be named"
-            self._tell(
-                {
-                    "stage": stage,
-                    "remote_host": host,
-                    "attempts": attempts,
-                    "detail": f"{whose}, at this stage, since the last event",
-                }
-            )
+            detail = f"{whose}, at this stage, since the last event"
+            self._tell(stage, {"remote_host": host}, {"attempts": attempts, "detail": detail})
             yield
 
-    def _tell(self, facts: Mapping[str, Any]) -> None:
-        self._emit(Audit(event={"decision": "deny", "reason": "handshake_aborted", **facts}))
+    def _tell(self, stage: AuditStage, connection: ConnectionMembers, request: RequestMembers) -> None:
+        self._emit(Audit(event=audit_event(stage, "deny", "handshake_aborted", connection, request)))

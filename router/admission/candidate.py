@@ -7,11 +7,11 @@ the open connections that it would have admitted itself, so that one over the li
 Connections that the policy in force denied never count. Source: docs/policy.md, Shadow.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from policy.addressing.address import Address
 from policy.decide import (
@@ -27,18 +27,37 @@ from policy.decision import Decision, Reason
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
-from router.admission.disagreements import Disagreements, Event, Subject, kept
-from router.admission.refusals import judged_text
-from router.effects import Emit
+from router.admission.disagreements import Disagreements, Subject, kept
+from router.admission.refusals import judged_text, rule_members
+from router.effects import (
+    AuditDecision,
+    AuditEvent,
+    AuditStage,
+    ConnectionMembers,
+    Direction,
+    Emit,
+    RequestMembers,
+    ShadowMembers,
+    audit_event,
+)
 from router.faults import fault_text
 
 _ALLOWED: Final = Decision(is_allowed=True, reason=Reason.ALLOWED)
 # Stops endless distinct addresses on one connection from growing it.
 MAX_AGREED_TARGETS: Final = 1024
 MAX_AGREED_CHARACTERS: Final = 1024
-_NO_SIDE: Final[Event] = dict.fromkeys(
-    ("vhost", "group", "item", "file", "line", "total", "of_user", "of_host", "limit", "ruleset_digest")
-)
+_NO_SIDE: Final[ShadowMembers] = {
+    "vhost": None,
+    "group": None,
+    "item": None,
+    "file": None,
+    "line": None,
+    "total": None,
+    "of_user": None,
+    "of_host": None,
+    "limit": None,
+    "ruleset_digest": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +65,7 @@ class _Guard:
     """What is raised under it is noted as a fault of the shadow and goes no further."""
 
     shadow: "Shadow"
-    stage: str
+    stage: AuditStage
 
     def __enter__(self) -> None:
         return None
@@ -95,7 +114,7 @@ class Shadow:
         self,
         facts: ConnectionFacts,
         judged: ConnectionDecision,
-        describe: Callable[[], Mapping[str, Any]],
+        describe: Callable[[], ConnectionMembers],
         *,
         is_connector: bool = False,
     ) -> "ConnectionShadow | None":
@@ -112,10 +131,10 @@ class Shadow:
             connection.judge_open(judged)
         return connection if judged.decision.is_allowed else None
 
-    def guard(self, stage: str) -> _Guard:
+    def guard(self, stage: AuditStage) -> _Guard:
         return _Guard(self, stage)
 
-    def note_fault(self, error: Exception, stage: str) -> None:
+    def note_fault(self, error: Exception, stage: AuditStage) -> None:
         self.faults += 1
         with suppress(Exception):  # the outcome of the request stands, whatever the log has to say
             text = fault_text(error)
@@ -124,8 +143,9 @@ class Shadow:
                 "shadow_error",
                 (stage, text),
                 stage,
-                lambda: {
+                lambda decision: {
                     "stage": stage,
+                    "decision": decision,
                     "reason": Reason.INTERNAL_ERROR.value,
                     "detail": f"the candidate policy could not be asked: {text}",
                     "shadow": {**_NO_SIDE, "reason": Reason.INTERNAL_ERROR.value, "ruleset_digest": digest},
@@ -147,7 +167,7 @@ class ConnectionShadow:
         self,
         shadow: Shadow,
         facts: ConnectionFacts,
-        describe: Callable[[], Mapping[str, Any]],
+        describe: Callable[[], ConnectionMembers],
         *,
         is_connector: bool,
     ) -> None:
@@ -309,10 +329,10 @@ class ConnectionShadow:
         real: Decision,
         own: Decision,
         *,
-        side: Mapping[str, Any],
-        direction: str | None = None,
+        side: ShadowMembers,
+        direction: Direction | None = None,
         address: str | None = None,
-        judged: Mapping[str, str | None] | None = None,
+        judged: ConnectionMembers | None = None,
     ) -> bool:
         """Note it where the two differ; returns whether they do.
 
@@ -323,7 +343,7 @@ class ConnectionShadow:
         shadow.decisions += 1
         if real.is_allowed == own.is_allowed:
             return False
-        facts = {**self._describe(), **(judged or {})}
+        facts: ConnectionMembers = {**self._describe(), **(judged if judged is not None else {})}
         subject = Subject(
             stage=stage,
             user=kept(self._facts.user) if self._facts.user is not None else None,
@@ -335,30 +355,24 @@ class ConnectionShadow:
             address=kept(address) if address is not None else None,
         )
 
-        def event() -> Event:
+        def event(decision: AuditDecision) -> AuditEvent:
             rule = own.rule
-            return {
-                **facts,
-                "stage": stage,
-                "reason": real.reason.value,
-                "rule": asdict(real.rule) if real.rule is not None else None,
-                "direction": direction,
-                "address": address,
-                "detail": "",
-                "shadow": {
-                    **_NO_SIDE,
-                    "reason": own.reason.value,
-                    "item": rule.item if rule is not None else None,
-                    "file": rule.file if rule is not None else None,
-                    "line": rule.line if rule is not None else None,
-                    "ruleset_digest": shadow.ruleset.digest if shadow.ruleset is not None else None,
-                    **side,
-                },
+            request: RequestMembers = {"direction": direction, "address": address, "detail": ""}
+            made = audit_event(stage, decision, real.reason.value, facts, request, rule_members(real.rule))
+            made["shadow"] = {
+                **_NO_SIDE,
+                "reason": own.reason.value,
+                "item": rule.item if rule is not None else None,
+                "file": rule.file if rule is not None else None,
+                "line": rule.line if rule is not None else None,
+                "ruleset_digest": shadow.ruleset.digest if shadow.ruleset is not None else None,
+                **side,
             }
+            return made
 
         shadow.disagreements.note(subject, is_denied=real.is_allowed, real=real, own=own, event=event)
         return True
 
 
-def _side(settings: Settings, limit: int | None = None) -> dict[str, Any]:
+def _side(settings: Settings, limit: int | None = None) -> ShadowMembers:
     return {"vhost": settings.vhost, "group": settings.group, "limit": limit}

@@ -1,157 +1,171 @@
-"""The gate as one connection meets it: accept and Open, then Begin, Attach and, where a rule needs it, each message.
+"""The gate of one connection: judges its Begins, its Attaches and, where a rule needs it, each message.
 
-Every denial leaves a log line with the C router's wording, a count, and one audit event with the complete facts it was
-decided on. Sources: docs/spec/policy-and-auth.md §3, §4, §5.
+Sources: docs/spec/policy-and-auth.md §3, §4, §5.
 """
 
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Final
 
 from policy.addressing.address import Address, Unclear
 from policy.decide import ALLOWED, decide_link, decide_message, decide_session, decide_ungoverned_link
-from policy.decision import Decision, Reason, Rule
+from policy.decision import Decision, Reason
 from policy.facts import LinkFacts, MessageFacts
 from policy.rights import NOTHING, UNRESTRICTED, UNSET, ManagementRights
-from router.admission.gate import Admission, Gate, Occasion
+from router.admission.denials import (
+    begin_text,
+    in_process_link_denied,
+    in_process_message_denied,
+    link_denied,
+    malformed_message_denied,
+    session_denied,
+    size_denied,
+    target_denied,
+    unclear_link_denied,
+    unclear_message_denied,
+    user_id_denied,
+)
+from router.admission.gate import Admission, Gate
 from router.admission.refusals import (
     ADDRESS_REFUSED,
     CONNECTION_REFUSED,
-    LINK_LIMIT,
-    LINK_REFUSED,
-    MALFORMED,
-    SESSION_REFUSED,
     TARGET_REFUSED,
-    TOO_LARGE,
-    USER_ID_REFUSED,
-    Direction,
     Refusal,
     attach_text,
-    judged_text,
-    rule_text,
+    message_text,
 )
-from router.effects import log
+from router.effects import Direction
 
-__all__ = ["CONNECTION_REFUSED", "ConnectionGate", "Direction", "Gate", "Occasion", "Refusal"]
+__all__ = ["CONNECTION_REFUSED", "ConnectionGate", "Direction", "Gate", "LinkRequest", "Refusal"]
 
 # Remembered per-message target decisions per connection; stops endless distinct addresses from growing it.
 MAX_REMEMBERED_TARGETS: Final = 1024
 # Longer ones are judged each time: stops a few endless addresses from doing the same.
 MAX_REMEMBERED_CHARACTERS: Final = 1024
-_UNCLEAR: Final = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkRequest:
+    """A client's Attach.
+
+    address       of its target or source; the very value that is bound where it is allowed
+    capabilities  of that terminus
+    """
+
+    direction: Direction
+    address: Address | Unclear | None
+    link_name: str
+    is_dynamic: bool = False
+    is_coordinator: bool = False
+    capabilities: tuple[str, ...] = ()
 
 
 class ConnectionGate(Admission):
-    """What one connection asks for, judged by the settings it was admitted with; without any it is unrestricted."""
+    """Judges the requests of one connection by the settings it has; without any it is unrestricted.
+
+    `may_…`, `is_…`, `management_rights` and `known_target` are questions: they change nothing, and the answer is no
+    before the connection has caught up. The other methods log, count and record.
+    """
 
     __slots__ = ()
 
     # Begin
 
-    def begin(self, older: int | None = None) -> Refusal | None:
-        """Judge a client's Begin. None: it is counted until `end`.
-
-        older  of a session that is open and judged again: how many that were begun before it stay
-        """
-        settings, shadow = self.settings, self.shadow
-        others = self.open_sessions if older is None else older
-        decision = decide_session(settings, others) if settings is not None else ALLOWED
-        if shadow is not None and older is None:
-            shadow.begin(decision, others)
+    def begin(self) -> Refusal | None:
+        """Judge a client's Begin. None: it is counted until `end`."""
+        settings, open_sessions = self.settings, self.open_sessions
+        decision = decide_session(settings, open_sessions) if settings is not None else ALLOWED
+        if self.shadow is not None:
+            self.shadow.begin(decision, open_sessions)
+        if not decision.is_allowed:
+            return self._deny(session_denied(self, decision, open_sessions))
         if settings is not None:
-            where = f"user: {self._user}, rhost: {self.remote_host}, vhost: {self._vhost}"
-            if not decision.is_allowed:
-                text = f"DENY AMQP Begin Session due to session limit. {where}{rule_text(decision)}"
-                self._log("info", f"[C{self.connection_id}] {text}")
-                self.gate.ledger.count_session_denied(settings.vhost)
-                return self._audit(
-                    decision, stage="begin", usage={"open_sessions": others},
-                    limit=settings.max_sessions, refusal=SESSION_REFUSED, **self._again(older, "sessions"),
-                )  # fmt: skip
-            if older is None:
-                self._log("trace", f"[C{self.connection_id}] ALLOW AMQP Begin Session. {where}")
-        if older is None:
-            self.open_sessions += 1
+            self._log("trace", f"[C{self.connection_id}] ALLOW AMQP Begin Session. {begin_text(self)}")
+        self.open_sessions += 1
         return None
+
+    def begin_again(self, older: int) -> Refusal | None:
+        """Judge an open session by the rules of now. older  how many that were begun before it stay"""
+        decision = decide_session(self.settings, older) if self.settings is not None else ALLOWED
+        if decision.is_allowed:
+            return None
+        refusal = self._deny(session_denied(self, decision, older, self.gate.occasion))
+        self.gate.ended["sessions"] += 1
+        return refusal
 
     def end(self) -> None:
         self.open_sessions -= 1
 
     # Attach
 
-    def attach(
-        self,
-        direction: Direction,
-        *,
-        address: Address | Unclear | None,
-        link_name: str,
-        is_dynamic: bool,
-        is_coordinator: bool,
-        capabilities: tuple[str, ...],
-        dynamic_address: Literal["own", "other"] | None = None,
-        reply_age_s: float | None = None,
-        older: int | None = None,
-        is_for_candidate: bool = False,
-    ) -> Refusal | None:
-        """Judge a client's Attach. None: it is counted until `detach`.
-
-        address  of its target or source; the very value that is bound where it is allowed
-        dynamic_address, reply_age_s  as in LinkFacts
-        older    of a link that is open and judged again: how many of its direction that were attached before it stay
-        is_for_candidate  ask a new candidate policy about a link that is open, and nobody else
-        """
+    def attach(self, request: LinkRequest) -> Refusal | None:
+        """Judge a client's Attach. None: it is counted until `detach`."""
+        address, direction = request.address, request.direction
         if isinstance(address, Unclear):
-            return self._refuse_unclear(address, "attach", direction=direction, link_name=link_name)
-        settings, shadow = self.settings, self.shadow
-        if settings is not None or shadow is not None or self.gate.ruleset.is_enabled:
-            open_links = self.open_senders if direction == "send" else self.open_receivers
-            open_links = open_links if older is None else older
-            asked = LinkFacts(
-                direction=direction,
-                address=address,
-                is_dynamic=is_dynamic,
-                is_coordinator=is_coordinator,
-                capabilities=capabilities,
-                open_links=open_links,
-                dynamic_address=dynamic_address,
-                reply_age_s=reply_age_s,
-            )
-            if is_for_candidate:
-                if shadow is not None:
-                    shadow.attach(ALLOWED, asked)
-                return None
-            if settings is not None:
-                decision = decide_link(settings, asked)
-            else:
-                decision = decide_ungoverned_link(asked) if self.gate.ruleset.is_enabled else ALLOWED
-            if shadow is not None and older is None:
-                shadow.attach(decision, asked)
-            if not decision.is_allowed:
-                return self._deny_link(decision, asked, link_name, older)
-            if settings is not None and older is None:
-                self._log("trace", f"[C{self.connection_id}] ALLOW {attach_text(decision, asked, self._who)}")
-        if older is None and direction == "send":
+            return self._refuse_unclear_link(address, request)
+        facts = self._link_facts(request, self.open_senders if direction == "send" else self.open_receivers)
+        decision = self._decide_link(facts)
+        if self.shadow is not None:
+            self.shadow.attach(decision, facts)
+        if not decision.is_allowed:
+            return self._deny(link_denied(self, decision, facts, request.link_name))
+        if self.settings is not None:
+            self._log("trace", f"[C{self.connection_id}] ALLOW {attach_text(decision, facts, self.text)}")
+        if direction == "send":
             self.open_senders += 1
-        elif older is None:
+        else:
             self.open_receivers += 1
         return None
 
-    def _deny_link(self, decision: Decision, facts: LinkFacts, link_name: str, older: int | None) -> Refusal:
-        settings, direction = self.settings, facts.direction
-        text = attach_text(decision, facts, self._who)
-        self._log("info", f"[C{self.connection_id}] DENY {text}{rule_text(decision)}")
-        limit = None
-        if settings is not None:
-            self.gate.ledger.count_link_denied(settings.vhost, direction)
-            limit = settings.max_senders if direction == "send" else settings.max_receivers
-        is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
-        return self._audit(
-            decision, stage="attach", direction=direction, address=judged_text(decision, facts.address),
-            link_name=link_name, usage={"open_links": facts.open_links}, limit=limit if is_limit else None,
-            refusal=LINK_LIMIT if is_limit else LINK_REFUSED, **self._again(older, "links"),
-        )  # fmt: skip
+    def attach_again(self, request: LinkRequest, older: int) -> Refusal | None:
+        """Judge an open link by the rules of now.
 
-    @property
-    def _who(self) -> str:
-        return f"for user '{self._user}', rhost '{self.remote_host}', vhost '{self._vhost}'"
+        older  how many of its direction that were attached before it stay
+        """
+        if isinstance(request.address, Unclear):
+            return self._refuse_unclear_link(request.address, request)
+        facts = self._link_facts(request, older)
+        decision = self._decide_link(facts)
+        if decision.is_allowed:
+            return None
+        refusal = self._deny(link_denied(self, decision, facts, request.link_name, self.gate.occasion))
+        self.gate.ended["links"] += 1
+        return refusal
+
+    def ask_candidate(self, request: LinkRequest, older: int) -> None:
+        """Ask a new candidate policy about an open link. older  as for `attach_again`"""
+        if self.shadow is not None:
+            self.shadow.attach(ALLOWED, self._link_facts(request, older))
+
+    def _link_facts(self, request: LinkRequest, open_links: int) -> LinkFacts:
+        owner = age_s = None
+        if isinstance(request.address, Address) and self.addresses is not None:
+            is_ingress = request.direction == "send"
+            owner = self.addresses.owner(request.address, is_ingress=is_ingress)
+            age_s = self.addresses.reply_age(request.address) if is_ingress else None
+        return LinkFacts(
+            direction=request.direction,
+            address=request.address,
+            is_dynamic=request.is_dynamic,
+            is_coordinator=request.is_coordinator,
+            capabilities=request.capabilities,
+            open_links=open_links,
+            dynamic_address=owner,
+            reply_age_s=age_s,
+        )
+
+    def _decide_link(self, facts: LinkFacts) -> Decision:
+        if self.settings is not None:
+            return decide_link(self.settings, facts)
+        return decide_ungoverned_link(facts) if self.gate.ruleset.is_enabled else ALLOWED
+
+    def _refuse_unclear_link(self, address: Unclear, request: LinkRequest) -> Refusal:
+        """The peer is told no rule: it is refused with or without policy."""
+        self._deny(unclear_link_denied(self, address, request.direction, request.link_name))
+        return ADDRESS_REFUSED
+
+    def refuse_in_process(self, direction: Direction, address: str | None, *, link_name: str) -> Refusal:
+        """Refuse a link to an address inside the router to the peer of a connector without allowManagement."""
+        return self._deny(in_process_link_denied(self, direction, address, link_name))
 
     def detach(self, direction: Direction) -> None:
         if direction == "send":
@@ -171,50 +185,40 @@ class ConnectionGate(Admission):
         return self.refuses_user_ids or (self.shadow is not None and self.shadow.checks_user_id)
 
     def refuse_user_id(self, user_id: bytes, link_id: int, address: str | None) -> Refusal | None:
-        """Is this user-id somebody else's? Empty ones pass (§3.9 step 4)."""
+        """Judge the user-id of a message. None: it is the user's own, or empty (§3.9 step 4), or any may be."""
         settings, shadow = self.settings, self.shadow
         decision = decide_message(settings, MessageFacts(user_id=user_id)) if settings is not None else ALLOWED
         if shadow is not None:
             shadow.user_id(decision, user_id, address)
         if decision.is_allowed:
             return None
-        log(
-            self.gate.emit,
-            "ROUTER",
-            "debug",
-            f"[C{self.connection_id}][L{link_id}] Message rejected due to user_id proxy violation. User:{self._user}",
-        )
-        text = f"DENY AMQP message with the user-id of another {self._who}{rule_text(decision)}"
-        self._log("info", f"[C{self.connection_id}][L{link_id}] {text}")
-        return self._audit(decision, stage="transfer", direction="send", address=address, refusal=USER_ID_REFUSED)
+        return self._deny(user_id_denied(self, decision, link_id, address))
 
     def record_malformed(self, link_id: int, address: str | None) -> None:
         """A message was refused in which clients may find another user-id than the router did."""
-        log(
-            self.gate.emit,
-            "ROUTER",
-            "debug",
-            f"[C{self.connection_id}][L{link_id}] Message rejected: its sections are malformed. User:{self._user}",
-        )
-        decision = Decision(is_allowed=False, reason=Reason.MALFORMED_MESSAGE)
-        text = f"DENY AMQP message with malformed sections {self._who}{rule_text(decision)}"
-        self._log("info", f"[C{self.connection_id}][L{link_id}] {text}")
-        self._audit(decision, stage="transfer", direction="send", address=address, refusal=MALFORMED)
+        self._deny(malformed_message_denied(self, link_id, address))
 
     def known_target(self, text: str) -> Address | None:
-        """The address a message on an anonymous link is for, where that was allowed before and still is."""
+        """The address that a message on an anonymous link is for, where both policies allowed it before.
+
+        None: ask `judge_target`. Hot: `is_denied` is written out.
+        """
         address = self._allowed_targets.get(text)
-        if address is None or self.is_denied_now():
+        if address is None or self._epoch != self.gate.epoch or self.refusal is not None:
             return None
         return address if self.shadow is None or text in self.shadow.agreed_targets else None
 
     def judge_target(self, address: Address | Unclear, link_id: int) -> Address | Refusal:
-        """May a message on an anonymous link go to `address`? Allowed ones are remembered."""
-        if self.is_denied_now():
+        """Judge the address of a message on an anonymous link. Allowed ones are remembered."""
+        self.catch_up()
+        if self.is_denied:
             return TARGET_REFUSED
         if isinstance(address, Unclear):
-            return self._refuse_unclear(address, "transfer", direction="send", link_id=link_id)
+            self._deny(unclear_message_denied(self, address, link_id))
+            return ADDRESS_REFUSED
         settings, shadow, text = self.settings, self.shadow, address.written
+        if (known := self.known_target(text)) is not None:
+            return known
         is_known = text in self._allowed_targets
         decision, facts = ALLOWED, self._message_facts(address)
         if settings is not None and not is_known:
@@ -224,19 +228,20 @@ class ConnectionGate(Admission):
         if is_known:
             return address
         if not decision.is_allowed:
-            return self._deny_message(decision, address, link_id)
+            return self._deny(target_denied(self, decision, address, link_id))
         if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
             if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
                 self._allowed_targets.clear()
             if len(text) <= MAX_REMEMBERED_CHARACTERS:
                 self._allowed_targets[text] = address
         if settings is not None:
-            self._log("trace", f"[C{self.connection_id}] ALLOW {self._message_text(decision, address)}")
+            self._log("trace", f"[C{self.connection_id}] ALLOW {message_text(decision, address, self.text)}")
         return address
 
     def refuse_reply(self, target: Address, link_id: int) -> Refusal | None:
-        """May a message still go to `target` on a link that was attached to reply? Never remembered: time passes."""
-        if self.is_denied_now():
+        """Judge a message to `target` on a link that was attached to reply. Never remembered: time passes."""
+        self.catch_up()
+        if self.is_denied:
             return TARGET_REFUSED
         settings = self.settings
         if settings is None:
@@ -245,7 +250,11 @@ class ConnectionGate(Admission):
         decision = decide_message(settings, facts)
         if self.shadow is not None:
             self.shadow.target(decision, facts)
-        return None if decision.is_allowed else self._deny_message(decision, target, link_id)
+        return None if decision.is_allowed else self._deny(target_denied(self, decision, target, link_id))
+
+    def refuse_message_in_process(self, address: str | None) -> Refusal:
+        """As `refuse_in_process`, of a message on an anonymous link."""
+        return self._deny(in_process_message_denied(self, address))
 
     def _message_facts(self, target: Address) -> MessageFacts:
         if self.addresses is None:
@@ -253,109 +262,45 @@ class ConnectionGate(Admission):
         owner, age_s = self.addresses.owner(target, is_ingress=True), self.addresses.reply_age(target)
         return MessageFacts(target=target, dynamic_address=owner, reply_age_s=age_s)
 
-    def _message_text(self, decision: Decision, target: Address) -> str:
-        return f"AMQP message to '{decision.address or target.full}' {self._who} based on target address"
-
-    def _deny_message(self, decision: Decision, target: Address, link_id: int) -> Refusal:
-        self._log("info", f"[C{self.connection_id}] DENY {self._message_text(decision, target)}{rule_text(decision)}")
-        log(
-            self.gate.emit,
-            "ROUTER",
-            "debug",
-            f"[C{self.connection_id}][L{link_id}] Message rejected due to policy violation on target. "
-            f"User:{self._user}",
-        )
-        return self._audit(
-            decision, stage="transfer", direction="send", address=decision.address or target.full,
-            refusal=TARGET_REFUSED,
-        )  # fmt: skip
-
     def is_listed(self, address: Address) -> bool:
-        """Is what a link with this target may do for good, or only as a reply?"""
+        """May a link with this target be used for good, or only to reply?"""
         return self.settings is None or self.settings.targets.judge(address).item is not None
+
+    # Rights
 
     def may_name(self, address: Address) -> bool:
         """May a message of the client name `address` as its reply-to, so that its receiver may send there?
 
         Attack: a reply-to where its sender may not send, to have a service write there in its place.
         """
-        if self.is_denied_now():
-            return False
         settings = self.settings
         if settings is None and self.shadow is not None:
             settings = self.shadow.settings
-        return settings is None or settings.targets.judge(address).item is not None
+        return not self.is_denied and (settings is None or settings.targets.judge(address).item is not None)
+
+    def may_send_to(self, address: Address) -> bool:
+        """Is `address` among the targets? For what is done in the client's name."""
+        return not self.is_denied and self.is_listed(address)
+
+    def may_update_admin_status(self) -> bool:
+        """May the client drop other connections by management?"""
+        return not self.is_denied and (self.settings is None or self.settings.allow_admin_status_update)
+
+    def management_rights(self) -> ManagementRights:
+        """What the client may do by management, by the settings it has now."""
+        if self.is_denied:
+            return NOTHING
+        if self.settings is not None:
+            return self.settings.management
+        return UNSET if self.gate.ruleset.is_enabled else UNRESTRICTED
+
+    # Sizes and times
 
     @property
     def reply_window_s(self) -> int:
         """For how long the reply-to of a message is to be remembered; 0: nobody asks for it."""
         asking = (self.settings, self.shadow.settings if self.shadow is not None else None)
         return max((each.reply_window_s for each in asking if each is not None and each.allow_replies), default=0)
-
-    def _refuse_unclear(
-        self,
-        address: Unclear,
-        stage: Literal["attach", "transfer"],
-        *,
-        direction: Direction,
-        link_name: str | None = None,
-        link_id: int | None = None,
-    ) -> Refusal:
-        """With or without policy: what the router would bind is not what anybody has judged."""
-        where = f"[C{self.connection_id}]" + (f"[L{link_id}]" if link_id is not None else "")
-        what = "Attach" if stage == "attach" else "message"
-        text = f"DENY AMQP {what} address '{address.written}' {self._who}: {address.why}"
-        self._log("info", f"{where} {text}{rule_text(_UNCLEAR)}")
-        if stage == "attach" and self.settings is not None:
-            self.gate.ledger.count_link_denied(self.settings.vhost, direction)
-        self._audit(
-            _UNCLEAR, stage=stage, direction=direction, address=address.written, link_name=link_name,
-            detail=address.why, refusal=ADDRESS_REFUSED,
-        )  # fmt: skip
-        return ADDRESS_REFUSED
-
-    def may_send_to(self, address: Address) -> bool:
-        """Is `address` among the targets? For what is done in the client's name."""
-        if self.is_denied_now():
-            return False
-        return self.settings is None or self.settings.targets.judge(address).item is not None
-
-    def may_update_admin_status(self) -> bool:
-        """May the client drop other connections by management?"""
-        if self.is_denied_now():
-            return False
-        return self.settings is None or self.settings.allow_admin_status_update
-
-    def management_rights(self) -> ManagementRights:
-        """What the client may do by management, by the settings it has now."""
-        if self.is_denied_now():
-            return NOTHING
-        if self.settings is not None:
-            return self.settings.management
-        return UNSET if self.gate.ruleset.is_enabled else UNRESTRICTED
-
-    def refuse_in_process(self, direction: Direction, address: str | None, *, link_name: str | None) -> Refusal:
-        """The peer of a connector without allowManagement wants to an address inside the router.
-
-        link_name  None: a message on an anonymous link
-        """
-        refusal = TARGET_REFUSED if link_name is None else LINK_REFUSED
-        settings = self.settings
-        if link_name is not None:
-            self.gate.ledger.count_link_denied(settings.vhost if settings is not None else None, direction)
-        what = "AMQP message to" if link_name is None else f"AMQP Attach of a {direction} link with"
-        text = f"{what} '{address}', an address inside the router: connector {self.listener} lacks allowManagement"
-        decision = Decision(
-            is_allowed=False,
-            reason=Reason.IN_PROCESS_ADDRESS,
-            rule=Rule(item=f"connector {self.listener}, allowManagement"),
-        )
-        self._log("info", f"[C{self.connection_id}] DENY {text}{rule_text(decision)}")
-        return self._audit(
-            decision, stage="transfer" if link_name is None else "attach",
-            direction=direction, address=address, link_name=link_name, refusal=refusal,
-            detail=f"an address inside the router: connector {self.listener} lacks allowManagement",
-        )  # fmt: skip
 
     @property
     def watched_message_bytes(self) -> int:
@@ -367,7 +312,7 @@ class ConnectionGate(Admission):
         return min((limit for limit in limits if limit), default=0)
 
     def refuse_size(self, size: int, before: int, link_id: int, address: str | None) -> Refusal | None:
-        """A message, of which `before` bytes had come, has `size` now: is that over maxMessageSize (§3.10)?"""
+        """Judge a message, of which `before` bytes had come and `size` have now, by maxMessageSize (§3.10)."""
         settings, shadow = self.settings, self.shadow
         limit = settings.max_message_size if settings is not None else 0
         decision = ALLOWED
@@ -378,10 +323,4 @@ class ConnectionGate(Admission):
             shadow.size(decision, size, before, address)
         if settings is None or decision.is_allowed:
             return None
-        text = f"DENY AMQP Transfer maxMessageSize exceeded{rule_text(decision)}"
-        self._log("warning", f"[C{self.connection_id}][L{link_id}] {text}")
-        self.gate.ledger.count_oversize(settings.vhost)
-        return self._audit(
-            decision, stage="transfer", direction="send", address=address,
-            limit=settings.max_message_size, refusal=TOO_LARGE,
-        )  # fmt: skip
+        return self._deny(size_denied(self, decision, limit, link_id, address))

@@ -8,13 +8,13 @@ Source: docs/policy.md, Shadow.
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, cast
 
 from policy.decision import Decision
-from router.effects import Audit, Emit, LogLevel, log
+from router.effects import Audit, AuditDecision, AuditEvent, Emit, LogLevel, log
 
 Outcome = Literal["would_deny", "would_allow"]
-Event = dict[str, Any]
+MakeEvent = Callable[[AuditDecision], AuditEvent]
 
 # Different disagreements told one by one between two flushes. Stops a client that makes up an address or a user name
 # per attempt from growing the router; what is beyond is told in sums, without user, host and address.
@@ -26,7 +26,7 @@ MAX_REQUESTED_NAMES: Final = 100
 # log sees that something was cut.
 _MAX_KEPT_CHARS: Final = 1025
 
-_DECISIONS: Final[Mapping[Outcome, str]] = {"would_deny": "shadow_deny", "would_allow": "shadow_allow"}
+_DECISIONS: Final[Mapping[Outcome, AuditDecision]] = {"would_deny": "shadow_deny", "would_allow": "shadow_allow"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Row(NamedTuple):
 class _Told:
     """event  as it was told the first time; repeats  of it that nothing was told of yet"""
 
-    event: Event
+    event: AuditEvent
     repeats: int = 0
 
 
@@ -87,20 +87,20 @@ class Disagreements:
         self._due: deque[_Told] = deque()
 
     def note(
-        self, subject: Subject, *, is_denied: bool, real: Decision, own: Decision, event: Callable[[], Event]
+        self, subject: Subject, *, is_denied: bool, real: Decision, own: Decision, event: MakeEvent
     ) -> None:
         """One disagreement.
 
         is_denied  by the candidate, and not by the policy in force; else the other way round
         real, own  the decisions of the policy in force and of the candidate
-        event      makes the audit event but for `decision`; `shadow.count` is filled in
+        event      makes the audit event of a decision; `shadow.count` is filled in
         """
         outcome: Outcome = "would_deny" if is_denied else "would_allow"
         row = self._row(outcome, subject, real, own)
         self._counts[row] = self._counts.get(row, 0) + 1
         self.tell(_DECISIONS[outcome], (subject, real.reason, own.reason), row, event)
 
-    def tell(self, decision: str, key: object, sum_key: object, event: Callable[[], Event]) -> None:
+    def tell(self, decision: AuditDecision, key: object, sum_key: object, event: MakeEvent) -> None:
         """Tell it now, or with the next flush where its like has been told.
 
         key      equal for equal events
@@ -110,7 +110,7 @@ class Disagreements:
         if told is not None:
             told.repeats += 1
             return
-        made = {**event(), "decision": decision}
+        made = event(decision)
         if len(self._told) < MAX_TOLD:
             self._told[decision, key] = _Told(_bounded(made))
             self._say(made, 1)
@@ -159,9 +159,8 @@ class Disagreements:
                 requested = name
         return Row(outcome, real.reason.value, own.reason.value, vhost, requested)
 
-    def _say(self, event: Event, count: int) -> None:
-        shadow = event["shadow"]
-        self._emit(Audit(event={**event, "shadow": {**shadow, "count": count}}))
+    def _say(self, event: AuditEvent, count: int) -> None:
+        self._emit(Audit(event={**event, "shadow": {**event["shadow"], "count": count}}))
         level: LogLevel = "info" if event["decision"] in _DECISIONS.values() else "error"
         log(self._emit, "POLICY", level, _text(event, count))
 
@@ -171,20 +170,33 @@ def kept(text: str) -> str:
     return text[:_MAX_KEPT_CHARS]
 
 
-def _bounded(event: Event) -> Event:
-    return {key: kept(value) if isinstance(value, str) else value for key, value in event.items()}
+def _bounded(event: AuditEvent) -> AuditEvent:
+    return cast(AuditEvent, {key: kept(value) if isinstance(value, str) else value for key, value in event.items()})
 
 
-def _anonymous(event: Event) -> Event:
+def _anonymous(event: AuditEvent) -> AuditEvent:
     """The event of a sum: without what differs among those it stands for."""
-    common = ("stage", "decision", "reason", "ruleset_digest", "vhost", "direction")
-    kept = {key: event[key] for key in common if key in event}
-    shadow = {**event["shadow"], **dict.fromkeys(("item", "file", "line", "total", "of_user", "of_host"))}
-    detail = f"various users, hosts and addresses, beyond the {MAX_TOLD} told one by one"
-    return {**kept, "shadow": shadow, "detail": detail}
+    return {
+        "stage": event["stage"],
+        "decision": event["decision"],
+        "reason": event["reason"],
+        "ruleset_digest": event.get("ruleset_digest"),
+        "vhost": event.get("vhost"),
+        "direction": event.get("direction"),
+        "shadow": {
+            **event["shadow"],
+            "item": None,
+            "file": None,
+            "line": None,
+            "total": None,
+            "of_user": None,
+            "of_host": None,
+        },
+        "detail": f"various users, hosts and addresses, beyond the {MAX_TOLD} told one by one",
+    }
 
 
-def _text(event: Event, count: int) -> str:
+def _text(event: AuditEvent, count: int) -> str:
     """`[C7] SHADOW DENY attach 'a' for user 'u', rhost 'h', vhost 'v': candidate no_vhost (…), in force allowed`"""
     shadow = event["shadow"]
     connection = f"[C{event['connection']}] " if event.get("connection") is not None else ""

@@ -1,33 +1,40 @@
-"""May a socket, a connection be: at accept, at its Open, and again when the rules or the time have changed.
+"""Judges sockets at accept, and connections at their Open and again when the rules or the time have changed.
 
-Every denial leaves a log line with the C router's wording, a count, and one audit event with the complete facts it was
-decided on. Sources: docs/spec/policy-and-auth.md §2.7, §2.8, §3.2 to §3.5.
+Sources: docs/spec/policy-and-auth.md §2.7, §2.8, §3.2 to §3.5.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Callable
+from typing import Final, Literal, Protocol
 
 from auth.identity import Identity
 from policy.addressing.address import Address
 from policy.ban_set import BanSet
 from policy.decide import ConnectionDecision, Settings, decide_accept, decide_connection, decide_connector
-from policy.decision import Decision, Reason
-from policy.facts import ConnectionFacts, Usage
+from policy.decision import Reason
+from policy.facts import Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
 from router.admission.ban_gate import BanGate
 from router.admission.breakoffs import Breakoffs
 from router.admission.candidate import ConnectionShadow, Shadow
-from router.admission.refusals import CONNECTION_REFUSED, MOVED, OPEN_TEXTS, Refusal, explained, rule_text
-from router.effects import AdmissionFailed, Audit, Emit, log
+from router.admission.denials import Denied, Recorder, accept_denied, connector_denied, open_denied
+from router.admission.party import Party
+from router.admission.refusals import CONNECTION_REFUSED, MOVED, Refusal
+from router.effects import (
+    AdmissionFailed,
+    Audit,
+    ConnectionMembers,
+    Emit,
+    LogLevel,
+    Occasion,
+    RequestMembers,
+    audit_event,
+    log,
+)
 
 # Denials at Open that count towards an automatic ban. Not the limits of connections: others reach them for a bystander.
 _COUNTED_AS_FAILURES: Final = frozenset({Reason.NO_VHOST, Reason.UNKNOWN_USER, Reason.HOST_NOT_ALLOWED})
-
-# Why open connections are decided again; `redecision` of an audit event.
-Occasion = Literal["policy_change", "expiry"]
 
 
 class KnownAddresses(Protocol):
@@ -55,9 +62,9 @@ class Gate:
         self.ledger = ledger
         self.emit = emit
         self.shadow = shadow
-        self.bans = BanGate(bans if bans is not None else BanSet(), ledger, emit)
+        self.recorder = Recorder(ledger, emit)
+        self.bans = BanGate(bans if bans is not None else BanSet(), self.recorder)
         self.breakoffs = Breakoffs(emit)
-        self.explains = False  # denials name their rule to the peer (policy verboseDenials)
         # What was granted in an earlier epoch holds no longer for whoever is concerned.
         self.epoch = 0
         self.began_at = 0.0
@@ -85,46 +92,33 @@ class Gate:
         return any(concerns(connection) for concerns in self._concerns)
 
     def accept(self, *, connection_id: int, remote_host: str, connection_name: str, listener: str) -> bool:
-        """May this accepted socket stay? Counts it. Enforced with or without vhost policy (§3.2)."""
+        """Judge and count an accepted socket, with or without vhost policy (§3.2). Returns whether it may stay."""
         open_connections = self.ledger.open_connections
         decision = decide_accept(self.ruleset, open_connections)
-        self.ledger.count_accept(decision.is_allowed)
-        verdict: tuple[Literal["trace", "info"], str] = ("trace", "ALLOW") if decision.is_allowed else ("info", "DENY")
-        log(
-            self.emit,
-            "POLICY",
-            verdict[0],
-            f"{verdict[1]} Connection '{remote_host}' based on global connection count. "
-            f"nConnections= {self.ledger.open_connections}{'' if decision.is_allowed else rule_text(decision)}",
-        )
-        if not decision.is_allowed:
-            self.audit(
-                decision,
-                stage="accept",
-                connection=connection_id,
-                connection_name=connection_name,
-                listener=listener,
-                remote_host=remote_host,
-                usage={"open_connections": open_connections},
-                limit=self.ruleset.max_connections,
-            )
-        return decision.is_allowed
-
-    def audit(self, decision: Decision, *, now: float | None = None, **facts: Any) -> None:
-        """now  the time the decision looked at, seconds since 1970 UTC; None where it looked at none"""
-        rule = asdict(decision.rule) if decision.rule is not None else None
-        event = {
-            "decision": "deny",
-            "reason": decision.reason.value,
-            "rule": rule,
+        if decision.is_allowed:
+            self.ledger.count_accept(True)
+            text = f"ALLOW Connection '{remote_host}' based on global connection count. nConnections= "
+            log(self.emit, "POLICY", "trace", f"{text}{self.ledger.open_connections}")
+            return True
+        connection: ConnectionMembers = {
+            "connection": connection_id,
+            "connection_name": connection_name,
+            "listener": listener,
+            "remote_host": remote_host,
             "ruleset_digest": self.ruleset.digest,
-            **facts,
         }
-        self.emit(Audit(event=event, time_s=now))
+        denied = accept_denied(decision, remote_host, open_connections, self.ruleset.max_connections)
+        self.recorder.record(denied, connection)
+        return False
 
 
-class Admission:
-    """May one connection be, and by which settings. Without `settings` it is unrestricted (§3.1)."""
+class Admission(Party):
+    """May one connection be, and by which settings.
+
+    shadow     the candidate policy as the connection meets it; None where none is asked
+    addresses  None before the Open was admitted
+    refusal    set when the connection is decided again and denied: its owner closes it then
+    """
 
     __slots__ = (
         "_allowed_targets",
@@ -133,22 +127,13 @@ class Admission:
         "_judged_as",
         "_redecided_in",
         "addresses",
-        "connection_id",
-        "connection_name",
         "gate",
-        "hostname",
-        "identity",
         "is_accepted",
-        "is_encrypted",
         "is_governed",
-        "listener",
         "open_receivers",
         "open_senders",
         "open_sessions",
         "refusal",
-        "remote_host",
-        "requested_vhost",
-        "settings",
         "shadow",
     )
 
@@ -164,23 +149,17 @@ class Admission:
         is_accepted: bool = True,
     ) -> None:
         """is_accepted  false for connections the router itself makes: they never counted against maxConnections."""
+        super().__init__(
+            connection_id=connection_id, connection_name=connection_name, remote_host=remote_host, listener=listener
+        )
         self.gate = gate
         self.is_accepted = is_accepted
-        self.connection_id = connection_id
-        self.connection_name = connection_name
-        self.remote_host = remote_host
-        self.listener = listener
         self.is_governed = is_governed
-        self.identity = Identity(user=None)
-        self.is_encrypted = False
-        self.hostname: str | None = None
-        self.requested_vhost = ""
-        self.settings: Settings | None = None
         self.shadow: ConnectionShadow | None = None
-        self.addresses: KnownAddresses | None = None  # None: not open yet
+        self.addresses: KnownAddresses | None = None
         self.open_sessions = self.open_senders = self.open_receivers = 0
         self._allowed_targets: dict[str, Address] = {}  # of messages, as far as they are remembered
-        self.refusal: Refusal | None = None  # decided again, and denied: the connection is to be closed
+        self.refusal: Refusal | None = None
         self._epoch = self._redecided_in = 0
         self._is_counted = False  # in the ledger, under its settings' vhost
         self._judged_as: Literal["client", "connector"] | None = None
@@ -197,7 +176,9 @@ class Admission:
         self.hostname = hostname
         self.requested_vhost = policy_vhost or hostname or ""
         self._epoch = gate.epoch
-        if gate.bans.refuses({**self.facts(), "stage": "open", "condition": CONNECTION_REFUSED.condition}):
+        ban = gate.bans.ban_of(self.remote_host, identity.user)
+        if ban is not None:
+            gate.bans.record_refusal(ban, self.facts(), stage="open")
             self.count_failure()
             return CONNECTION_REFUSED
         if not self.is_governed or not (gate.ruleset.is_enabled or gate.shadow is not None):
@@ -205,7 +186,7 @@ class Admission:
         user = identity.user or ""
         selected = gate.ruleset.select_vhost(self.requested_vhost) if gate.ruleset.is_enabled else None
         usage = gate.ledger.usage(selected.name, user, self.remote_host) if selected is not None else Usage()
-        facts = self._connection_facts(now)
+        facts = self.connection_facts(now)
         judged = decide_connection(gate.ruleset, facts, usage)
         if gate.shadow is not None:
             self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force)
@@ -228,7 +209,7 @@ class Admission:
             return None
         if decision.reason in _COUNTED_AS_FAILURES:
             self.count_failure()
-        return self._deny_open(judged, usage, now)
+        return self._deny(open_denied(self, judged, usage, now), judged)
 
     def _log_selection(self, judged: ConnectionDecision) -> None:
         """Which vhost governs, where it is not simply the one that was asked for (§2.7)."""
@@ -240,30 +221,6 @@ class Admission:
         if judged.vhost is not None and judged.vhost != requested:
             who = f"user '{self.identity.user or ''}', rhost '{self.remote_host}', vhost '{requested}'"
             self._log("debug", f"AMQP Open for {who}: proceeds using vhost '{judged.vhost}' ruleset")
-
-    def _deny_open(self, judged: ConnectionDecision, usage: Usage, now: float, **more: Any) -> Refusal:
-        decision = judged.decision
-        shown_vhost = judged.vhost if judged.vhost is not None else self.requested_vhost
-        who = f"for user '{self.identity.user or ''}', rhost '{self.remote_host}', vhost '{shown_vhost}'"
-        if decision.reason is Reason.INTERNAL_ERROR:
-            text = "Internal error: the connection's facts could not be judged"
-            self._log("info", f"DENY AMQP Open lookup_user failed {who}: {text}{rule_text(decision)}")
-        for reason in (decision.reason, *decision.also):
-            if text := OPEN_TEXTS.get(reason, ""):
-                rule = rule_text(decision) if reason is decision.reason else ""
-                self._log("info", f"DENY AMQP Open {who}: {text}{rule}")
-        if judged.vhost is not None and decision.reason is not Reason.INTERNAL_ERROR:
-            self.gate.ledger.count_open_denied(judged.vhost)
-        return self._audit(
-            decision,
-            stage="open",
-            vhost=judged.vhost,
-            group=judged.group,
-            usage={"total": usage.total, "of_user": usage.of_user, "of_host": usage.of_host},
-            refusal=CONNECTION_REFUSED,
-            now=now,
-            **more,
-        )
 
     def count_failure(self) -> None:
         """The peer's credentials do not hold, or do not let it in: towards an automatic ban of its host."""
@@ -281,52 +238,36 @@ class Admission:
         self._epoch = gate.epoch
         judged = decide_connector(gate.ruleset, policy_vhost, identity.user, now)
         if gate.shadow is not None:
-            facts = self._connection_facts(now)
+            facts = self.connection_facts(now)
             self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force, is_connector=True)
         if judged.decision.is_allowed:
             self.settings = judged.settings
             self._judged_as = "connector"
             return None
-        return self._deny_connector(judged, now)
-
-    def _deny_connector(self, judged: ConnectionDecision, now: float, **more: Any) -> Refusal:
-        decision = judged.decision
-        what = f"policyVhost settings for connection '{self.connection_id}', policyVhost: '{self.requested_vhost}'"
-        text = f"No valid {what}" if decision.reason is Reason.GROUP_NOT_VALID else f"Failed to find {what}"
-        log(self.gate.emit, "POLICY", "error", f"[C{self.connection_id}] {text}{rule_text(decision)}")
-        return self._audit(
-            decision, stage="open", vhost=judged.vhost, group=judged.group, refusal=CONNECTION_REFUSED, now=now, **more
-        )
-
-    def _connection_facts(self, now: float) -> ConnectionFacts:
-        return ConnectionFacts(
-            user=self.identity.user,
-            remote_host=self.remote_host,
-            requested_vhost=self.requested_vhost,
-            connection_name=self.connection_name,
-            mechanism=self.identity.mechanism,
-            is_encrypted=self.is_encrypted,
-            groups=self.identity.groups,
-            now=now,
-        )
+        return self._deny(connector_denied(self, judged, now), judged)
 
     # Once more
 
-    def is_denied_now(self) -> bool:
-        """Before anything new: has the connection lost what it was granted? Decides it again where that is not known.
+    @property
+    def is_denied(self) -> bool:
+        """Is the connection to get nothing new? Yes also before it has caught up: what it was granted may be gone.
 
         Limits on connections are `keep_within_limits`'s: they hit the newest, whoever asks first.
         """
+        return self.refusal is not None or self._epoch != self.gate.epoch
+
+    def catch_up(self) -> None:
+        """Decide the connection again where the rules or the time have changed. Call before it gets anything new."""
         epoch = self.gate.epoch
-        if self._epoch != epoch:
-            if self.gate.is_concerned(self):
-                self._redecide()
-                self._redecided_in = epoch
-            self._epoch = epoch  # last: where a fault comes between, it is not decided yet
-        return self.refusal is not None
+        if self._epoch == epoch:
+            return
+        if self.gate.is_concerned(self):
+            self._redecide()
+            self._redecided_in = epoch
+        self._epoch = epoch  # last: where a fault comes between, it is not decided yet
 
     def is_over_at(self, now: float) -> bool:
-        """Is the group whose settings the connection has not valid any more?"""
+        """Has the group whose settings the connection has expired?"""
         return self.settings is not None and not self.settings.origin.window.contains(now)
 
     @property
@@ -342,13 +283,15 @@ class Admission:
         if self._judged_as == "connector":
             judged = decide_connector(gate.ruleset, self.requested_vhost, self.identity.user, now)
         else:
-            judged = decide_connection(gate.ruleset, self._connection_facts(now), Usage())
+            judged = decide_connection(gate.ruleset, self.connection_facts(now), Usage())
         if judged.decision.is_allowed:
             self._take(judged.settings)
-        elif self._judged_as == "connector":
-            self._deny_again(self._deny_connector(judged, now, redecision=gate.occasion))
+            return
+        if self._judged_as == "connector":
+            denied = connector_denied(self, judged, now, gate.occasion)
         else:
-            self._deny_again(self._deny_open(judged, Usage(), now, redecision=gate.occasion))
+            denied = open_denied(self, judged, Usage(), now, gate.occasion)
+        self._end(self._deny(denied, judged))
 
     def _take(self, settings: Settings | None) -> None:
         before = self.settings.vhost if self.settings is not None else None
@@ -360,8 +303,8 @@ class Admission:
         if is_elsewhere and self.is_accepted:
             self._count()
 
-    def _deny_again(self, refusal: Refusal) -> None:
-        """From now on the connection counts for nothing; whoever serves it closes it."""
+    def _end(self, refusal: Refusal) -> None:
+        """From now on the connection counts for nothing; its owner closes it."""
         self.refusal = refusal
         self.gate.ended["connections"] += 1
         self._log("info", f"[C{self.connection_id}] Connection closed: decided again after {self.gate.occasion}")
@@ -383,23 +326,26 @@ class Admission:
             self.gate.ledger.release(settings.vhost, user, self.remote_host, self.connection_name)
 
     def keep_within_limits(self) -> bool:
-        """Once all are decided again, asked from the newest to the oldest: is there still room for this one?"""
+        """Deny an open connection that there is no room for any more. Returns whether it may stay.
+
+        Called once all are decided again, from the newest to the oldest.
+        """
         settings, now = self.settings, self.gate.began_at
         if self.refusal is not None or not self.is_redecided or settings is None or not self._is_counted:
             return self.refusal is None
         counted = self.gate.ledger.usage(settings.vhost, settings.user, self.remote_host)
         others = Usage(total=counted.total - 1, of_user=counted.of_user - 1, of_host=counted.of_host - 1)
-        judged = decide_connection(self.gate.ruleset, self._connection_facts(now), others)
+        judged = decide_connection(self.gate.ruleset, self.connection_facts(now), others)
         if not judged.decision.is_allowed:
-            self._deny_again(self._deny_open(judged, others, now, redecision=self.gate.occasion))
+            self._end(self._deny(open_denied(self, judged, others, now, self.gate.occasion), judged))
         return self.refusal is None
 
     def refuse_move(self) -> None:
-        """The connection's addresses are in the space of a vhost that governs it no longer."""
-        decision = {"decision": "deny", "reason": "vhost_changed", "stage": "open", "redecision": self.gate.occasion}
-        what = {"condition": MOVED.condition, "detail": MOVED.description}
-        self.gate.emit(Audit(event={**self._facts_in_force(), **decision, **what}))
-        self._deny_again(MOVED)
+        """Deny a connection whose addresses are in the space of a vhost that governs it no longer."""
+        told: RequestMembers = {"condition": MOVED.condition, "detail": MOVED.description}
+        request: RequestMembers = {"redecision": self.gate.occasion, **told}
+        self.gate.emit(Audit(event=audit_event("open", "deny", "vhost_changed", self._facts_in_force(), request)))
+        self._end(MOVED)
 
     def close(self) -> None:
         """The connection ended: give back what it was counted for. Call once for every connection."""
@@ -425,49 +371,21 @@ class Admission:
         )
         self.settings = None
 
-    def _again(self, older: int | None, kind: str) -> Mapping[str, Any]:
-        """The member of an audit event that says that the peer had not asked."""
-        if older is None:
-            return {}
-        self.gate.ended[kind] += 1
-        return {"redecision": self.gate.occasion}
-
     # Records
 
-    @property
-    def _user(self) -> str:
-        return self.identity.user if self.identity.user is not None else "(null)"
-
-    @property
-    def _vhost(self) -> str:
-        return self.hostname if self.hostname is not None else "(null)"
-
-    def _log(self, level: Literal["trace", "debug", "info", "warning"], text: str) -> None:
+    def _log(self, level: LogLevel, text: str) -> None:
         log(self.gate.emit, "POLICY", level, text)
 
-    def facts(self) -> Mapping[str, Any]:
-        """The members of an audit event that are the connection's own."""
-        settings = self.settings
-        return {
-            "connection": self.connection_id,
-            "connection_name": self.connection_name,
-            "listener": self.listener,
-            "remote_host": self.remote_host,
-            "user": self.identity.user,
-            "mechanism": self.identity.mechanism,
-            "is_encrypted": self.is_encrypted,
-            "requested_vhost": self.requested_vhost,
-            "vhost": settings.vhost if settings is not None else None,
-            "group": settings.group if settings is not None else None,
-        }
-
-    def _facts_in_force(self) -> Mapping[str, Any]:
-        """Those of an event that speaks of the policy in force beside another."""
+    def _facts_in_force(self) -> ConnectionMembers:
+        """Those of an event that rests on the policy in force."""
         return {**self.facts(), "ruleset_digest": self.gate.ruleset.digest}
 
-    def _audit(self, decision: Decision, *, refusal: Refusal, **facts: Any) -> Refusal:
-        """Record a denial. Returns what the peer is told: `refusal`, with the rule where the policy wants that."""
-        refusal = explained(refusal, decision) if self.gate.explains else refusal
-        merged = {**self.facts(), "condition": refusal.condition, "detail": refusal.description, **facts}
-        self.gate.audit(decision, **merged)
-        return refusal
+    def _deny(self, denied: Denied, judged: ConnectionDecision | None = None) -> Refusal:
+        """Record a denial. Returns what the peer is told.
+
+        judged  an Open, as far as the decision came; None: by the settings that the connection has
+        """
+        connection = self._facts_in_force()
+        if judged is not None:
+            connection = {**connection, "vhost": judged.vhost, "group": judged.group}
+        return self.gate.recorder.record(denied, connection)

@@ -1,13 +1,12 @@
 """What a peer, and the log, are told of a denial. Sources: docs/spec/policy-and-auth.md §3.4, §3.7, §3.8, §5."""
 
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from policy.addressing.address import Address, Unclear
-from policy.decision import Decision, Reason
+from policy.decision import Decision, Reason, Rule
 from policy.facts import LinkFacts
-
-Direction = Literal["send", "receive"]
+from router.effects import RuleMembers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +60,13 @@ def rule_text(decision: Decision) -> str:
     return f" [{decision.reason}: {rule.item or 'no rule'}{group}{vhost}{place}]"
 
 
+def rule_members(rule: Rule | None) -> RuleMembers | None:
+    """The rule as an audit event has it."""
+    if rule is None:
+        return None
+    return {"vhost": rule.vhost, "group": rule.group, "item": rule.item, "file": rule.file, "line": rule.line}
+
+
 OPEN_TEXTS: Final = {
     Reason.NO_VHOST: "No policy defined for vhost",
     Reason.UNKNOWN_USER: "User is not in a user group and unknown users are denied",
@@ -75,6 +81,11 @@ OPEN_TEXTS: Final = {
 def judged_text(decision: Decision, address: Address | Unclear | None) -> str | None:
     """The address as a denial names it: what decided, else what the client wrote."""
     return decision.address or (address.written if address is not None else None)
+
+
+def message_text(decision: Decision, target: Address, who: str) -> str:
+    """The part of the log line after ALLOW or DENY, of a message on an anonymous link. who  as in attach_text"""
+    return f"AMQP message to '{decision.address or target.full}' {who} based on target address"
 
 
 def attach_text(decision: Decision, facts: LinkFacts, who: str) -> str:

@@ -1,4 +1,4 @@
-"""Make an audit event complete: whatever an emitter passes becomes a value that schemas/audit_event.json accepts.
+"""Make an audit event complete: a router.effects.AuditEvent becomes a value that schemas/audit_event.json accepts.
 
 Pure: the time and the id are arguments. Nothing here refuses an event: a denial that is recorded badly is worth more
 than one that is not recorded, so what does not fit is cut, replaced or dropped, and `detail` says so.
@@ -60,10 +60,10 @@ class Stamp:
     router_id: str
 
 
-def complete(event: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
+def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
     """The whole event, in the schema's order of members.
 
-    event    the members the emitter knows; `rule` and `usage` are mappings or dataclass instances.
+    event    an AuditEvent; anything else becomes an event too: peers choose its texts, and emitters make mistakes.
     Returns  values the schema accepts, strings cut to their maxLength (`truncated` then is true).
     """
     notes: list[str] = []

@@ -13,14 +13,14 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from router.audit import event as audit_event
+from router.effects import AuditEvent
 
 DEFAULT_MAX_FILE_BYTES = 64 * 1024 * 1024
 DEFAULT_MAX_PENDING = 10_000
@@ -132,10 +132,9 @@ class AuditLog:
     def lost(self) -> int:
         return self._lost
 
-    def record(self, event: Mapping[str, Any], time_s: float | None = None) -> None:
+    def record(self, event: AuditEvent, time_s: float | None = None) -> None:
         """Queue one event. Never raises and never waits for the disk.
 
-        event   the members of schemas/audit_event.json that the emitter knows; the rest is filled in.
         time_s  its time, seconds since 1970 UTC; the clock's when None.
         """
         line = self._encoded(event, next(self._sequence), time_s)
@@ -186,7 +185,7 @@ class AuditLog:
 
     # --- the queue; all under the lock but for _encoded ---------------------------------------------------------------
 
-    def _encoded(self, event: Mapping[str, Any], sequence: int, time_s: float | None) -> bytes | None:
+    def _encoded(self, event: AuditEvent, sequence: int, time_s: float | None) -> bytes | None:
         try:
             return audit_event.encode(audit_event.complete(event, self._stamp(sequence, time_s)))
         except Exception as error:  # an emitter's mistake must not become an exception in the event loop

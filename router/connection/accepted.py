@@ -5,7 +5,7 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from auth.credentials import VERIFIER_UNAVAILABLE, VerifyRequest, VerifyResult
 from auth.identity import Identity
@@ -19,7 +19,7 @@ from router.connection.inspection import condition_of
 from router.connection.stack import FRAMING, Stack, Stage
 from router.connection.terms import Listener
 from router.core.core import Core
-from router.effects import Audit, Emit, log
+from router.effects import Audit, AuditStage, ConnectionMembers, Emit, RequestMembers, audit_event, log
 
 __all__ = ["Connection", "Stage"]
 
@@ -31,8 +31,14 @@ _AGE_SPREAD: Final = 0.1
 # The certificate's end is a time of day, and the clock may be set: looked at so often.
 _CLOCK_LOOK_S: Final = 60.0
 
-# The stage of an audit event.
-_AUDIT_STAGE: Final = {Stage.HEADER: "header", Stage.AMQP: "engine", Stage.CLOSED: "engine"}
+_AUDIT_STAGE: Final[Mapping[Stage, AuditStage]] = {
+    Stage.SNIFF: "header",
+    Stage.TLS: "tls",
+    Stage.SASL: "sasl",
+    Stage.HEADER: "header",
+    Stage.AMQP: "engine",
+    Stage.CLOSED: "engine",
+}
 
 # Refusals that say nothing about the peer's credentials: detail -> reason code.
 _NOT_COMPARED: Final = {NOT_OFFERED: "sasl_mechanism", VERIFIER_UNAVAILABLE: "verifier_unavailable"}
@@ -199,7 +205,7 @@ class Connection(Stack):
                     self._write(data)
                 case Verify(request=request):
                     self._claimed_user = request.user
-                    if not self._is_banned_by_now():
+                    if not self._expel_where_banned():
                         self._verify(request, self._on_verified)
                 case Authenticated(identity=identity):
                     self._identity = identity
@@ -217,18 +223,24 @@ class Connection(Stack):
         """The verifier answered, perhaps after the connection went away."""
         if self.stage is Stage.SASL and isinstance(self._negotiation, ServerNegotiation):
             try:
-                if not self._is_banned_by_now():
+                if not self._expel_where_banned():
                     self._proof = result.proof if result.is_valid else None
                     self._carry_out(self._negotiation.resume(result))
             except Exception as error:
                 self.crash(error)
             self.core.work.finish()
 
-    def _is_banned_by_now(self) -> bool:
-        """Attack: many logins at once, so that all have been accepted when the first have failed. None is verified any
-        more after the ban, and what was being verified is not told."""
-        if not self.gate.gate.bans.refuses({**self._facts(), "user": self._claimed_user}):
+    def _expel_where_banned(self) -> bool:
+        """Expel the peer where its host is banned by now. Returns whether it is.
+
+        Attack: many logins at once, so that all have been accepted when the first have failed. None is verified any
+        more after the ban, and the result of one that was being verified is not told.
+        """
+        bans = self.gate.gate.bans
+        ban = bans.ban_of(self.gate.remote_host)
+        if ban is None:
             return False
+        bans.record_refusal(ban, {**self._facts(), "user": self._claimed_user}, stage=self.audit_stage)
         self.expel(condition_of(CONNECTION_REFUSED))
         return True
 
@@ -268,9 +280,9 @@ class Connection(Stack):
         return Identity(user=tls.subject_of(certificate))
 
     @property
-    def audit_stage(self) -> str:
+    def audit_stage(self) -> AuditStage:
         """How far the connection has come, in the words of an audit event."""
-        return _AUDIT_STAGE.get(self.stage, self.stage.value)
+        return _AUDIT_STAGE[self.stage]
 
     # Failures
 
@@ -283,14 +295,8 @@ class Connection(Stack):
         )
 
     def _record(self, condition: Condition, reason: str) -> None:
-        event = {
-            "decision": "deny",
-            "reason": reason,
-            "condition": condition.name,
-            "detail": condition.description,
-            **self._facts(),
-        }
-        self.emit(Audit(event=event))
+        told: RequestMembers = {"condition": condition.name, "detail": condition.description}
+        self.emit(Audit(event=audit_event(self.audit_stage, "deny", reason, self._facts(), told)))
 
     def _record_lost(self) -> None:
         """On the way in, from the first byte of a login on. Who only connects looks if anybody is there."""
@@ -299,14 +305,10 @@ class Connection(Stack):
         if self.stage in (Stage.SASL, Stage.HEADER):
             # Who it is, or claimed to be while that was being verified.
             self.gate.identity = self._identity or Identity(user=self._claimed_user)
-        self.gate.gate.breakoffs.record(self._facts())
+        self.gate.gate.breakoffs.record(self.audit_stage, self._facts())
 
-    def _facts(self) -> Mapping[str, Any]:
-        return {
-            **self.gate.facts(),
-            "stage": self.audit_stage,
-            "is_encrypted": self.tunnel is not None and self.tunnel.is_established,
-        }
+    def _facts(self) -> ConnectionMembers:
+        return {**self.gate.facts(), "is_encrypted": self.tunnel is not None and self.tunnel.is_established}
 
 
 def _spread(number: int) -> float:

@@ -239,7 +239,7 @@ def outside(
         routed = route(delivery, size)
         if routed is None or not routed[0].subscribers:
             return routed
-        link.refuse(delivery, condition_of(gate.refuse_in_process("send", routed[0].key, link_name=None)))
+        link.refuse(delivery, condition_of(gate.refuse_message_in_process(routed[0].key)))
         return None
 
     return look

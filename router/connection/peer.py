@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from auth.identity import Identity
 from policy.addressing.address import Address, Unclear
-from router.admission.connection_gate import ConnectionGate, Direction, Refusal
+from router.admission.connection_gate import ConnectionGate, Direction, LinkRequest, Refusal
 from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.message_text import message_text
 from router.amqp.terminus import Condition, RemoteOpen, Terminus, describe
@@ -247,7 +247,7 @@ class Peer:
             wire.refuse(_FORBIDDEN)
             return
         address = self._address_of(terminus)
-        refusal = self._shut_out(wire, address) or self._judge(wire, terminus, address)
+        refusal = self._shut_out(wire, address) or self.gate.attach(_request(wire, terminus, address))
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
@@ -279,40 +279,6 @@ class Peer:
         if not (address.is_management or self.core.is_in_process(address)):
             return None
         return self.gate.refuse_in_process(_direction_of(wire), address.written, link_name=wire.name)
-
-    def _judge(
-        self,
-        wire: Wire,
-        terminus: Terminus | None,
-        address: Address | Unclear | None,
-        older: int | None = None,
-        *,
-        is_for_candidate: bool = False,
-    ) -> Refusal | None:
-        """Ask the gate about a link. older, is_for_candidate  as for ConnectionGate.attach"""
-        direction = _direction_of(wire)
-        dynamic_address = reply_age_s = None
-        if isinstance(address, Address) and self._replies is not None:
-            dynamic_address = self._replies.owner(address, is_ingress=direction == "send")
-            reply_age_s = self._replies.reply_age(address) if direction == "send" else None
-        return self.gate.attach(
-            direction,
-            address=address,
-            link_name=wire.name,
-            is_dynamic=terminus is not None and terminus.is_dynamic,
-            is_coordinator=terminus is not None and terminus.is_coordinator,
-            capabilities=terminus.capabilities if terminus is not None else (),
-            dynamic_address=dynamic_address,
-            reply_age_s=reply_age_s,
-            older=older,
-            is_for_candidate=is_for_candidate,
-        )
-
-    def _judge_again(self, wire: Wire, older: int, *, is_for_candidate: bool = False) -> Refusal | None:
-        """Of a link that is open: by the address it is bound to, as its Attach was."""
-        terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
-        address = None if terminus is not None and terminus.is_dynamic else wire.named
-        return self._judge(wire, terminus, address, older, is_for_candidate=is_for_candidate)
 
     def _attach_sender(self, wire: IncomingWire, target: Terminus | None) -> None:
         dynamic = None
@@ -426,7 +392,8 @@ class Peer:
 
     def _may_stay(self) -> bool:
         """Before the client gets anything new; a connection that is denied by now is closed."""
-        if not self.gate.is_denied_now() and self._tenant() != self.tenant:
+        self.gate.catch_up()
+        if not self.gate.is_denied and self._tenant() != self.tenant:
             self.gate.refuse_move()
         if self.gate.refusal is None:
             return True
@@ -447,7 +414,7 @@ class Peer:
         kept = 0
         for session in list(self.engine.sessions.values()):
             if session.is_counted and not session.is_ended and not self.engine.is_deaf:
-                refusal = self.gate.begin(older=kept)
+                refusal = self.gate.begin_again(kept)
                 kept += refusal is None
                 if refusal is not None:
                     self._end_session(session, refusal)
@@ -479,7 +446,7 @@ class Peer:
         for wire in list(self.engine.links.values()):
             if wire.core is not None and wire.is_counted:
                 direction = _direction_of(wire)
-                self._judge_again(wire, links[direction], is_for_candidate=True)
+                self.gate.ask_candidate(_request_again(wire), links[direction])
                 links[direction] += 1
                 if isinstance(wire, IncomingWire):
                     self._choose_inspection(wire.core)
@@ -492,7 +459,7 @@ class Peer:
             self._close(self.gate.refusal)
 
     def _keep_link(self, wire: Wire, older: int) -> bool:
-        refusal = self._judge_again(wire, older)
+        refusal = self.gate.attach_again(_request_again(wire), older)
         if refusal is not None:
             self._end_link(wire, condition_of(refusal))
         elif isinstance(wire, IncomingWire):
@@ -602,6 +569,26 @@ def _take_no_more(wire: Wire) -> None:
 
 def _direction_of(wire: Wire) -> Direction:
     return "send" if isinstance(wire, IncomingWire) else "receive"
+
+
+def _request(wire: Wire, terminus: Terminus | None, address: Address | Unclear | None) -> LinkRequest:
+    direction = _direction_of(wire)
+    if terminus is None:
+        return LinkRequest(direction=direction, address=address, link_name=wire.name)
+    return LinkRequest(
+        direction=direction,
+        address=address,
+        link_name=wire.name,
+        is_dynamic=terminus.is_dynamic,
+        is_coordinator=terminus.is_coordinator,
+        capabilities=terminus.capabilities,
+    )
+
+
+def _request_again(wire: Wire) -> LinkRequest:
+    """Of a link that is open: by the address that it is bound to."""
+    terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
+    return _request(wire, terminus, None if terminus is not None and terminus.is_dynamic else wire.named)
 
 
 def _describe_map(mapping: Mapping[Any, Any]) -> str:

@@ -145,6 +145,7 @@ class Replies:
         is_mobile = address.is_mobile and not address.name.startswith(("$", "_$"))  # where the router's own begin
         if not is_mobile or address.is_dynamic or (live is not None and live.subscribers):
             return None
+        asker.gate.catch_up()
         return key if asker.gate.may_name(meant) else None
 
 

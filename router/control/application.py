@@ -47,7 +47,7 @@ from router.core.views import (
     totalling,
 )
 from router.core.watch import NORMAL, Thresholds
-from router.effects import AdmissionFailed, Audit, Effect, Log
+from router.effects import AdmissionFailed, Audit, Effect, Log, RequestMembers, audit_event
 from router.faults import fault_text
 from router.io.folder_watch import FolderWatch
 from router.io.memory import virtual_bytes, virtual_text
@@ -179,7 +179,7 @@ class Application:
         workers = Workers(authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow)
-        gate.explains = configuration.policy["verboseDenials"] is True
+        gate.recorder.explains = configuration.policy["verboseDenials"] is True
         self.router = Router(
             router_id=router_id,
             version=self.version,
@@ -473,6 +473,7 @@ class Application:
             rights = NOTHING if ruleset.is_enabled else UNRESTRICTED
             return Requester(connection_id=connection_id, rights=rights, is_admin_update_allowed=False)
         gate = connection.gate
+        gate.catch_up()
         rights = gate.management_rights()
         settings = gate.settings
         return Requester(
@@ -503,24 +504,17 @@ class Application:
             return None
         address = connection.peer.resolve(reply_to)
         if isinstance(address, Address):
+            connection.gate.catch_up()
             if connection.gate.may_send_to(address):
                 return address
             live = self.core.table.find(address)
             if live is not None and any(out.address is live for out in link.attachment.out_links):
                 return address
         self._log("POLICY", "info", f"[C{connection.connection_id}] DENY management reply to '{reply_to}'")
-        event = {
-            **connection.gate.facts(),
-            "decision": "deny",
-            "stage": "management",
-            "reason": "forbidden_operation",
-            "address": reply_to,
-            "detail": (
-                "reply-to is neither received by the requester nor among its targets"
-                if isinstance(address, Address)
-                else f"reply-to: {address.why}"
-            ),
-        }
+        why = "neither received by the requester nor among its targets"
+        detail = f"reply-to is {why}" if isinstance(address, Address) else f"reply-to: {address.why}"
+        request: RequestMembers = {"address": reply_to, "detail": detail}
+        event = audit_event("management", "deny", "forbidden_operation", connection.gate.facts(), request)
         self.emit(Audit(event=event))
         return None
 

@@ -111,10 +111,8 @@ class Bans:
                 return
             connection = self._router.connections.get(number)
             if isinstance(connection, Connection) and not connection.is_closed and _holds_for(ban, connection):
-                condition = condition_of(CONNECTION_REFUSED)
-                facts = {**connection.gate.facts(), "condition": condition.name}
-                self._gate.record_closing(ban, facts, stage=connection.audit_stage)
-                connection.expel(condition)
+                self._gate.record_closing(ban, connection.gate.facts(), stage=connection.audit_stage)
+                connection.expel(condition_of(CONNECTION_REFUSED))
             if count % SLICE == 0:
                 yield
 

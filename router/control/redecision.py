@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from policy.ruleset import Ruleset
-from router.admission.gate import Admission, Gate, Occasion
+from router.admission.gate import Admission, Gate
 from router.connection.stack import Stack
-from router.effects import Emit, log
+from router.effects import Emit, Occasion, log
 from router.faults import fault_text
 from router.io.turns import TURN_S, take, turn
 

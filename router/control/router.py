@@ -97,12 +97,15 @@ class Router:
         host, port = peer[0], peer[1]
         remote_host = host.removeprefix("::ffff:") if "." in host else host
         remote_name = f"{host}:{port}"
-        if self.gate.bans.closes(
-            connection_id=connection_id,
-            remote_host=remote_host,
-            connection_name=remote_name,
-            listener=listener.place,
-        ):
+        ban = self.gate.bans.ban_of(remote_host)
+        if ban is not None:
+            self.gate.bans.record_accept(
+                ban,
+                connection_id=connection_id,
+                remote_host=remote_host,
+                connection_name=remote_name,
+                listener=listener.place,
+            )
             return None
         where = f"(to {listener.place})"
         if not self.gate.accept(

@@ -17,7 +17,7 @@ from router.admission.connection_gate import Gate
 from router.connection.stack import Stack
 from router.control.policy_reader import ReadVhost, ReloadError, read_folder
 from router.control.vhosts import place_of
-from router.effects import Audit, Emit, LogLevel, log
+from router.effects import Audit, AuditEvent, Emit, LogLevel, log
 from router.faults import fault_text
 from router.io.folder_watch import FolderWatch
 from router.io.turns import take, turn
@@ -144,7 +144,7 @@ class ShadowFolder:
         rest = "none is asked" if self._shadow.ruleset is None else "the last that could is asked on"
         detail = f"Candidate policy of {SHADOW_DIR} cannot be used, {rest}: {text}"
         self._log("error", detail)
-        event = {
+        event: AuditEvent = {
             "stage": "policy",
             "decision": "shadow_error",
             "reason": "invalid_policy",

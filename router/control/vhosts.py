@@ -14,7 +14,7 @@ from policy.hosts import Resolve
 from policy.ruleset import PolicyError, Ruleset, Vhost, assemble_ruleset, compile_ruleset
 from router.admission.connection_gate import Gate
 from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder
-from router.effects import Audit, Emit, log
+from router.effects import Audit, AuditEvent, Emit, log
 from router.io.host_names import KnownNames, look_up, names_of
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore, ManagementError
@@ -119,7 +119,7 @@ class Vhosts:
         self._failures += 1
         text = f"{what} failed, the rules in force stay: {error}{place_of(error)}"
         log(self._emit, "POLICY", "error", text)
-        event = {
+        event: AuditEvent = {
             "stage": "policy",
             "decision": "deny",
             "reason": "invalid_policy",
@@ -136,7 +136,7 @@ class Vhosts:
         shown = ", ".join(f"'{name[:MAX_NAME_CHARACTERS]}'" for name in others[:MAX_NAMES])
         more = f" and {len(others) - MAX_NAMES} more" if len(others) > MAX_NAMES else ""
         text = f"Reload of policyDir: the rules of {shown}{more} are others than before, when the digest was"
-        event = {
+        event: AuditEvent = {
             "stage": "policy",
             "decision": "allow",
             "reason": "allowed",

@@ -8,11 +8,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from policy.decision import Reason
 from policy.rights import NAMING
-from router.effects import Audit, Emit, log
+from router.effects import Audit, AuditEvent, Emit, ManagementMembers, RuleMembers, audit_event, log
 from router.faults import fault_text
 from router.management.query import Row
 from router.management.redaction import HIDDEN, is_secret_name
@@ -50,14 +50,15 @@ class Journal:
         reason  why policy refused it; None: it did not
         """
         status, description = response.status, response.description
-        event: dict[str, Any] = {
-            **request.requester.facts,
-            "stage": "management",
-            "decision": "allow" if reason is None else "deny",
-            "reason": (reason or Reason.ALLOWED).value,
-            "rule": asdict(rule) if (rule := request.requester.rule) is not None and reason is not None else None,
-            "detail": description,
-        }
+        rule = request.requester.rule if reason is not None else None
+        event = audit_event(
+            "management",
+            "allow" if reason is None else "deny",
+            (reason or Reason.ALLOWED).value,
+            request.requester.facts,
+            {"detail": description},
+            cast(RuleMembers, asdict(rule)) if rule is not None else None,
+        )
         try:
             event["management"] = _described(plan, operation, request, before, status, response.body)
         except Exception as error:  # a record that says little is worth more than none
@@ -66,7 +67,7 @@ class Journal:
         self._emit(Audit(event=event))
         self._log(event, status, description)
 
-    def _log(self, event: Mapping[str, Any], status: int, description: str) -> None:
+    def _log(self, event: AuditEvent, status: int, description: str) -> None:
         done = event["management"]
         where = f"[C{event['connection']}] " if event.get("connection") is not None else ""
         who = f"user '{event.get('user') or ''}' at '{event.get('remote_host') or ''}'"
@@ -83,13 +84,13 @@ def denial_reason(status: int) -> Reason | None:
 
 def _described(
     plan: Plan | None, operation: str, request: Request, before: Row | None, status: int, body: object
-) -> dict[str, object]:
+) -> ManagementMembers:
     """The member `management` of the event."""
     entity_type = plan.entity_type if plan is not None else None
     properties = request.properties if isinstance(request.properties, Mapping) else {}
     after = body if isinstance(body, Mapping) else {}
     entity: Mapping[Any, Any] = before or after
-    shown: dict[str, object] = {
+    shown: ManagementMembers = {
         "operation": operation,
         "entity_type": entity_type.long_name if entity_type is not None else _text(properties.get("type")),
         "entity_name": _text(entity.get("name", properties.get("name"))),

@@ -3,13 +3,14 @@
 Source: docs/spec/management.md §7.1, §7.2.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from policy.decision import Reason, Rule
 from policy.facts import ManagementFacts
 from policy.rights import READ, ManagementRights
+from router.effects import ConnectionMembers
 from router.management.entities import ManagementError
 from router.management.query import Row
 from router.management.schema import EntityType
@@ -26,13 +27,13 @@ class Requester:
     connection_id  of the connection it came on; None where it came on none
     rights         by the settings that the connection has when the request is performed
     rule           where they are written
-    facts          the members of an audit event that are the connection's own
+    facts          of the connection, as an audit event has them
     """
 
     connection_id: int | None
     rights: ManagementRights
     rule: Rule | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: ConnectionMembers = field(default_factory=ConnectionMembers)
     is_admin_update_allowed: bool = True
 
 

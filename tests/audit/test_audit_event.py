@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import jsonschema
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import schemas
 from policy.decision import Reason, Rule
 from policy.facts import Usage
+from router import effects
 from router.audit import event as audit_event
 
 SCHEMA = schemas.load("audit_event")
@@ -44,6 +45,22 @@ def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
         "events_lost", "log_closed",
     }  # fmt: skip
     assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
+
+
+def test_the_type_of_events_is_that_of_the_schema() -> None:
+    """An emitter that type-checks needs no repair."""
+    properties = SCHEMA["properties"]
+    filled_in = {"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost"}
+    assert get_type_hints(effects.AuditEvent).keys() == properties.keys() - filled_in
+    for name, members in (
+        ("rule", effects.RuleMembers), ("usage", effects.UsageMembers), ("shadow", effects.ShadowMembers),
+        ("management", effects.ManagementMembers),
+    ):  # fmt: skip
+        assert get_type_hints(members).keys() == properties[name]["properties"].keys()
+    for name, literal in (("stage", effects.AuditStage), ("decision", effects.AuditDecision)):
+        assert list(get_args(literal)) == properties[name]["enum"]
+    for name, literal in (("direction", effects.Direction), ("redecision", effects.Occasion)):
+        assert [*get_args(literal), None] == properties[name]["enum"]
 
 
 def test_schema_is_a_valid_strict_schema() -> None:

@@ -25,7 +25,11 @@ def ban_in(net: Net, host: str | None = None, user: str | None = None, reason: s
 
 
 def closes(net: Net, host: str = "10.0.0.1") -> bool:
-    return net.gate.bans.closes(connection_id=7, remote_host=host, connection_name=f"{host}:9", listener="l:1")
+    ban = net.gate.bans.ban_of(host)
+    if ban is not None:
+        place = {"remote_host": host, "connection_name": f"{host}:9", "listener": "l:1"}
+        net.gate.bans.record_accept(ban, connection_id=7, **place)
+    return ban is not None
 
 
 def failures(net: Net) -> list[str]:

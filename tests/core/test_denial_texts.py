@@ -98,7 +98,7 @@ def test_a_denial_names_its_rule(
     deny: Callable[[Client], Callable[[], str]], text: str, rule: str, explains: bool
 ) -> None:
     net = governed()
-    net.gate.explains = explains
+    net.gate.recorder.explains = explains
     client = net.client(hostname="v")
     net.pump()
     told = deny(client)
@@ -125,7 +125,7 @@ def test_a_denial_names_its_rule(
 )  # fmt: skip
 def test_a_refused_connection_is_told_as_well(hostname: str, vhost: dict[str, Any], rule: str, place: str) -> None:
     net = governed(**vhost)
-    net.gate.explains = True
+    net.gate.recorder.explains = True
     client = net.client(hostname=hostname)
     net.pump()
     assert client.condition is not None
@@ -139,7 +139,7 @@ def test_a_long_rule_is_cut_for_the_peer() -> None:
     net = Net(
         vhosts=Vhosts({"v": {"allowUnknownUser": True, "groups": {"$default": {**RULES, "denyTargets": "a" * 900}}}})
     )
-    net.gate.explains = True
+    net.gate.recorder.explains = True
     sender = net.client(hostname="v").sender("a" * 900)
     net.pump()
     assert sender.condition is not None

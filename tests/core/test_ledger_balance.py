@@ -87,7 +87,8 @@ class Trial:
         for connection in list(self.open):
             if self.chance.random() < 0.02:
                 return
-            if connection.is_denied_now() and self.chance.random() < 0.5:
+            connection.catch_up()
+            if connection.is_denied and self.chance.random() < 0.5:
                 self.lose(connection)
         for connection in reversed(list(self.open)):
             if not connection.keep_within_limits() and self.chance.random() < 0.5:
@@ -104,7 +105,7 @@ class Trial:
         elif number < 0.93 and self.open:
             connection = self.chance.choice(self.open)
             if number < 0.55:
-                connection.is_denied_now()  # it asks for something new
+                connection.catch_up()  # it asks for something new
             elif number < 0.57 and connection.settings is not None and connection.refusal is None:
                 connection.refuse_move()
             else:

@@ -53,8 +53,11 @@ def test_rights_of_management_are_those_of_the_settings_now() -> None:
     net.gate.ruleset = ruleset_of(rules(management="observer"))
     assert str(gate.management_rights()) == "operator"  # kept, as long as nothing says to enforce
     change(net, rules(management="observer"))
+    assert gate.management_rights() is NOTHING  # until it is decided again
+    gate.catch_up()
     assert str(gate.management_rights()) == "observer"
     change(net, rules({"allowUnknownUser": False}))
+    gate.catch_up()
     assert gate.management_rights() is NOTHING
 
 
@@ -333,6 +336,22 @@ def test_targets_remembered_on_an_anonymous_link_are_asked_about_again() -> None
     net.nothing_left()
 
 
+def test_a_remembered_target_is_asked_about_again_before_the_connections_turn() -> None:
+    """Attack: go on sending where it was allowed, while the router is busy with other connections."""
+    net = Net(vhosts=rules())
+    client = client_of(net)
+    anonymous = client.sender(None)
+    client.receiver("a", credit=5, accepts=True)
+    net.pump()
+    before = anonymous.send(address="a")
+    net.pump()
+    change(net, rules(targets="b"))
+    after = anonymous.send(address="a")
+    net.pump()
+    assert [before.outcome, after.outcome] == [ACCEPTED, REJECTED]
+    net.nothing_left()
+
+
 def test_what_is_new_is_judged_by_the_new_rules_before_the_connections_turn() -> None:
     """Attack: attach quickly while the router is busy with other connections."""
     net = Net(vhosts=rules())
@@ -370,10 +389,40 @@ def test_management_is_not_done_for_a_connection_that_is_denied_now() -> None:
     assert gate.may_update_admin_status()
     assert gate.may_send_to(at("a"))
     change(net, rules(allowAdminStatusUpdate=False, targets="b"))
+    gate.catch_up()
+    assert gate.may_send_to(at("b"))
     assert not gate.may_update_admin_status()
     assert not gate.may_send_to(at("a"))
     change(net, rules(remoteHosts="192.0.2.1", targets="b"))
+    gate.catch_up()
     assert not gate.may_send_to(at("b"))
+
+
+def test_questions_change_nothing_and_are_answered_no_until_the_connection_has_caught_up() -> None:
+    """A predicate that decided, logged and recorded would do so in the middle of another connection's work."""
+    net = Net(vhosts=rules(management="operator"))
+    client = client_of(net)
+    anonymous = client.sender(None)
+    client.receiver("a", credit=5, accepts=True)
+    net.pump()
+    anonymous.send(address="a")
+    net.pump()
+    gate = client.router.gate
+
+    def answers() -> list[object]:
+        rights = (gate.may_send_to(at("a")), gate.may_name(at("a")), gate.may_update_admin_status())
+        return [gate.known_target("a") is not None, *rights, str(gate.management_rights())]
+
+    assert answers() == [True, True, True, True, "operator"]
+    for vhosts in (rules(management="operator"), rules(remoteHosts="192.0.2.1")):
+        change(net, vhosts)
+        effects, counted = len(net.effects), net.ledger.vhost_stats("v")
+        assert answers() == [False, False, False, False, str(NOTHING)]
+        assert (len(net.effects), net.ledger.vhost_stats("v"), gate.refusal) == (effects, counted, None)
+        gate.catch_up()
+        is_allowed = vhosts.vhosts == rules(management="operator").vhosts
+        assert answers()[1:4] == [is_allowed] * 3
+        assert (gate.refusal is None) == is_allowed
 
 
 def test_a_fault_while_deciding_again_leaves_it_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -388,7 +437,9 @@ def test_a_fault_while_deciding_again_leaves_it_undecided(monkeypatch: pytest.Mo
     with monkeypatch.context() as broken:
         broken.setattr(type(net.gate.ledger), "count_open_denied", fail)
         with pytest.raises(RuntimeError):
-            gate.may_send_to(at("a"))
+            gate.catch_up()
+        assert not gate.may_send_to(at("a"))
+    gate.catch_up()
     assert not gate.may_send_to(at("a"))
 
 

@@ -230,7 +230,7 @@ def test_a_message_too_large_for_the_policy_in_force_is_refused(size: int, tried
 
 
 @pytest.mark.parametrize(
-    "name", ["decide_connection", "decide_session", "decide_link", "decide_message", "Subject", "asdict"]
+    "name", ["decide_connection", "decide_session", "decide_link", "decide_message", "Subject", "rule_members"]
 )
 def test_a_fault_of_the_shadow_changes_no_outcome(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_arguments: Any, **_named: Any) -> Any:

@@ -15,7 +15,7 @@ from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset, compile_ruleset
 from policy.usage import UsageLedger
 from router.admission.candidate import Shadow
-from router.admission.connection_gate import ConnectionGate, Gate
+from router.admission.connection_gate import ConnectionGate, Gate, LinkRequest
 from router.effects import Audit, Effect, Log
 
 ADDRESSES = ("", "q", "q.x", "alice", "other")
@@ -147,10 +147,8 @@ def ask(connection: ConnectionGate, request: Any) -> object:
         case ("begin",):
             return connection.begin()
         case ("attach", direction, address, is_dynamic):
-            return connection.attach(
-                direction, address=named(address), link_name="l", is_dynamic=is_dynamic,
-                is_coordinator=False, capabilities=(),
-            )  # fmt: skip
+            request = LinkRequest(direction=direction, address=named(address), link_name="l", is_dynamic=is_dynamic)
+            return connection.attach(request)
         case ("detach", direction):
             if connection.open_senders if direction == "send" else connection.open_receivers:
                 connection.detach(direction)

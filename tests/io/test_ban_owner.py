@@ -64,6 +64,13 @@ class Scene:
         peer = Peer(gate=gate, is_closed=False, audit_stage="engine", expel=expel)
         self.connections[number] = peer
 
+    def attempt(self, host: str) -> None:
+        """A banned host connects."""
+        ban = self.gate.bans.ban_of(host)
+        assert ban is not None
+        name = f"{host}:1"
+        self.gate.bans.record_accept(ban, connection_id=1, remote_host=host, connection_name=name, listener="l")
+
     def ban(self, **attributes: Any) -> None:
         self.store.create(load_schema().types["ban"], attributes)
 
@@ -200,7 +207,7 @@ def test_reports_come_each_minute_a_few_in_a_second(monkeypatch: pytest.MonkeyPa
             host = f"10.0.{number // 250}.{number % 250}"
             scene.ban(remoteHost=host, name=str(number))
             for _ in range(3):
-                scene.gate.bans.closes(connection_id=1, remote_host=host, connection_name=f"{host}:1", listener="l")
+                scene.attempt(host)
         told = len(scene.audits)
         assert told == count
         reporting = Reporting(scene.gate, 100.0)
@@ -211,7 +218,7 @@ def test_reports_come_each_minute_a_few_in_a_second(monkeypatch: pytest.MonkeyPa
         reporting.on_second(100.0 + INTERVAL_S + 1)
         assert len(scene.audits) == told + count
         assert sum(event.get("attempts", 1) for event in scene.audits) == 3 * count
-        scene.gate.bans.closes(connection_id=1, remote_host="10.0.0.0", connection_name="10.0.0.0:1", listener="l")
+        scene.attempt("10.0.0.0")
         reporting.stop()
         assert sum(event.get("attempts", 1) for event in scene.audits) == 3 * count + 1
 

@@ -1,0 +1,347 @@
+"""A denial is a value: what is refused, why, and what it leaves. One recorder writes, counts and audits it.
+
+Every denial of policy leaves a log line with the C router's wording and one audit event with the complete facts that it
+was decided on. Each function below makes the denial of one kind of request. Sources: docs/spec/policy-and-auth.md §3
+to §5.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from policy.addressing.address import Address, Unclear
+from policy.decide import ConnectionDecision
+from policy.decision import Decision, Reason, Rule
+from policy.facts import LinkFacts, Usage
+from policy.usage import UsageLedger
+from router.admission.party import Party
+from router.admission.refusals import (
+    ADDRESS_REFUSED,
+    CONNECTION_REFUSED,
+    LINK_LIMIT,
+    LINK_REFUSED,
+    MALFORMED,
+    OPEN_TEXTS,
+    SESSION_REFUSED,
+    TARGET_REFUSED,
+    TOO_LARGE,
+    USER_ID_REFUSED,
+    Refusal,
+    attach_text,
+    explained,
+    judged_text,
+    message_text,
+    rule_members,
+    rule_text,
+)
+from router.effects import (
+    Audit,
+    AuditStage,
+    ConnectionMembers,
+    Direction,
+    Emit,
+    Log,
+    LogLevel,
+    Occasion,
+    RequestMembers,
+    audit_event,
+)
+
+# A counter of the ledger, of all or of the event's vhost: "send" and "receive" count links.
+Counter = Literal["accept", "open", "session", "send", "receive", "message_size"]
+
+_UNCLEAR: Final = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denied:
+    """One request that is refused. Nothing is written, counted or told before it is recorded.
+
+    stage      how far the connection had come
+    decision   with its reason and rule
+    refusal    what the peer is told
+    counter    None: the ledger does not count it
+    lines      of the log, in their order
+    request    the members of the audit event that are the request's own
+    is_silent  the peer is told nothing: it is closed before AMQP
+    time_s     that the decision looked at, seconds since 1970 UTC; None: it looked at none
+    """
+
+    stage: AuditStage
+    decision: Decision
+    refusal: Refusal
+    counter: Counter | None = None
+    lines: tuple[Log, ...] = ()
+    request: RequestMembers = field(default_factory=RequestMembers)
+    is_silent: bool = False
+    time_s: float | None = None
+
+
+class Recorder:
+    """Makes of a denial its log lines, its count, its audit event and what the peer is told.
+
+    explains  whether the peer is told the rule as well (policy verboseDenials)
+    """
+
+    def __init__(self, ledger: UsageLedger, emit: Emit) -> None:
+        self.explains = False
+        self._ledger = ledger
+        self._emit = emit
+
+    def record(self, denied: Denied, connection: ConnectionMembers) -> Refusal:
+        """Record a denial on a connection. Returns what the peer is told."""
+        for each in denied.lines:
+            self._emit(each)
+        if denied.counter is not None:
+            self.count(denied.counter, connection.get("vhost"))
+        decision, refusal = denied.decision, denied.refusal
+        if self.explains:
+            refusal = explained(refusal, decision)
+        request = denied.request
+        if not denied.is_silent:
+            request = {"condition": refusal.condition, "detail": refusal.description, **request}
+        rule = rule_members(decision.rule)
+        event = audit_event(denied.stage, "deny", decision.reason.value, connection, request, rule)
+        self._emit(Audit(event=event, time_s=denied.time_s))
+        return refusal
+
+    def count(self, counter: Counter, vhost: str | None = None) -> None:
+        ledger = self._ledger
+        match counter:
+            case "accept":
+                ledger.count_accept(False)
+            case "open":
+                if vhost is not None:
+                    ledger.count_open_denied(vhost)
+            case "session":
+                ledger.count_session_denied(vhost)
+            case "send" | "receive":
+                ledger.count_link_denied(vhost, counter)
+            case "message_size":
+                ledger.count_oversize(vhost)
+
+
+def line(level: LogLevel, text: str) -> Log:
+    return Log(module="POLICY", level=level, text=text)
+
+
+def accept_denied(decision: Decision, remote_host: str, open_connections: int, limit: int) -> Denied:
+    text = f"DENY Connection '{remote_host}' based on global connection count. nConnections= {open_connections}"
+    return Denied(
+        stage="accept",
+        decision=decision,
+        refusal=CONNECTION_REFUSED,
+        counter="accept",
+        lines=(line("info", f"{text}{rule_text(decision)}"),),
+        request={"usage": {"open_connections": open_connections}, "limit": limit},
+        is_silent=True,
+    )
+
+
+def open_denied(
+    who: Party, judged: ConnectionDecision, usage: Usage, now: float, occasion: Occasion | None = None
+) -> Denied:
+    """usage     that it was decided on
+    occasion  why an open connection is decided again; None: it opens. So below
+    """
+    decision = judged.decision
+    shown_vhost = judged.vhost if judged.vhost is not None else who.requested_vhost
+    whom = f"for user '{who.identity.user or ''}', rhost '{who.remote_host}', vhost '{shown_vhost}'"
+    lines = []
+    if decision.reason is Reason.INTERNAL_ERROR:
+        text = "Internal error: the connection's facts could not be judged"
+        lines.append(line("info", f"DENY AMQP Open lookup_user failed {whom}: {text}{rule_text(decision)}"))
+    for reason in (decision.reason, *decision.also):
+        if text := OPEN_TEXTS.get(reason, ""):
+            rule = rule_text(decision) if reason is decision.reason else ""
+            lines.append(line("info", f"DENY AMQP Open {whom}: {text}{rule}"))
+    return Denied(
+        stage="open",
+        decision=decision,
+        refusal=CONNECTION_REFUSED,
+        counter="open" if decision.reason is not Reason.INTERNAL_ERROR else None,
+        lines=tuple(lines),
+        request={
+            "usage": {"total": usage.total, "of_user": usage.of_user, "of_host": usage.of_host},
+            "redecision": occasion,
+        },
+        time_s=now,
+    )
+
+
+def connector_denied(who: Party, judged: ConnectionDecision, now: float, occasion: Occasion | None = None) -> Denied:
+    decision = judged.decision
+    what = f"policyVhost settings for connection '{who.connection_id}', policyVhost: '{who.requested_vhost}'"
+    text = f"No valid {what}" if decision.reason is Reason.GROUP_NOT_VALID else f"Failed to find {what}"
+    return Denied(
+        stage="open",
+        decision=decision,
+        refusal=CONNECTION_REFUSED,
+        lines=(line("error", f"[C{who.connection_id}] {text}{rule_text(decision)}"),),
+        request={"redecision": occasion},
+        time_s=now,
+    )
+
+
+def begin_text(who: Party) -> str:
+    """The peer in the log lines about its sessions."""
+    return f"user: {who.user_text}, rhost: {who.remote_host}, vhost: {who.vhost_text}"
+
+
+def session_denied(who: Party, decision: Decision, open_sessions: int, occasion: Occasion | None = None) -> Denied:
+    text = f"DENY AMQP Begin Session due to session limit. {begin_text(who)}{rule_text(decision)}"
+    return Denied(
+        stage="begin",
+        decision=decision,
+        refusal=SESSION_REFUSED,
+        counter="session",
+        lines=(line("info", f"[C{who.connection_id}] {text}"),),
+        request={
+            "usage": {"open_sessions": open_sessions},
+            "limit": who.settings.max_sessions if who.settings is not None else None,
+            "redecision": occasion,
+        },
+    )
+
+
+def link_denied(
+    who: Party, decision: Decision, facts: LinkFacts, link_name: str, occasion: Occasion | None = None
+) -> Denied:
+    settings, direction = who.settings, facts.direction
+    limit = None
+    is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
+    if settings is not None and is_limit:
+        limit = settings.max_senders if direction == "send" else settings.max_receivers
+    text = f"DENY {attach_text(decision, facts, who.text)}{rule_text(decision)}"
+    return Denied(
+        stage="attach",
+        decision=decision,
+        refusal=LINK_LIMIT if is_limit else LINK_REFUSED,
+        counter=direction if settings is not None else None,
+        lines=(line("info", f"[C{who.connection_id}] {text}"),),
+        request={
+            "direction": direction,
+            "address": judged_text(decision, facts.address),
+            "link_name": link_name,
+            "usage": {"open_links": facts.open_links},
+            "limit": limit,
+            "redecision": occasion,
+        },
+    )
+
+
+def unclear_link_denied(who: Party, address: Unclear, direction: Direction, link_name: str) -> Denied:
+    """With or without policy: what the router would bind is not what anybody has judged."""
+    text = f"DENY AMQP Attach address '{address.written}' {who.text}: {address.why}{rule_text(_UNCLEAR)}"
+    return Denied(
+        stage="attach",
+        decision=_UNCLEAR,
+        refusal=ADDRESS_REFUSED,
+        counter=direction if who.settings is not None else None,
+        lines=(line("info", f"[C{who.connection_id}] {text}"),),
+        request={
+            "direction": direction,
+            "address": address.written,
+            "link_name": link_name,
+            "detail": address.why,
+        },
+    )
+
+
+def unclear_message_denied(who: Party, address: Unclear, link_id: int) -> Denied:
+    text = f"DENY AMQP message address '{address.written}' {who.text}: {address.why}{rule_text(_UNCLEAR)}"
+    return Denied(
+        stage="transfer",
+        decision=_UNCLEAR,
+        refusal=ADDRESS_REFUSED,
+        lines=(line("info", f"[C{who.connection_id}][L{link_id}] {text}"),),
+        request={"direction": "send", "address": address.written, "detail": address.why},
+    )
+
+
+def in_process_link_denied(who: Party, direction: Direction, address: str | None, link_name: str) -> Denied:
+    text = f"AMQP Attach of a {direction} link with '{address}'"
+    request: RequestMembers = {"direction": direction, "address": address, "link_name": link_name}
+    return _in_process_denied(who, "attach", LINK_REFUSED, text, request, direction)
+
+
+def in_process_message_denied(who: Party, address: str | None) -> Denied:
+    request: RequestMembers = {"direction": "send", "address": address}
+    return _in_process_denied(who, "transfer", TARGET_REFUSED, f"AMQP message to '{address}'", request, None)
+
+
+def _in_process_denied(
+    who: Party, stage: AuditStage, refusal: Refusal, what: str, request: RequestMembers, counter: Counter | None
+) -> Denied:
+    """The peer of a connector without allowManagement wants to an address inside the router."""
+    rule = Rule(item=f"connector {who.listener}, allowManagement")
+    decision = Decision(is_allowed=False, reason=Reason.IN_PROCESS_ADDRESS, rule=rule)
+    why = f"an address inside the router: connector {who.listener} lacks allowManagement"
+    return Denied(
+        stage=stage,
+        decision=decision,
+        refusal=refusal,
+        counter=counter,
+        lines=(line("info", f"[C{who.connection_id}] DENY {what}, {why}{rule_text(decision)}"),),
+        request={**request, "detail": why},
+    )
+
+
+def target_denied(who: Party, decision: Decision, target: Address, link_id: int) -> Denied:
+    """A message to an address that its sender may not send to."""
+    text = f"DENY {message_text(decision, target, who.text)}{rule_text(decision)}"
+    return Denied(
+        stage="transfer",
+        decision=decision,
+        refusal=TARGET_REFUSED,
+        lines=(
+            line("info", f"[C{who.connection_id}] {text}"),
+            _rejected(who, link_id, "rejected due to policy violation on target."),
+        ),
+        request={"direction": "send", "address": decision.address or target.full},
+    )
+
+
+def user_id_denied(who: Party, decision: Decision, link_id: int, address: str | None) -> Denied:
+    text = f"DENY AMQP message with the user-id of another {who.text}{rule_text(decision)}"
+    return Denied(
+        stage="transfer",
+        decision=decision,
+        refusal=USER_ID_REFUSED,
+        lines=(
+            _rejected(who, link_id, "rejected due to user_id proxy violation."),
+            line("info", f"[C{who.connection_id}][L{link_id}] {text}"),
+        ),
+        request={"direction": "send", "address": address},
+    )
+
+
+def malformed_message_denied(who: Party, link_id: int, address: str | None) -> Denied:
+    decision = Decision(is_allowed=False, reason=Reason.MALFORMED_MESSAGE)
+    text = f"DENY AMQP message with malformed sections {who.text}{rule_text(decision)}"
+    return Denied(
+        stage="transfer",
+        decision=decision,
+        refusal=MALFORMED,
+        lines=(
+            _rejected(who, link_id, "rejected: its sections are malformed."),
+            line("info", f"[C{who.connection_id}][L{link_id}] {text}"),
+        ),
+        request={"direction": "send", "address": address},
+    )
+
+
+def size_denied(who: Party, decision: Decision, limit: int, link_id: int, address: str | None) -> Denied:
+    text = f"DENY AMQP Transfer maxMessageSize exceeded{rule_text(decision)}"
+    return Denied(
+        stage="transfer",
+        decision=decision,
+        refusal=TOO_LARGE,
+        counter="message_size",
+        lines=(line("warning", f"[C{who.connection_id}][L{link_id}] {text}"),),
+        request={"direction": "send", "address": address, "limit": limit},
+    )
+
+
+def _rejected(who: Party, link_id: int, why: str) -> Log:
+    text = f"[C{who.connection_id}][L{link_id}] Message {why} User:{who.user_text}"
+    return Log(module="ROUTER", level="debug", text=text)

@@ -1,0 +1,78 @@
+"""The peer of a connection, as policy is asked about it, and as log lines and audit events name it."""
+
+from auth.identity import Identity
+from policy.decide import Settings
+from policy.facts import ConnectionFacts
+from router.effects import ConnectionMembers
+
+
+class Party:
+    """The peer of one connection. Every member may be read; `identity` is set by the layer that authenticates.
+
+    settings  that the connection has now; without any it is unrestricted (§3.1)
+    """
+
+    __slots__ = (
+        "connection_id",
+        "connection_name",
+        "hostname",
+        "identity",
+        "is_encrypted",
+        "listener",
+        "remote_host",
+        "requested_vhost",
+        "settings",
+    )
+
+    def __init__(self, *, connection_id: int, connection_name: str, remote_host: str, listener: str) -> None:
+        self.connection_id = connection_id
+        self.connection_name = connection_name
+        self.remote_host = remote_host
+        self.listener = listener
+        self.identity = Identity(user=None)
+        self.is_encrypted = False
+        self.hostname: str | None = None  # of the Open
+        self.requested_vhost = ""
+        self.settings: Settings | None = None
+
+    @property
+    def user_text(self) -> str:
+        return self.identity.user if self.identity.user is not None else "(null)"
+
+    @property
+    def vhost_text(self) -> str:
+        return self.hostname if self.hostname is not None else "(null)"
+
+    @property
+    def text(self) -> str:
+        """The peer in the log lines about its links and messages."""
+        return f"for user '{self.user_text}', rhost '{self.remote_host}', vhost '{self.vhost_text}'"
+
+    def facts(self) -> ConnectionMembers:
+        """The members of an audit event that are the connection's own."""
+        settings = self.settings
+        return {
+            "connection": self.connection_id,
+            "connection_name": self.connection_name,
+            "listener": self.listener,
+            "remote_host": self.remote_host,
+            "user": self.identity.user,
+            "mechanism": self.identity.mechanism,
+            "is_encrypted": self.is_encrypted,
+            "requested_vhost": self.requested_vhost,
+            "vhost": settings.vhost if settings is not None else None,
+            "group": settings.group if settings is not None else None,
+        }
+
+    def connection_facts(self, now: float) -> ConnectionFacts:
+        """What policy is asked on. now  seconds since 1970 UTC"""
+        return ConnectionFacts(
+            user=self.identity.user,
+            remote_host=self.remote_host,
+            requested_vhost=self.requested_vhost,
+            connection_name=self.connection_name,
+            mechanism=self.identity.mechanism,
+            is_encrypted=self.is_encrypted,
+            groups=self.identity.groups,
+            now=now,
+        )
