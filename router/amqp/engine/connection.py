@@ -30,7 +30,8 @@ from router.amqp.engine.values import (
     value_of,
 )
 from router.amqp.guard import MAX_SPAN, Guard
-from router.amqp.terminus import Condition, RemoteOpen, Violation
+from router.amqp.terminus import RemoteOpen, Violation
+from router.values import Condition
 
 # What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
 # endless credit but no session window from filling our memory.
@@ -77,7 +78,9 @@ def _nothing() -> None:
 
 
 class Owner(Protocol):
-    """Who is told what the peer asks for. Called while frames are being read; must not call `Engine.receive`."""
+    """The connection that an engine belongs to. on_* are called while frames are being read, and must not call
+    `Engine.receive`; the rest is for those who hold the engine.
+    """
 
     def on_open(self, remote: RemoteOpen) -> None: ...
     def on_begin(self, session: "Session") -> None: ...
@@ -86,6 +89,14 @@ class Owner(Protocol):
     def on_detach(self, link: "IncomingWire | OutgoingWire", *, is_closed: bool) -> None: ...
     def on_close(self, condition: Condition | None) -> None: ...
     def on_transport_error(self, condition: Condition) -> None: ...
+    def crash(self, error: Exception, /) -> None: ...
+    def note_deliveries(self) -> None: ...
+
+
+class Touched(Protocol):
+    """The engines to flush at the end of this pass."""
+
+    def add(self, engine: "Engine", /) -> None: ...
 
 
 class Engine:
@@ -116,7 +127,7 @@ class Engine:
         self,
         owner: Owner,
         write: Callable[[bytes], None],
-        touched: "set[Engine]",
+        touched: Touched,
         *,
         container_id: str,
         max_frame_bytes: int,
@@ -124,7 +135,7 @@ class Engine:
         idle_timeout_ms: int,
         is_server: bool = True,
     ) -> None:
-        """touched  the engines to flush at the end of this pass; this one joins whenever bytes came."""
+        """touched  this engine joins whenever bytes came."""
         self.owner = owner
         self.write = write
         self.touched = touched
@@ -146,7 +157,8 @@ class Engine:
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
-        self.heard: dict[Pointer, Any] = {}  # the links whose deliveries lead to anything
+        # The links whose deliveries lead to anything. What kind of wire it is, the kind of event says.
+        self.heard: dict[Pointer, Any] = {}
         self.sessions: dict[Pointer, Session] = {}
         self.watched: deque[Session] = deque()  # sessions on which the router sends
         self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
@@ -199,6 +211,10 @@ class Engine:
         """Another turn for the frames that wait."""
         self.touched.add(self)
         self.intake.go_on()
+
+    def touch(self) -> None:
+        """There is something to write at the end of this pass."""
+        self.touched.add(self)
 
     def flush(self) -> None:
         """Write every byte the engine has ready."""
@@ -298,7 +314,7 @@ class Engine:
                     self._tell_senders(session)
             elif link.on_credit is not None:
                 link.on_credit()
-        elif link is not None and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:
+        elif isinstance(link, IncomingWire) and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:
             link.core.on_drained(drained)
 
     def _on_open(self, _event: Pointer) -> None:
