@@ -2,7 +2,7 @@
 
 All senders of the connection share one token bucket for each rate, of one second's worth. While one is empty nothing is
 taken from the engine, so that what the peer goes on sending fills its session window, and credit that returns is kept.
-What links need for this is put into their slots when a rate is set; links of other connections know nothing of it.
+Links pay for this only while their connection has a rate.
 
 Precision, over any time T: at most rate * T and one second's worth of messages. Of bytes the same, and what is taken in
 one piece besides: a message of up to 256 KiB, or 128 KiB of a larger one. A link that goes takes along what has come on

@@ -262,15 +262,16 @@ _HELD: Final = _Held()
 class IncomingWire(_Wire):
     """A link on which the router receives.
 
-    state        forward  stream    what comes
-    closed       None     None      is settled unread; the state before `admit` and after `release_core`
-    idle         set      None      is forwarded when it is whole; a message too large for one piece begins a stream
-    streaming    set      a reader  is read by the reader: a stream that passes it on, or one that throws it away
-    held         set      _HELD     stays where it is
-    last         None     a reader  is read by the reader; nothing is forwarded behind it
+    state                   forward  stream    what comes
+    closed                  None     None      is settled unread; before `admit` and after `release_core`
+    idle                    set      None      is forwarded when it is whole; more than fits in one piece is begun
+    streaming, discarding   set      a reader  is read: by a stream, which passes it on, or by what throws it away
+    held                    set      _HELD     stays where it is
+    last                    None     either    the same, and nothing is forwarded behind it
 
-    hold() makes idle into held; a link that streams becomes held when its message ends. go_on() undoes it.
-    read_by(reader), drop_reader(), end_message() and end_stream() are the reader's; take_no_more() leads to last.
+    is_held  after the message that streams the link is held
+    hold() and go_on() are for rates; read_by(), drop_reader(), end_message() and end_stream() for readers;
+    take_no_more(), read_out() and release_core() for the link's end.
     """
 
     __slots__ = ("address", "begin", "forward", "is_held", "on_updated", "pay", "plain", "stream")
