@@ -21,7 +21,7 @@ Source: AMQP 1.0 part 1, §1.6.
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NewType, Self
 
 
 class _Integer(int):
@@ -169,3 +169,18 @@ class Array:
 
     def __len__(self) -> int:
         return len(self.values)
+
+
+# A message on a link, as the engine knows it. Everybody else keeps it, compares it and hands it back.
+Handle = NewType("Handle", object)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """An AMQP error: condition symbol and description."""
+
+    name: str
+    description: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.description}".rstrip()

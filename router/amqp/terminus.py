@@ -3,16 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Condition:
-    """An AMQP error: condition symbol and description."""
-
-    name: str
-    description: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.description}".rstrip()
+from router.values import Condition as Condition
 
 
 class Violation(Exception):

@@ -9,29 +9,35 @@ from collections.abc import Callable
 from policy.addressing.address import Address, Unclear
 from router.admission.connection_gate import ConnectionGate, Refusal
 from router.amqp import layout, sections
-from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, load_message, message_bytes
+from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, IncomingWire, load_message, message_bytes
 from router.amqp.layout import MALFORMED, NOTHING
 from router.amqp.sections import ROUTER_PREFIX, MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
 from router.core.addresses import LiveAddress
 from router.core.core import NO_ADDRESS, Core
 from router.core.in_links import InLink
-from router.core.links import Handle
+from router.values import Handle
 
 
 def condition_of(refusal: Refusal) -> Condition:
     return Condition(name=refusal.condition, description=refusal.description)
 
 
+def target_of(link: InLink) -> str | None:
+    """The text of a sender's target address, as its peer wrote it."""
+    assert isinstance(link.wire, IncomingWire)
+    target = link.wire.target
+    return target.address if target is not None else None
+
+
 _LAYOUT = layout.CHOSEN(MESSAGE)  # of whole messages
-_NO_ADDRESS = Condition(name=NO_ADDRESS.name, description=NO_ADDRESS.description)
 
 
 def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[Handle, int], int]:
     """The `inspect` of a link with a target: returns the message's size, or -1 after it was refused."""
     limit = link.max_message_bytes
     own_user = (gate.identity.user or "").encode() if gate.checks_user_id else None
-    target = link.wire.target.address if link.wire.target is not None else None
+    target = target_of(link)
     is_plain, find_properties, look_at = sections.is_plain, sections.find_properties, _LAYOUT.whole
 
     def inspect(delivery: Handle, size: int) -> int:
@@ -208,14 +214,14 @@ def router_for(
         size = inspect(delivery, size)
         if size < 0:
             return None
-        own: RouterAnnotations | None = link.annotations
+        own = link.annotations
         try:
             to = own.to if own is not None and own.to is not None else _to_of(size)
         except MessageFault as fault:
             link.refuse(delivery, fault.condition)
             return None
         if not to:
-            link.refuse(delivery, _NO_ADDRESS)
+            link.refuse(delivery, NO_ADDRESS)
             return None
         named = gate.known_target(to)
         if named is None:
@@ -270,7 +276,7 @@ def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
     own_id = f"0/{router_id}"
 
     def compose(link: InLink | None, size: int) -> bytes:
-        taken: RouterAnnotations | None = link.annotations if link is not None else None
+        taken = link.annotations if link is not None else None
         named = link.wire.named if link is not None else None
         to = named.full if named is not None else None
         if taken is None:

@@ -22,16 +22,18 @@ from router.connection.inspection import (
     outside,
     reply_inspector,
     router_for,
+    target_of,
 )
-from router.connection.replies import Replies
+from router.connection.replies import Asker, Replies
 from router.connection.terms import ConnectionTerms
-from router.core.core import Core, Unroutable
+from router.core.attachments import Attachment
+from router.core.core import Core
 from router.core.in_links import InLink
-from router.core.links import Attachment, Handle
 from router.core.out_links import OutLink
 from router.core.rates import Rates
+from router.core.selection import AnonymousInLink
 from router.effects import Emit, log
-from router.values import Array, int_, symbol
+from router.values import Array, Handle, int_, symbol
 
 PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
 CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol("qd.streaming-links")))
@@ -46,7 +48,7 @@ _LINK_OVER_CREDIT: Final = Condition(
 Wire = IncomingWire | OutgoingWire
 
 
-class Peer:
+class Peer(Asker):
     """The engine's Owner for one accepted connection."""
 
     def __init__(
@@ -93,7 +95,7 @@ class Peer:
         self.remote: RemoteOpen | None = None
         self.is_open = False
         self.is_outgoing = False
-        self.tenant: str | None = None  # whose address space the connection's mobile addresses are in
+        self.tenant = None  # whose address space the connection's mobile addresses are in
         self.close_condition: Condition | None = None  # what a Close said, the peer's or ours
         self.summary = ""  # what the log and connectionMsg say of the Open
         self.opened_at_s = 0
@@ -258,7 +260,7 @@ class Peer:
             self._attach_sender(wire, terminus)
         else:
             self._attach_receiver(wire, terminus)
-        if wire.core is not None:
+        if isinstance(wire.core, InLink | OutLink):
             self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
                                       f"source={describe(source)} target={describe(target)}")  # fmt: skip
 
@@ -288,7 +290,7 @@ class Peer:
             is_coordinator = target is not None and target.is_coordinator
             unroutable = self.core.check_target(wire.named, is_coordinator=is_coordinator)
             if unroutable is not None:
-                self._refuse(wire, unroutable)
+                wire.refuse(unroutable)
                 return
         settings = self.gate.settings
         limit = settings.max_message_size if settings is not None else 0
@@ -305,8 +307,8 @@ class Peer:
         if self._replies is not None and self._replies.memory is not None:
             inspect = self._as_reply(link, inspect)
         if self.terms.message_components:
-            inspect = observed(inspect, self._message_log("Received", link.wire))
-        if link.is_anonymous:
+            inspect = observed(inspect, self._message_log("Received", link))
+        if isinstance(link, AnonymousInLink):
             route = router_for(link, inspect, self.gate, self.core, self.resolve)
             link.route = route if self.terms.reaches_in_process else outside(link, route, self.gate)
         else:
@@ -326,9 +328,10 @@ class Peer:
         if source is not None and source.is_dynamic:
             wire.named = dynamic = self.core.dynamic_address(is_source=True)
         unroutable = self.core.check_source(wire.named)
-        if unroutable is not None or wire.named is None:
-            self._refuse(wire, unroutable)
+        if unroutable is not None:
+            wire.refuse(unroutable)
             return
+        assert wire.named is not None  # else it were unroutable
         wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
         is_dynamic = dynamic is not None
         self._choose_composition(self.core.add_out_link(wire, self.attachment, wire.named, is_dynamic=is_dynamic))
@@ -338,12 +341,13 @@ class Peer:
         link.compose = composer(self.core.router_id) if not self.terms.strips_out else None
         link.on_sending = None
         if self.terms.message_components:
-            link.compose = observed_sending(link.compose, self._message_log("Sent", link.wire))
+            link.compose = observed_sending(link.compose, self._message_log("Sent", link))
         if self._replies is not None and self._replies.memory is not None:
             self._replies.watch(link)
 
-    def _message_log(self, verb: str, wire: Wire) -> Callable[[bytes], None]:
+    def _message_log(self, verb: str, link: InLink | OutLink) -> Callable[[bytes], None]:
         """What logs the messages of a link as messageLoggingComponents asks (routing §21)."""
+        wire = _wire_of(link)
         source, target = (terminus.address if terminus is not None else None for terminus in (wire.source, wire.target))
         where = f"on link '{wire.name}' ({source or ''} -> {target or ''})"
 
@@ -353,16 +357,12 @@ class Peer:
 
         return see
 
-    def _refuse(self, wire: Wire, unroutable: Unroutable | None) -> None:
-        assert unroutable is not None
-        wire.refuse(Condition(name=unroutable.name, description=unroutable.description))
-
     def on_detach(self, wire: Wire, *, is_closed: bool) -> None:
         self._drop_link(wire, "Link detached")
 
     def _drop_link(self, wire: Wire, why: str) -> None:
         link = wire.core
-        if link is not None:
+        if isinstance(link, InLink | OutLink):
             self._remove_link(link, why)
         if wire.is_counted:
             wire.is_counted = False
@@ -370,13 +370,13 @@ class Peer:
 
     def _remove_link(self, link: InLink | OutLink, why: str) -> None:
         """The link is gone. A dynamic address that was made for it goes as well, where policy is on."""
-        address = link.address
+        address = self.core.table.bound(link)
         is_maker = address is not None and address.made_by is link
         self.core.remove_link(link)
         self._log_link_end(link, why)
         if is_maker and address is not None and self.gate.gate.ruleset.is_enabled:
             for other in [other for other in address.out_links if other.attachment is self.attachment]:
-                self._end_link(other.wire, _ADDRESS_GONE, is_peers_doing=True)
+                self._end_link(_wire_of(other), _ADDRESS_GONE, is_peers_doing=True)
 
     def on_close(self, condition: Condition | None) -> None:
         self.close_condition = condition
@@ -448,7 +448,7 @@ class Peer:
                 direction = _direction_of(wire)
                 self.gate.ask_candidate(_request_again(wire), links[direction])
                 links[direction] += 1
-                if isinstance(wire, IncomingWire):
+                if isinstance(wire.core, InLink):
                     self._choose_inspection(wire.core)
                 yield
 
@@ -462,7 +462,7 @@ class Peer:
         refusal = self.gate.attach_again(_request_again(wire), older)
         if refusal is not None:
             self._end_link(wire, condition_of(refusal))
-        elif isinstance(wire, IncomingWire):
+        elif isinstance(wire.core, InLink):
             self._choose_inspection(wire.core)
         return refusal is None
 
@@ -488,15 +488,13 @@ class Peer:
 
         Then with the three-level reaction of policy §3.10: reject, detach, close.
         """
-        target = link.wire.target
-        refusal = self.gate.refuse_size(size, before, link.identity, target.address if target is not None else None)
+        refusal = self.gate.refuse_size(size, before, link.identity, target_of(link))
         if refusal is None:
             return False
-        if link.wire.stream is not None:
-            link.wire.stream.abort()  # first, lest closing the link hurries the rest of it to the receivers
+        link.wire.abort_stream()  # first, lest closing the link hurries the rest of it to the receivers
         link.refuse(delivery, condition_of(refusal))
         link.settle(delivery)  # although the rest of it is not read
-        link.wire.close()
+        _wire_of(link).close()
         self.engine.stop_listening()
         self.engine.close(Condition(name="amqp:connection:forced", description=refusal.description))
         self.core.work.touched.add(self.engine)
@@ -505,7 +503,7 @@ class Peer:
 
     def _on_over_credit(self, link: InLink) -> None:
         """A sender that ignores its credit would fill our memory: its link is closed."""
-        wire = link.wire
+        wire = _wire_of(link)
         _take_no_more(wire)
         self._remove_link(link, "Link detached")
         wire.close(_LINK_OVER_CREDIT)
@@ -564,7 +562,14 @@ class Peer:
 def _take_no_more(wire: Wire) -> None:
     """What has come on the link and was not forwarded yet is not forwarded any more."""
     if isinstance(wire, IncomingWire):
-        wire.forward = None
+        wire.take_no_more()
+
+
+def _wire_of(link: InLink | OutLink) -> Wire:
+    """The engine's link, which the core knows by what it uses of it."""
+    wire = link.wire
+    assert isinstance(wire, IncomingWire | OutgoingWire)
+    return wire
 
 
 def _direction_of(wire: Wire) -> Direction:

@@ -9,7 +9,7 @@ Source: docs/policy.md, Request and reply; docs/spec/policy-and-auth.md §3.16.
 """
 
 from collections.abc import Callable
-from typing import Final, Literal, Protocol, Self
+from typing import Final, Literal, Self
 
 from policy.addressing.address import Address, Unclear
 from policy.replies import ReplyMemory
@@ -17,9 +17,9 @@ from router.admission.connection_gate import ConnectionGate
 from router.amqp import sections
 from router.amqp.engine import MESSAGE, message_bytes
 from router.amqp.sections import MessageFault
+from router.core.attachments import Attachment
 from router.core.core import Core
 from router.core.in_links import InLink
-from router.core.links import Attachment
 from router.core.out_links import OutLink
 
 # Spares working out the key of a reply-to that comes again. Stops endless different ones from filling the memory.
@@ -29,8 +29,8 @@ MAX_KNOWN_CHARACTERS: Final = 256
 Compose = Callable[[InLink | None, int], bytes]
 
 
-class Asker(Protocol):
-    """Who sent a message: the owner of the engine it came through."""
+class Asker:
+    """A connection that messages come on: the owner of its engine."""
 
     tenant: str | None
     gate: ConnectionGate
@@ -150,5 +150,6 @@ class Replies:
 
 
 def _asker_of(link: InLink) -> Asker:
-    asker: Asker = link.engine.owner
+    asker = link.engine.owner
+    assert isinstance(asker, Asker)
     return asker

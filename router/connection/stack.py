@@ -19,8 +19,8 @@ from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition, Violation
 from router.connection.peer import Peer
 from router.connection.terms import ConnectionTerms
+from router.core.attachments import Attachment
 from router.core.core import Core
-from router.core.links import Attachment
 from router.effects import Emit, log
 from router.faults import fault_text
 

@@ -508,7 +508,7 @@ class Application:
             if connection.gate.may_send_to(address):
                 return address
             live = self.core.table.find(address)
-            if live is not None and any(out.address is live for out in link.attachment.out_links):
+            if live is not None and any(out.address is live for out in connection.peer.attachment.out_links):
                 return address
         self._log("POLICY", "info", f"[C{connection.connection_id}] DENY management reply to '{reply_to}'")
         why = "neither received by the requester nor among its targets"

@@ -4,15 +4,15 @@ What a text means is `policy.addressing`'s business. Sources: docs/spec/routing.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from policy.addressing.address import Address
-
-if TYPE_CHECKING:
-    from router.core.in_links import InLink
-    from router.core.out_links import OutLink
+from router.core.in_links import InLink
+from router.core.links import Link
+from router.core.out_links import OutLink
+from router.values import Handle
 
 Distribution = Literal["multicast", "closest", "balanced", "unavailable"]
 
@@ -33,7 +33,11 @@ _PLAIN: Final = Treatment()  # of addresses that are no mobile ones
 class Subscriber(Protocol):
     """An in-process consumer. Called with the whole encoded message; it is accepted by then."""
 
-    def __call__(self, payload: bytes, link: "InLink") -> None: ...
+    def __call__(self, payload: bytes, link: InLink) -> None: ...
+
+
+# Gives a message in the buffer, of so many bytes, to receivers of an address.
+Forward = Callable[[InLink, "LiveAddress", Handle, int], None]
 
 
 class LiveAddress:
@@ -54,7 +58,7 @@ class LiveAddress:
         "subscribers",
     )
 
-    def __init__(self, key: str, treatment: Treatment) -> None:
+    def __init__(self, key: str, treatment: Treatment, forward: Forward) -> None:
         self.key = key
         self.distribution: Distribution = treatment.distribution
         self.priority = treatment.priority
@@ -63,7 +67,7 @@ class LiveAddress:
         self.in_links: list[InLink] = []
         self.out_links: deque[OutLink] = deque()
         self.subscribers: deque[Subscriber] = deque()
-        self.forward: Callable[..., None] | None = None
+        self.forward = forward
         # Deliveries of links that are gone, and of anonymous links; the rest is summed from the live ones.
         self.retired_ingress = 0
         self.retired_egress = 0
@@ -89,10 +93,12 @@ class LiveAddress:
 
 
 class AddressTable:
-    """Key → LiveAddress. `treatment_of(name)` answers from the configured prefixes and patterns."""
+    """Key → LiveAddress."""
 
-    def __init__(self, treatment_of: Callable[[str], Treatment]) -> None:
+    def __init__(self, treatment_of: Callable[[str], Treatment], forward: Mapping[Distribution, Forward]) -> None:
+        """treatment_of  (name) → its treatment, by the configured prefixes and patterns"""
         self.treatment_of = treatment_of
+        self._forward = forward
         self.addresses: dict[str, LiveAddress] = {}
 
     def find(self, address: Address, phase: int = 0) -> LiveAddress | None:
@@ -114,8 +120,13 @@ class AddressTable:
         key = self.key(address, is_ingress=is_ingress, treatment=treatment)
         live = self.addresses.get(key)
         if live is None:
-            live = self.addresses[key] = LiveAddress(key, treatment or self.treatment(address))
+            treatment = treatment or self.treatment(address)
+            live = self.addresses[key] = LiveAddress(key, treatment, self._forward[treatment.distribution])
         return live
+
+    def bound(self, link: Link) -> LiveAddress | None:
+        """The live address that an open link is bound to; None for an anonymous one."""
+        return self.addresses.get(link.address.key) if link.address is not None else None
 
     def discard_unused(self, address: LiveAddress) -> None:
         if address.is_unused:

@@ -7,28 +7,30 @@ something is permitted. Sources: docs/spec/routing.md §3-§9.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from policy.addressing.address import Address, Unclear, resolve
-from router.core.addresses import AddressTable, LiveAddress, Subscriber, Treatment
+from router.core.addresses import AddressTable, Distribution, Forward, LiveAddress, Subscriber, Treatment
+from router.core.attachments import Attachment
 from router.core.forward import (
     forward_anonymous,
     forward_balanced,
     forward_closest,
     forward_multicast,
     give_copy,
-    least_loaded,
-    next_in_turn,
 )
 from router.core.in_links import InLink
-from router.core.links import Attachment, Handle
 from router.core.out_links import OutLink
 from router.core.pacing import Pacing
+from router.core.ports import IncomingWire, OutgoingWire
 from router.core.rates import Rates
-from router.core.streams import begin_stream
+from router.core.selection import AnonymousInLink, hops
+from router.core.streams import begin_anonymous_stream, begin_stream
+from router.core.updates import Updates
 from router.core.work import SetTimer, Work
+from router.values import Condition, Handle
 
-_FORWARD: Final = {
+_FORWARD: Final[dict[Distribution, Forward]] = {
     "balanced": forward_balanced,
     "closest": forward_closest,
     "multicast": forward_multicast,
@@ -38,25 +40,18 @@ _FORWARD: Final = {
 _CLOSEST = Treatment(distribution="closest")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unroutable:
-    """Why a link cannot be bound: the condition and description of routing §5.6."""
-
-    name: str
-    description: str
-
-
-NO_ROUTE = Unroutable(name="qd:no-route-to-dest", description="No route to the destination node")
-NOT_FOUND = Unroutable(name="amqp:not-found", description="Node not found")
-NO_COORDINATOR = Unroutable(
+# Why a link cannot be bound (routing §5.6).
+NO_ROUTE = Condition(name="qd:no-route-to-dest", description="No route to the destination node")
+NOT_FOUND = Condition(name="amqp:not-found", description="Node not found")
+NO_COORDINATOR = Condition(
     name="amqp:precondition-failed",
     description=(
         "The router can't coordinate transactions by itself, a linkRoute to a coordinator must be configured to use "
         "transactions."
     ),
 )
-UNAVAILABLE = Unroutable(name="amqp:not-found", description="Deliveries cannot be sent to an unavailable address")
-NO_ADDRESS = Unroutable(name="amqp:precondition-failed", description="Routing failure: no address present")
+UNAVAILABLE = Condition(name="amqp:not-found", description="Deliveries cannot be sent to an unavailable address")
+NO_ADDRESS = Condition(name="amqp:precondition-failed", description="Routing failure: no address present")
 
 
 @dataclass(slots=True)
@@ -112,7 +107,7 @@ class Core:
         """
         self.router_id = router_id
         self.work = work
-        self.table = AddressTable(treatment_of)
+        self.table = AddressTable(treatment_of, _FORWARD)
         self.random_name = random_name  # 15 characters of A-Z a-z 0-9 + _
         self.clock = clock
         self._set_timer = set_timer
@@ -141,19 +136,19 @@ class Core:
             return "own" if live.made_by.attachment is attachment else "other"
         return "other" if address.is_dynamic else None
 
-    def check_target(self, address: Address | None, *, is_coordinator: bool = False) -> Unroutable | None:
+    def check_target(self, address: Address | None, *, is_coordinator: bool = False) -> Condition | None:
         """May a sender attach to this target? (routing §5.2)"""
         if is_coordinator:
             return NO_COORDINATOR
         return None if address is None else self._check_available(address)
 
-    def check_source(self, address: Address | None) -> Unroutable | None:
+    def check_source(self, address: Address | None) -> Condition | None:
         """May a receiver attach to this source?"""
         if address is None or address.key[0] in "RAH":
             return NO_ROUTE
         return self._check_available(address)
 
-    def _check_available(self, address: Address) -> Unroutable | None:
+    def _check_available(self, address: Address) -> Condition | None:
         treatment = self.table.treatment(address)
         if treatment.distribution == "unavailable" and self.table.find(address) is None:
             return NOT_FOUND
@@ -168,28 +163,26 @@ class Core:
         return replace(address, written=text, full=text)
 
     def add_in_link(
-        self, wire: Any, attachment: Attachment, address: Address | None, *, is_dynamic: bool = False
+        self, wire: IncomingWire, attachment: Attachment, address: Address | None, *, is_dynamic: bool = False
     ) -> InLink:
         """Bind an admitted sender to its target; None makes it anonymous. Grants its credit.
 
         is_dynamic  the address was made for this link: balanced, whatever is configured (routing §5.4)
         """
-        link = InLink(self.next_identity(), wire, attachment, self.work)
-        wire.core = link
-        wire.begin_stream = begin_stream
-        wire.on_updated = link.on_updated
+        link: InLink
         if address is None:
-            wire.forward = forward_anonymous
-            link.receivers = self._all_receivers
+            link = AnonymousInLink(self.next_identity(), wire, attachment, self.work)
+            updates = Updates(link, self._all_receivers)
+            wire.admit(link, None, forward_anonymous, begin_anonymous_stream, updates.on_updated)
         else:
-            link.address = wire.address = self._obtain(
-                address, is_ingress=True, treatment=Treatment() if is_dynamic else None
-            )
-            link.address.in_links.append(link)
+            link = InLink(self.next_identity(), wire, attachment, self.work)
+            treatment = Treatment() if is_dynamic else None
+            live = link.address = self.table.obtain(address, is_ingress=True, treatment=treatment)
+            live.in_links.append(link)
             if is_dynamic:
-                link.address.made_by = link
-            link.receivers = partial(list, link.address.out_links)
-            wire.forward = link.address.forward
+                live.made_by = link
+            updates = Updates(link, partial(list, live.out_links))
+            wire.admit(link, live, live.forward, begin_stream, updates.on_updated)
         attachment.in_links.add(link)
         self.links[link.identity] = link
         pacing = attachment.pacing
@@ -197,30 +190,23 @@ class Core:
         return link
 
     def add_out_link(
-        self, wire: Any, attachment: Attachment, address: Address, *, is_dynamic: bool = False
+        self, wire: OutgoingWire, attachment: Attachment, address: Address, *, is_dynamic: bool = False
     ) -> OutLink:
         """Bind an admitted receiver to its source. is_dynamic  the address was made for this link"""
         link = OutLink(self.next_identity(), wire, attachment, self.work)
-        wire.core = link
-        wire.on_delivery = link.on_delivery
-        wire.on_accepted = link.on_receiver_accepted
-        wire.on_credit = link.on_credit
-        link.address = self._obtain(address, is_ingress=False)
+        wire.admit(
+            link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit
+        )
+        live = link.address = self.table.obtain(address, is_ingress=False)
         if is_dynamic:
-            link.address.made_by = link
-        had_path = link.address.has_path
-        link.address.out_links.append(link)
+            live.made_by = link
+        had_path = live.has_path
+        live.out_links.append(link)
         attachment.out_links.add(link)
         self.links[link.identity] = link
         if not had_path:
-            self._grant_all(link.address)
+            self._grant_all(live)
         return link
-
-    def _obtain(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> LiveAddress:
-        live = self.table.obtain(address, is_ingress=is_ingress, treatment=treatment)
-        if live.forward is None:
-            live.forward = _FORWARD[live.distribution]
-        return live
 
     def _all_receivers(self) -> list[OutLink]:
         return [link for link in self.links.values() if isinstance(link, OutLink)]
@@ -238,18 +224,14 @@ class Core:
         link.is_open = False
         del self.links[link.identity]
         self.retired.add(link)
-        address = link.address
+        address = self.table.bound(link)
+        link.attachment.forget(link)
         if isinstance(link, InLink):
-            link.attachment.in_links.discard(link)
-            if link.wire.stream is not None:  # incomplete, and now for ever
-                link.wire.stream.abort()
-            if link.attachment.pacing is not None:
-                link.attachment.pacing.forget(link)
+            link.wire.abort_stream()  # incomplete, and now for ever
             if address is not None:
                 address.retired_ingress += link.delivery_count
                 address.in_links.remove(link)
         else:
-            link.attachment.out_links.discard(link)
             assert address is not None
             address.retired_egress += link.delivery_count
             address.out_links.remove(link)
@@ -301,8 +283,6 @@ class Core:
         address = self.resolve(text)
         assert isinstance(address, Address)
         live = self.table.obtain(address, is_ingress=True, treatment=_CLOSEST)
-        if live.forward is None:
-            live.forward = forward_closest
         live.subscribers.append(subscriber)
         self._grant_all(live)
 
@@ -316,15 +296,9 @@ class Core:
     def send(self, to: Address, payload: bytes) -> bool:
         """Send a message the router itself made, presettled. False when nobody can receive it."""
         address = self.table.find(to)
-        if address is None or not address.out_links:
+        if address is None or not (out_links := hops(address)):
             return False
         address.sent_from_process += 1
-        if address.distribution == "multicast":
-            out_links = list(address.out_links)
-        elif address.distribution == "closest":
-            out_links = [next_in_turn(address)]
-        else:
-            out_links = [least_loaded(address)]
         for out in out_links:
             give_copy(None, out, None, self.work.now_s, payload, is_settled=True)
         return True

@@ -6,18 +6,18 @@ message buffer. Hot path: see docs/architecture.md before adding anything.
 Sources: docs/spec/routing.md §7, §8.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
+from router.core.addresses import LiveAddress
 from router.core.in_links import InLink
-from router.core.links import Handle, Queued
+from router.core.links import Origin, Queued
 from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
+from router.core.selection import AnonymousInLink, least_loaded, next_in_turn
+from router.values import Handle
 
-if TYPE_CHECKING:
-    from router.core.addresses import LiveAddress
 
-
-def forward_balanced(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
+def forward_balanced(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     """To the receiver with the fewest deliveries queued or unsettled; round robin among idle ones."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
@@ -40,22 +40,7 @@ def forward_balanced(link: InLink, address: "LiveAddress", delivery: Handle, siz
         _give(link, link, out, delivery, size)
 
 
-def least_loaded(address: "LiveAddress") -> OutLink:
-    out_links = address.out_links
-    best = out_links[0]
-    least = best.load
-    if least:
-        for out in out_links:
-            if out.load < least:
-                best, least = out, out.load
-                if not least:
-                    break
-    if not least and len(out_links) > 1:
-        out_links.rotate(-1)
-    return best
-
-
-def forward_closest(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
+def forward_closest(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     """In-process consumers first, then local receivers in turn, whatever their load or credit."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
@@ -70,13 +55,7 @@ def forward_closest(link: InLink, address: "LiveAddress", delivery: Handle, size
         _give(link, link, out, delivery, size)
 
 
-def next_in_turn(address: "LiveAddress") -> OutLink:
-    out = address.out_links[0]
-    address.out_links.rotate(-1)
-    return out
-
-
-def forward_multicast(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
+def forward_multicast(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     """One copy to everybody; the sender gets one outcome made of all (routing §7.3)."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
@@ -106,19 +85,17 @@ def forward_multicast(link: InLink, address: "LiveAddress", delivery: Handle, si
     _check_credit(link)
 
 
-def forward_anonymous(link: InLink, _address: None, delivery: Handle, size: int) -> None:
+def forward_anonymous(link: AnonymousInLink, _address: None, delivery: Handle, size: int) -> None:
     """By the address in the message: `route` names it, or has refused or released the message."""
-    assert link.route is not None
     routed = link.route(delivery, size)
     if routed is None:
         return
     address, size = routed
     address.retired_ingress += 1
-    assert address.forward is not None
     address.forward(link, address, delivery, size)
 
 
-def deliver_in_process(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
+def deliver_in_process(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     """To an in-process consumer, which accepts whatever it is given; released when there is none."""
     if not address.subscribers:
         link.release_undeliverable(delivery)
@@ -141,7 +118,7 @@ def _payload(link: InLink | None, out: OutLink, size: int) -> bytes:
     return out.compose(link, size) if out.compose is not None else out.work.copy(size)
 
 
-def _give(link: InLink, origin: Any, out: OutLink, delivery: Handle, size: int) -> None:
+def _give(link: InLink, origin: Origin, out: OutLink, delivery: Handle, size: int) -> None:
     give_copy(origin, out, delivery, link.work.now_s, _payload(link, out, size), is_settled=False)
     _check_credit(link)
 
@@ -172,7 +149,9 @@ def _give_settled(link: InLink, out: OutLink, delivery: Handle, size: int) -> No
         _check_credit(link)
 
 
-def give_copy(origin: Any, out: OutLink, source: Handle, since_s: int, payload: bytes, *, is_settled: bool) -> None:
+def give_copy(
+    origin: Origin | None, out: OutLink, source: Handle | None, since_s: int, payload: bytes, *, is_settled: bool
+) -> None:
     """Send now if the link has room, else queue."""
     if out.room <= 0:
         out.make_room()
@@ -202,10 +181,10 @@ class Fanout:
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
         self._count(effective(state))
 
-    def on_progress(self, source: Handle, state: int, out: OutLink, outgoing: Handle) -> None:
+    def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
         """A copy's unsettled outcome decides it: the sender's own settlement is not waited for."""
         if state >= ACCEPTED:
-            out.settle_early(outgoing)
+            settle(outgoing)
             self._count(effective(state))
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
@@ -217,6 +196,3 @@ class Fanout:
         if self.copies:
             return
         self.link.on_merged(self.source, self.since_s, self.outcome)
-
-    def source_of(self, key: Handle) -> Handle:
-        return key

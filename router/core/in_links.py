@@ -3,27 +3,37 @@
 Sources: docs/spec/routing.md §6.1, §8, §9.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from router.core.links import Attachment, Handle, Link, Queued
+from router.core.links import Connection, Link
 from router.core.outcomes import MODIFIED, RELEASED
+from router.core.ports import IncomingWire
+from router.core.work import Work
+from router.values import Condition, Handle
 
-if TYPE_CHECKING:
-    from router.core.addresses import LiveAddress
-    from router.core.out_links import OutLink
-    from router.core.work import Work
+
+class Annotations(Protocol):
+    """What routers have written into a message."""
+
+    @property
+    def to(self) -> str | None: ...
+    @property
+    def phase(self) -> int: ...
+    @property
+    def ingress(self) -> str | None: ...
+    @property
+    def trace(self) -> tuple[str, ...]: ...
 
 
 class Rest(Protocol):
     """Looks at what comes of a message behind the part that was inspected."""
 
-    def see(self, size: int) -> Any:
+    def see(self, size: int) -> Condition | None:
         """The next `size` bytes are in the buffer. Returns the condition to refuse the message with, or None."""
         ...
 
-    def end(self) -> Any:
+    def end(self) -> Condition | None:
         """The message has ended. Returns as `see`."""
         ...
 
@@ -40,7 +50,6 @@ class InLink(Link):
         "accept",
         "annotations",
         "credit_withheld",
-        "discard",
         "dropped_presettled",
         "grant",
         "inspect",
@@ -50,28 +59,23 @@ class InLink(Link):
         "on_over_credit",
         "on_oversize",
         "owed",
-        "receivers",
         "rest",
-        "route",
         "update",
-        "updated",
     )
+    wire: IncomingWire
 
-    def __init__(self, identity: int, wire: Any, attachment: Attachment, work: "Work") -> None:
+    def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)
-        self.is_settled = wire.is_settled
-        self.update = wire.update
-        self.accept = wire.accept_delivery
+        self.is_settled: Callable[[Handle], bool] = wire.is_settled
+        self.update: Callable[[Handle, int], None] = wire.update
+        self.accept: Callable[[Handle], None] = wire.accept_delivery
         # Pacing puts its own here.
         self.grant: Callable[[int], None] = wire.grant
-        self.discard: Callable[[Handle, Callable[[], None]], None] = wire.discard
         # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
         self.inspect: Callable[[Handle, int], int] | None = None
-        # Anonymous links: inspects, and names the address; None after it refused the message.
-        self.route: Callable[[Handle, int], tuple[LiveAddress, int] | None] | None = None
         # Looks at the rest of the message just inspected, as it comes; None: nothing to do. Streams take it.
         self.rest: Rest | None = None
-        self.annotations: Any = None  # router annotations taken off the message just inspected
+        self.annotations: Annotations | None = None  # taken off the message just inspected
         # Past so many bytes on_oversize is asked, 0: never. It takes the delivery, its size now and its size before,
         # and says whether it refused the message.
         self.max_message_bytes = 0
@@ -81,12 +85,6 @@ class InLink(Link):
         self.credit_withheld = 0  # credit not issued because nobody can receive
         self.is_draining = False
         self.dropped_presettled = 0
-        self.receivers: Callable[[], Iterable[OutLink]] = tuple  # where its messages may be
-        self.updated: set[Handle] = set()  # whose sender settled or gave a state in this pass
-
-    @property
-    def is_anonymous(self) -> bool:
-        return self.address is None
 
     @property
     def may_have_credit(self) -> bool:
@@ -168,7 +166,7 @@ class InLink(Link):
             self.count_delay(delay)
         self.conclude(source)
 
-    def on_progress(self, source: Handle, state: int, out: "OutLink", outgoing: Handle) -> None:
+    def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
         """The receiver gave a state and waits for our settlement (three-way), or reports progress."""
         if self.is_open:
             self.wire.relay_state(source, outgoing, state)
@@ -201,17 +199,22 @@ class InLink(Link):
     def conclude(self, source: Handle) -> None:
         """Its state has been given: settle, at once or when the rest of the message has come. One credit returns."""
         if self.wire.is_partial(source):
-            self.discard(source, lambda: self._settle(source))
+            self.wire.read_by(Discard(self, source))
             self.work.touched.add(self.engine)
         else:
-            self._settle(source)
+            self.settle_concluded(source)
 
-    def _settle(self, source: Handle) -> None:
+    def settle_concluded(self, source: Handle) -> None:
         if self.is_open:
             self.settle(source)
             self.owe()
 
-    def refuse(self, delivery: Handle, condition: Any) -> None:
+    def pay(self, size: int) -> bool:
+        """Pay for further bytes of a message that does not come in one piece. May more be taken?"""
+        pacing = self.attachment.pacing
+        return pacing is None or pacing.pay(size)
+
+    def refuse(self, delivery: Handle, condition: Condition) -> None:
         """Reject a message before routing; presettled ones vanish. One credit returns (routing §9.5)."""
         if not self.is_settled(delivery):
             self.wire.reject(delivery, condition)
@@ -231,59 +234,36 @@ class InLink(Link):
             self.is_draining = True
             self.wire.start_drain()
 
-    # The sender's own dispositions
 
-    def on_updated(self, source: Handle) -> None:
-        """The sender settled first, answered a three-way receiver, or gave a state of its own (routing §9.1)."""
-        if not self.updated:
-            self.engine.afterwards.append(self._take_updates)
-        self.updated.add(source)
+class Discard:
+    """Reads the rest of a message that nobody gets, then settles it. Its bytes are paid for all the same.
 
-    def _take_updates(self) -> None:
-        """Carry the sender's dispositions to the copies of its messages.
+    Settling at once would let the engine drop what still comes without opening the session window for it again.
+    """
 
-        A search through what is in flight to this link's receivers, once per read and only for senders that do this:
-        keeping the way from message to copies would cost every message.
-        """
-        updated, self.updated = self.updated, set()
-        if not self.is_open:
-            return
-        settled = {source for source in updated if self.is_settled(source)}
-        found: set[Handle] = set()  # settled ones whose copies are settled now
-        queued: set[Handle] = set()  # those of them whose credit returns when the copy is written
-        for out in self.receivers():
-            for outgoing, (origin, key, _) in list(out.unsettled.items()):
-                source = origin.source_of(key)
-                if source in settled:
-                    if origin is self:
-                        self.count_outcome(out.wire.remote_state(outgoing))
-                    out.settle_early(outgoing)
-                    found.add(source)
-                elif source in updated and (state := self.wire.remote_state(source)):
-                    out.wire.relay_state(outgoing, source, state)
-                    self.work.touched.add(out.engine)
-            if settled and out.queue:
-                out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
-        for source in found:
-            self.settle(source)
-            if source not in queued:
-                self.owe()
-        self.work.touched.add(self.engine)
+    __slots__ = ("delivery", "link")
 
-    def _as_settled(self, item: Queued, settled: set[Handle], found: set[Handle], queued: set[Handle]) -> Queued:
-        """A queued copy, made presettled when its sender has settled."""
-        if item.is_settled or item.origin is None:
-            return item
-        source = item.origin.source_of(item.source)
-        if source not in settled:
-            return item
-        found.add(source)
-        if item.leg is not None:
-            item.leg.stream.forgo_outcome()
-            return item._replace(is_settled=True)
-        origin = None if source in queued else self
-        queued.add(source)
-        return Queued(origin, None, item.since_s, item.payload, True)
+    def __init__(self, link: InLink, delivery: Handle) -> None:
+        self.link = link
+        self.delivery = delivery
 
-    def source_of(self, key: Handle) -> Handle:
-        return key
+    def more(self) -> None:
+        link, size = self.link, 0
+        while link.pay(size):
+            size = link.wire.read()
+            if not size:
+                self._end_if_complete()
+                return
+
+    def hurry(self) -> None:
+        while size := self.link.wire.read():
+            self.link.pay(size)
+        self._end_if_complete()
+
+    def _end_if_complete(self) -> None:
+        if not self.link.wire.is_partial(self.delivery):
+            self.link.wire.end_stream()
+            self.link.settle_concluded(self.delivery)
+
+    def abort(self) -> None:
+        """The link is gone, and the message with it."""

@@ -1,25 +1,19 @@
 """What links of both directions share, as the core sees them. `in_links` and `out_links` have the two.
 
-A wire is the engine's link object. The core calls its functions and never looks inside a delivery handle. In flight,
-an unsettled delivery is one tuple in the receiving link's `unsettled`: handle → (origin, source, since_s), where
-`origin` is told the outcome: the sending link itself, a Fanout (multicast) or a Stream.
+A wire is the engine's link object (`ports`). In flight, an unsettled delivery is one tuple in the receiving link's
+`unsettled`: handle → (origin, source, since_s), where `origin` is told the outcome: the sending link itself, a Fanout
+(multicast) or a Leg (of a stream), and `source` is the sender's delivery.
 
 Sources: docs/spec/routing.md §8, §9.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
-
-if TYPE_CHECKING:
-    from router.core.addresses import LiveAddress
-    from router.core.in_links import InLink
-    from router.core.out_links import OutLink
-    from router.core.pacing import Pacing
-    from router.core.streams import Leg
-    from router.core.work import Work
-
-Handle = Any  # a delivery of the engine
+from router.core.ports import Engine, Wire
+from router.core.work import Resumable, Work
+from router.values import Handle
 
 
 class Origin(Protocol):
@@ -27,43 +21,72 @@ class Origin(Protocol):
 
     def on_accepted(self, source: Handle, since_s: int) -> None: ...
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None: ...
-    def on_progress(self, source: Handle, state: int, out: "OutLink", outgoing: Handle) -> None: ...
+    def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
+        """The receiver gave a state and has not settled. settle(outgoing) ends the copy: its outcome counts as given"""
+        ...
+
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None: ...
 
-    def source_of(self, key: Handle) -> Handle:
-        """The sender's delivery; `key` is what the other functions get as `source`."""
+
+class Growing(Protocol):
+    """A copy of a message that is being streamed, as its receiver's link sees it."""
+
+    @property
+    def stream(self) -> Resumable: ...
+    def start(self) -> None: ...
+    def lose(self, *, was_sent: bool) -> None: ...
+    def forgo_outcome(self) -> None: ...
+
+
+class Node(Protocol):
+    """The live address that a link is bound to, as the link sees it (router.core.addresses)."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def has_path(self) -> bool:
+        """Somebody could be given a delivery."""
         ...
 
 
-class Attachment:
-    """What every link of one connection shares."""
+class Pace(Protocol):
+    """The rates of a connection, as its streams see them (router.core.pacing)."""
 
-    __slots__ = (
-        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_route_container"),
-        *("out_links", "pacing"),
-    )
+    def pay(self, size: int, /) -> bool: ...
 
-    def __init__(self, *, connection_id: int, engine: Any, capacity: int, is_route_container: bool = False) -> None:
-        self.connection_id = connection_id
-        self.engine = engine
-        self.capacity = capacity
-        self.is_route_container = is_route_container
-        self.is_blocked = False  # the socket takes no more for now
-        self.in_links: set[InLink] = set()
-        self.out_links: set[OutLink] = set()
-        self.pacing: Pacing | None = None  # what the connection may send in a second, if that is limited
-        self.held_back_count = 0  # how often its senders had to wait for that
+
+
+class Connection(Protocol):
+    """What every link of one connection shares, as its links see it (router.core.attachments)."""
+
+    held_back_count: int
+
+    @property
+    def connection_id(self) -> int: ...
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def is_route_container(self) -> bool: ...
+    @property
+    def is_blocked(self) -> bool: ...
+    @property
+    def pacing(self) -> Pace | None: ...
+    def forget(self, link: "Link", /) -> None:
+        """The link is gone."""
+        ...
 
 
 class Queued(NamedTuple):
     """A delivery that waits for credit on an outgoing link."""
 
     origin: Origin | None  # None for messages the router itself makes
-    source: Handle
+    source: Handle | None  # None where nobody waits for an outcome
     since_s: int
     payload: bytes
     is_settled: bool
-    leg: "Leg | None" = None  # set instead of payload for a message being streamed
+    leg: Growing | None = None  # set instead of payload for a message being streamed
 
 
 class Link:
@@ -94,16 +117,16 @@ class Link:
         "zero_credit_since_s",
     )
 
-    def __init__(self, identity: int, wire: Any, attachment: Attachment, work: "Work") -> None:
+    def __init__(self, identity: int, wire: Wire, attachment: Connection, work: Work) -> None:
         self.identity = identity
-        self.name: str = wire.name
+        self.name = wire.name
         self.wire = wire
         self.attachment = attachment
         self.engine = attachment.engine
         self.work = work
-        self.address: LiveAddress | None = None
+        self.address: Node | None = None
         self.is_open = True
-        self.settle = wire.settle
+        self.settle: Callable[[Handle], None] = wire.settle
         self.delivery_count = self.accepted = self.rejected = self.released = self.modified = 0
         self.presettled = self.delayed_1s = self.delayed_10s = 0
         # Kept by core.watch:

@@ -5,14 +5,13 @@ Sources: docs/spec/routing.md §6.2, §8, §9.
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from router.core.in_links import InLink
-from router.core.links import Attachment, Handle, Link, Origin, Queued
-
-if TYPE_CHECKING:
-    from router.core.streams import Leg
-    from router.core.work import Work
+from router.core.links import Connection, Growing, Link, Origin, Queued
+from router.core.ports import OutgoingWire
+from router.core.work import Work
+from router.values import Handle
 
 # Every so many messages to a receiver one takes the slow way, on which its sender's own credit is looked at. Stops a
 # sender that ignores its credit from filling our memory with deliveries that a patient receiver never settles.
@@ -40,20 +39,21 @@ class OutLink(Link):
         "unchecked",
         "unsettled",
     )
+    wire: OutgoingWire
 
-    def __init__(self, identity: int, wire: Any, attachment: Attachment, work: "Work") -> None:
+    def __init__(self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)
-        self.send = wire.send
+        self.send: Callable[[int], Handle] = wire.send
         # Is shown what `compose` made when that begins to leave, which may be long after. None: nobody looks.
         self.on_sending: Callable[[bytes], None] | None = None
         # Makes the bytes to send where the receiver wants router annotations. None: the message as it is.
         self.compose: Callable[[InLink | None, int], bytes] | None = None
-        self.sends_settled: bool = wire.wants_settled
+        self.sends_settled = wire.wants_settled
         self.room = 0
         self.room_given = 0  # what room was when it was last worked out
         self.unchecked = 0  # sent since a sender's credit was last looked at
         self.load = 0  # queued and unsettled deliveries: what balanced compares
-        self.leg: Leg | None = None  # the streamed message that occupies the link
+        self.leg: Growing | None = None  # the streamed message that occupies the link
         self.queue: deque[Queued] = deque()
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.dropped_presettled = 0
@@ -85,7 +85,7 @@ class OutLink(Link):
                 origin.on_outcome(source, since_s, state, outgoing)
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
-            record[0].on_progress(record[1], state, self, outgoing)
+            record[0].on_progress(record[1], state, outgoing, self.settle_early)
 
     def settle_early(self, outgoing: Handle) -> None:
         """The sender will not look at the outcome any more: settle towards the receiver."""
@@ -113,7 +113,7 @@ class OutLink(Link):
             if isinstance(item.origin, InLink):
                 item.origin.owe()
 
-    def withdraw(self, leg: "Leg") -> None:
+    def withdraw(self, leg: Growing) -> None:
         """The message will not come: take its place out of the queue."""
         self.queue = deque(item for item in self.queue if item.leg is not leg)
         self.load -= 1
@@ -163,7 +163,7 @@ class OutLink(Link):
         self.send_payload(item.origin, item.source, item.since_s, item.payload, is_settled=item.is_settled)
 
     def send_payload(
-        self, origin: Origin | None, source: Handle, since_s: int, payload: bytes, *, is_settled: bool
+        self, origin: Origin | None, source: Handle | None, since_s: int, payload: bytes, *, is_settled: bool
     ) -> None:
         """Send one complete delivery and account for it. The caller has taken the credit for it."""
         self.delivery_count += 1
@@ -177,9 +177,9 @@ class OutLink(Link):
                 origin.owe()
         elif self.sends_settled:
             self.settle(outgoing)
-            if origin is not None:
+            if origin is not None and source is not None:
                 origin.on_accepted(source, since_s)
-        elif origin is not None:
+        elif origin is not None and source is not None:
             self.unsettled[outgoing] = (origin, source, since_s)
             self.load += 1
 
@@ -201,5 +201,5 @@ class OutLink(Link):
             elif item.is_settled:
                 if isinstance(item.origin, InLink):
                     item.origin.owe()
-            elif item.origin is not None:
+            elif item.origin is not None and item.source is not None:
                 item.origin.on_lost(item.source, item.since_s, was_sent=False)

@@ -2,7 +2,7 @@
 
 All senders of the connection share one token bucket for each rate, of one second's worth. While one is empty nothing is
 taken from the engine, so that what the peer goes on sending fills its session window, and credit that returns is kept.
-What links need for this is put into their slots when a rate is set; links of other connections know nothing of it.
+Links pay for this only while their connection has a rate.
 
 Precision, over any time T: at most rate * T and one second's worth of messages. Of bytes the same, and what is taken in
 one piece besides: a message of up to 256 KiB, or 128 KiB of a larger one. A link that goes takes along what has come on
@@ -14,69 +14,20 @@ Source: docs/policy.md, Extensions.
 from collections import deque
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any
 
 from router.core.in_links import InLink
-from router.core.links import Attachment, Handle
+from router.core.links import Connection
 from router.core.rates import Bucket, Rates, followed
-from router.core.streams import Stream, begin_stream
 from router.core.work import SetTimer
-
-if TYPE_CHECKING:
-    from router.core.addresses import LiveAddress
-
-
-class _Hold:
-    """What stands in the place of a streamed message while nothing may be taken from a link."""
-
-    __slots__ = ("wire",)
-
-    def __init__(self, wire: Any) -> None:
-        self.wire = wire
-
-    def more(self) -> None:
-        """Something came: it stays where it is."""
-
-    def hurry(self) -> None:
-        """The link is going: what has come is taken, as far as there was credit for it.
-
-        Attack: send without credit and detach, again and again; nothing of that would be held back by any rate.
-        """
-        wire = self.wire
-        wire.hold = wire.stream = None
-        forward, begin_stream = wire.forward, wire.begin_stream
-        if forward is None:
-            return
-
-        def forward_within(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
-            if wire.credit >= 0:  # without this message, which has been taken
-                forward(link, address, delivery, size)
-            else:
-                wire.settle(delivery)
-
-        def begin_within(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> Stream | None:
-            stream: Stream | None = None
-            if wire.credit > 0:  # with this message, which is being read
-                stream = begin_stream(link, address, delivery, size)
-            else:
-                wire.settle(delivery)
-            return stream
-
-        wire.forward, wire.begin_stream = forward_within, begin_within
-
-    def abort(self) -> None:
-        """The link is gone."""
 
 
 class _Paced:
     """What pacing keeps of one link."""
 
-    __slots__ = ("forward", "hold", "link", "missing", "withheld")
+    __slots__ = ("link", "missing", "withheld")
 
     def __init__(self, link: InLink, missing: int) -> None:
         self.link = link
-        self.hold = _Hold(link.wire)
-        self.forward = link.wire.forward
         self.missing = missing  # of the window that the link would have without a rate
         self.withheld = 0  # credit that is granted when something may be taken again
 
@@ -93,7 +44,7 @@ class Pacing:
     )
 
     def __init__(
-        self, attachment: Attachment, rates: Rates, *, clock: Callable[[], float], set_timer: SetTimer
+        self, attachment: Connection, rates: Rates, *, clock: Callable[[], float], set_timer: SetTimer
     ) -> None:
         """clock  monotonic seconds"""
         self._attachment = attachment
@@ -133,13 +84,11 @@ class Pacing:
         self.is_open = True
         self._rest()
         for paced in list(self._paced.values()):
-            link, wire = paced.link, paced.link.wire
-            link.grant, link.discard = wire.grant, wire.discard
-            wire.begin_stream = begin_stream
-            if wire.forward is not None:  # else nothing more is taken from the link
-                wire.forward = paced.forward
+            link = paced.link
+            link.grant = link.wire.grant
+            link.wire.pay_by(None)
             link.owe(paced.missing + paced.withheld)
-            self._let_go(paced)
+            link.wire.go_on()
         self._paced.clear()
 
     # Links
@@ -153,15 +102,7 @@ class Pacing:
     def adopt(self, link: InLink, missing: int = 0) -> None:
         """A sender is paced from now on. missing  by how much its window is too small without a rate"""
         paced = self._paced[link] = _Paced(link, missing)
-        wire, forward_plain = link.wire, paced.forward
-
-        def forward(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> None:
-            self.take(size)
-            forward_plain(link, address, delivery, size)
-
-        def begin(link: InLink, address: "LiveAddress", delivery: Handle, size: int) -> Stream | None:
-            self.take(size)
-            return begin_stream(link, address, delivery, size, self.pay)
+        wire = link.wire
 
         def grant(credit: int) -> None:
             if self.is_open:
@@ -169,17 +110,10 @@ class Pacing:
             else:
                 paced.withheld += credit
 
-        def discard(delivery: Handle, done: Callable[[], None]) -> None:
-            wire.stream = _PacedDiscard(self, wire, delivery, done)
-
-        wire.forward, wire.begin_stream, link.grant, link.discard = forward, begin, grant, discard
-        # Attack: a message that began before there was a rate, and never ends.
-        if isinstance(wire.stream, Stream):
-            wire.stream.pay_by(self.pay)
-        elif wire.stream is not None:
-            discard(wire.stream.delivery, wire.stream.done)
+        link.grant = grant
+        wire.pay_by(self.take)
         if not self.is_open:
-            self._hold(paced)
+            wire.hold()
             self._look(self._clock())
 
     def forget(self, link: InLink) -> None:
@@ -205,19 +139,14 @@ class Pacing:
         if is_empty and self.is_open:
             self._close(now)
 
-    def take_more(self, size: int) -> None:
-        """Further bytes of a streamed message are taken."""
-        if self._bytes is None or not size:
-            return
-        now = self._clock()
-        self._refill(now)
-        self._bytes.level -= size
-        if self.is_open and self._wait_s > 0:
-            self._close(now)
-
     def pay(self, size: int) -> bool:
-        """Further bytes of a streamed message are taken. May more be?"""
-        self.take_more(size)
+        """Further bytes of a message that does not come in one piece are taken. May more be?"""
+        if self._bytes is not None and size:
+            now = self._clock()
+            self._refill(now)
+            self._bytes.level -= size
+            if self.is_open and self._wait_s > 0:
+                self._close(now)
         return self.is_open
 
     @property
@@ -237,14 +166,8 @@ class Pacing:
         self.is_open = False
         self._attachment.held_back_count += 1
         for paced in self._paced.values():
-            self._hold(paced)
+            paced.link.wire.hold()
         self._wait(now)
-
-    def _hold(self, paced: _Paced) -> None:
-        wire = paced.link.wire
-        wire.hold = paced.hold
-        if wire.stream is None:
-            wire.stream = paced.hold
 
     def _wait(self, now: float) -> None:
         wait_s = self._wait_s
@@ -276,57 +199,16 @@ class Pacing:
             return
         self.is_open = True
         self._rest()
-        self._attachment.engine.touched.add(self._attachment.engine)
         # In turn: who is served first may leave nothing for the others, and is last the next time.
         waiting = deque(self._paced.values())
         while waiting and self.is_open:
             paced = waiting.popleft()
             if paced.link in self._paced:
                 self._paced[paced.link] = self._paced.pop(paced.link)
-                self._let_go(paced)
+                paced.link.work.touched.add(paced.link.engine)
+                paced.link.wire.go_on()
         if self.is_open:
             for paced in self._paced.values():
                 if paced.withheld:
                     credit, paced.withheld = paced.withheld, 0
                     paced.link.owe(credit)
-
-    def _let_go(self, paced: _Paced) -> None:
-        """Take what came meanwhile."""
-        wire = paced.link.wire
-        wire.hold = None
-        if wire.stream is paced.hold:
-            wire.stream = None
-            wire.catch_up()
-        elif wire.stream is not None:
-            wire.stream.more()
-
-
-class _PacedDiscard:
-    """What takes the place of a stream when nobody gets the rest of a message: its bytes count all the same."""
-
-    __slots__ = ("delivery", "done", "pacing", "wire")
-
-    def __init__(self, pacing: Pacing, wire: Any, delivery: Handle, done: Callable[[], None]) -> None:
-        self.pacing = pacing
-        self.wire = wire
-        self.delivery = delivery
-        self.done = done
-
-    def more(self) -> None:
-        while self.pacing.is_open and (size := self.wire.read()):
-            self.pacing.take_more(size)
-        if self.pacing.is_open:
-            self._end_if_complete()
-
-    def hurry(self) -> None:
-        while size := self.wire.read():
-            self.pacing.take_more(size)
-        self._end_if_complete()
-
-    def _end_if_complete(self) -> None:
-        if not self.wire.is_partial(self.delivery):
-            self.wire.end_stream()
-            self.done()
-
-    def abort(self) -> None:
-        """The link is gone, and the message with it."""

@@ -7,44 +7,32 @@ Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from router.core.forward import least_loaded, next_in_turn
+from router.core.addresses import LiveAddress
 from router.core.in_links import InLink
-from router.core.links import Handle, Queued
+from router.core.links import Queued
 from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
-
-if TYPE_CHECKING:
-    from router.core.addresses import LiveAddress
+from router.core.ports import Engine
+from router.core.selection import AnonymousInLink, hops
+from router.values import Condition, Handle
 
 # What may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
 # through a slow receiver.
 HIGH_BYTES: Final = 128 * 1024
 LOW_BYTES: Final = HIGH_BYTES // 2
 
-
-# Takes how many bytes were read of a message, and says whether more may be.
-Pay = Callable[[int], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An AMQP error condition for a message of the peer's."""
-
-    name: str
-    description: str
-
-
 # A consumer inside the router takes messages in one piece; a larger one is a mistake or an attack.
-REQUEST_TOO_LARGE: Final = Problem(
-    "amqp:link:message-size-exceeded", f"A request to the router itself may have at most {HIGH_BYTES} bytes"
+REQUEST_TOO_LARGE: Final = Condition(
+    name="amqp:link:message-size-exceeded",
+    description=f"A request to the router itself may have at most {HIGH_BYTES} bytes",
 )
 
 
 class Leg:
     """One receiver's copy of a streamed message: waiting in the link's queue, then occupying the link, then over.
+    The Origin of the copy.
 
     INVARIANT: `handle` is looked at only while the leg occupies its link (out.leg is self) or its link has a record
     of it; afterwards the engine may have made another delivery of it.
@@ -55,7 +43,7 @@ class Leg:
     def __init__(self, stream: "Stream", out: OutLink) -> None:
         self.stream = stream
         self.out = out
-        self.handle: Handle = None
+        self.handle: Handle | None = None
         self.is_over = False  # sent, aborted or lost: takes no more
         self.waiting: list[bytes] = []  # chunks held until the link has room to start
         self.waiting_bytes = 0
@@ -66,11 +54,11 @@ class Leg:
         out.leg = self
         out.room = 0
         out.delivery_count += 1
-        self.handle = out.wire.begin()
+        handle = self.handle = out.wire.begin()
         if out.on_sending is not None:
             out.on_sending(self.waiting[0])
         if not stream.is_settled and not out.sends_settled:
-            out.unsettled[self.handle] = (stream, self, stream.since_s)
+            out.unsettled[handle] = (self, stream.source, stream.since_s)
             out.load += 1
         for chunk in self.waiting:
             out.wire.append(chunk)
@@ -93,7 +81,7 @@ class Leg:
         """Bytes that the receiver has yet to take."""
         if self.handle is None or self.is_over:
             return self.waiting_bytes
-        return int(self.out.wire.buffered(self.handle))
+        return self.out.wire.buffered(self.handle)
 
     def finish(self) -> None:
         """The message is complete: the link is free for the next."""
@@ -107,12 +95,16 @@ class Leg:
         out.leg = None
         self.is_over = True
         out.work.touched.add(out.engine)
-        if self.handle in out.unsettled:
-            stream.on_ended(self, out)
+        handle = self.handle
+        assert handle is not None  # it has occupied its link
+        if handle in out.unsettled:
+            # A copy is complete. One of several whose receiver decided before that can be settled only now.
+            if not stream.has_one_copy and (state := out.wire.remote_state(handle)):
+                self.on_progress(stream.source, state, handle, out.settle_early)
         else:
             out.presettled += stream.is_settled
-            out.settle(self.handle)
-            stream.on_written()
+            out.settle(handle)
+            stream.count(ACCEPTED)
 
     def abort(self) -> None:
         """The message will never be complete: the receiver must not take what it got for one."""
@@ -120,7 +112,7 @@ class Leg:
             return
         self.is_over = True
         out = self.out
-        if out.leg is not self:
+        if out.leg is not self or self.handle is None:
             out.withdraw(self)
             return
         if out.unsettled.pop(self.handle, None) is not None:
@@ -130,7 +122,7 @@ class Leg:
 
     def cut(self) -> None:
         """The receiver settled before the end: it gets no more, and its link is free."""
-        if not self.is_over:
+        if not self.is_over and self.handle is not None:
             self.is_over = True
             self.out.wire.abort(self.handle)
             self._leave()
@@ -149,27 +141,61 @@ class Leg:
             self.waiting_bytes = 0
             self.stream.on_leg_lost(was_sent=was_sent)
 
+    def forgo_outcome(self) -> None:
+        """The sender has settled: no copy of its message needs an outcome any more."""
+        self.stream.is_settled = True
+        self.stream.wants_outcome = False
+
+    # Origin
+
+    def on_accepted(self, source: Handle, since_s: int) -> None:
+        self.cut()
+        self.stream.count(ACCEPTED)
+
+    def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
+        stream = self.stream
+        if stream.has_one_copy and stream.wants_outcome and not stream.is_over:
+            stream.conclude(state, outgoing)
+            self.cut()
+            return
+        self.cut()
+        stream.count(effective(state))
+
+    def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
+        stream = self.stream
+        if stream.has_one_copy:
+            if stream.wants_outcome and not stream.is_over:
+                stream.link.on_progress(source, state, outgoing, settle)
+        elif state >= ACCEPTED and self.is_over:
+            settle(outgoing)
+            stream.count(effective(state))
+
+    def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
+        self.is_over = True
+        self.stream.on_leg_lost(was_sent=was_sent)
+
 
 class Stream:
-    """One message on its way from one incoming link to one or more receivers. The Origin of its copies."""
+    """One message on its way from one incoming link to one or more receivers."""
 
-    __slots__ = ("_paid", "_pay", "_rest", "is_complete", "is_over", "is_settled", "legs", "link", "open_legs",
-                 "outcome", "received", "since_s", "source", "wants_outcome")  # fmt: skip
+    __slots__ = (
+        *("_paid", "_rest", "is_complete", "is_over", "is_settled", "legs", "link", "open_legs", "outcome"),
+        *("received", "since_s", "source", "wants_outcome"),
+    )
 
     def __init__(
-        self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int, pay: Pay | None
+        self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int
     ) -> None:
         self.link = link
         self.source = source
         self.since_s = link.work.now_s
-        self.is_settled = bool(link.is_settled(source))
+        self.is_settled = link.is_settled(source)
         self.wants_outcome = True  # the sender has not been told, and has not settled first
         self.is_complete = False
         self.is_over = False  # aborted or nobody left: what still arrives is discarded
         self.outcome = RELEASED
-        self.received = size
+        self.received = self._paid = size
         self._rest, link.rest = link.rest, None
-        self.pay_by(pay)
         self.legs = [Leg(self, out) for out in out_links]
         self.open_legs = len(self.legs)
         link.delivery_count += 1
@@ -182,19 +208,20 @@ class Stream:
             if leg.out.room > 0:
                 leg.start()
             else:
-                leg.out.enqueue(Queued(self, leg, self.since_s, b"", self.is_settled, leg))
+                leg.out.enqueue(Queued(leg, source, self.since_s, b"", self.is_settled, leg))
 
-    def pay_by(self, pay: Pay | None) -> None:
-        """From now on what is read is paid for in this way; what has been is not."""
-        self._pay = pay
-        self._paid = self.received
+    @property
+    def engine(self) -> Engine:
+        return self.link.engine
+
+    @property
+    def has_one_copy(self) -> bool:
+        return len(self.legs) == 1
 
     def _may_go_on(self) -> bool:
         """Pay for what was read. May more be?"""
-        if self._pay is None:
-            return True
         size, self._paid = self.received - self._paid, self.received
-        return self._pay(size)
+        return self.link.pay(size)
 
     def more(self) -> None:
         """Frames came, or a receiver took some: move what may be moved."""
@@ -254,7 +281,7 @@ class Stream:
         for leg in self.legs:
             leg.finish()
 
-    def _refuse(self, condition: Any) -> None:
+    def _refuse(self, condition: Condition) -> None:
         """What came is malformed: nobody gets the rest, and the receivers are told that it is no whole message."""
         self.abort()
         self.link.refuse(self.source, condition)
@@ -265,60 +292,22 @@ class Stream:
         """The sender aborted, vanished or broke a limit."""
         self.is_over = True
         self.wants_outcome = False
-        self.link.wire.stream = self.link.wire.hold
+        self.link.wire.drop_reader()
         for leg in self.legs:
             leg.abort()
 
-    def on_written(self) -> None:
-        """A copy that needs no outcome has been written."""
-        self._count(ACCEPTED)
-
-    def on_ended(self, leg: Leg, out: OutLink) -> None:
-        """A copy is complete. One of several whose receiver decided before that can be settled only now."""
-        if len(self.legs) > 1 and (state := out.wire.remote_state(leg.handle)):
-            self.on_progress(leg, state, out, leg.handle)
-
     def on_leg_lost(self, *, was_sent: bool) -> None:
-        self._count(MODIFIED if was_sent else RELEASED)
+        self.count(MODIFIED if was_sent else RELEASED)
         self.link.work.resumable.add(self)
 
-    def forgo_outcome(self) -> None:
-        """The sender has settled: its copies need no outcome any more."""
-        self.is_settled = True
-        self.wants_outcome = False
+    def conclude(self, state: int, outgoing: Handle) -> None:
+        """The only receiver decided."""
+        self.open_legs = 0
+        self._tell_first()
+        self.link.on_outcome(self.source, self.since_s, state, outgoing)
 
-    # Origin
-
-    def on_accepted(self, source: Leg, since_s: int) -> None:
-        source.cut()
-        self._count(ACCEPTED)
-
-    def on_outcome(self, source: Leg, since_s: int, state: int, outgoing: Handle) -> None:
-        if len(self.legs) == 1 and self.wants_outcome and not self.is_over:
-            self.open_legs = 0
-            self._tell_first()
-            self.link.on_outcome(self.source, self.since_s, state, outgoing)
-            source.cut()
-            return
-        source.cut()
-        self._count(effective(state))
-
-    def on_progress(self, source: Leg, state: int, out: OutLink, outgoing: Handle) -> None:
-        if len(self.legs) == 1:
-            if self.wants_outcome and not self.is_over:
-                self.link.on_progress(self.source, state, out, outgoing)
-        elif state >= ACCEPTED and source.is_over:
-            out.settle_early(outgoing)
-            self._count(effective(state))
-
-    def on_lost(self, source: Leg, since_s: int, *, was_sent: bool) -> None:
-        source.is_over = True
-        self.on_leg_lost(was_sent=was_sent)
-
-    def source_of(self, key: Leg) -> Handle:
-        return self.source
-
-    def _count(self, state: int) -> None:
+    def count(self, state: int) -> None:
+        """A copy has its outcome; one that needs none counts as accepted when it is written."""
         self.outcome = merge(self.outcome, state)
         self.open_legs -= 1
         if self.open_legs or not self.wants_outcome or not self.link.is_open:
@@ -339,33 +328,33 @@ class Stream:
             self.link.wire.end_stream()
 
 
-def begin_stream(
-    link: InLink, address: "LiveAddress", delivery: Handle, size: int, pay: Pay | None = None
-) -> Stream | None:
-    """Start forwarding the message whose first `size` bytes are in the buffer. None when it was refused or released."""
+def begin_stream(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
+    """Forward the message whose first `size` bytes are in the buffer, unless it is refused or released."""
     link.rest = None
-    if link.route is not None:
-        routed = link.route(delivery, size)
-        if routed is None:
-            return None
+    if link.inspect is None or (size := link.inspect(delivery, size)) >= 0:
+        _begin(link, address, delivery, size)
+
+
+def begin_anonymous_stream(link: AnonymousInLink, _address: None, delivery: Handle, size: int) -> None:
+    """The same, by the address in the message."""
+    link.rest = None
+    routed = link.route(delivery, size)
+    if routed is not None:
         address, size = routed
         address.retired_ingress += 1
-    elif link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
-        return None
-    if not address.out_links:
+        _begin(link, address, delivery, size)
+
+
+def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
+    out_links = hops(address)
+    if not out_links:
         if address.subscribers:
             link.refuse(delivery, REQUEST_TOO_LARGE)
         else:
             link.release_undeliverable(delivery)
-        return None
-    if address.distribution == "multicast":
-        out_links = list(address.out_links)
-    elif address.distribution == "closest":
-        out_links = [next_in_turn(address)]
-    else:
-        out_links = [least_loaded(address)]
+        return
     first = [out.compose(link, size) if out.compose is not None else link.work.copy(size) for out in out_links]
-    stream = Stream(link, delivery, out_links, first, size, pay)
+    stream = Stream(link, delivery, out_links, first, size)
     if not stream.is_over:
-        link.wire.stream = stream
-    return stream
+        link.wire.read_by(stream)
+        stream.more()

@@ -4,11 +4,9 @@ A pass is: read a socket, drain its engine, forward, then finish. Everything her
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from router.core.in_links import InLink
-    from router.core.streams import Stream
+from router.core.ports import Engine
 
 
 class Timed(Protocol):
@@ -19,6 +17,22 @@ class Timed(Protocol):
 
 # Replaces somebody's deadline; None: there is none any more.
 SetTimer = Callable[[Timed, float | None], None]
+
+
+class Creditor(Protocol):
+    """An incoming link that is owed credit."""
+
+    @property
+    def engine(self) -> Engine: ...
+    def grant_owed(self) -> None: ...
+
+
+class Resumable(Protocol):
+    """A message that may go on."""
+
+    @property
+    def engine(self) -> Engine: ...
+    def resume(self) -> None: ...
 
 
 class Work:
@@ -41,10 +55,10 @@ class Work:
     ) -> None:
         self.now_s = 0
         self.stuck_before_s = -1
-        self.touched: set[Any] = set()
-        self.refill: list[InLink] = []
-        self.resumable: set[Stream] = set()
-        self.busy: set[Any] = set()
+        self.touched: set[Engine] = set()
+        self.refill: list[Creditor] = []
+        self.resumable: set[Resumable] = set()
+        self.busy: set[Engine] = set()
         self.closing: list[Callable[[], None]] = []
         self.copy = copy
         self.begin_turn = begin_turn
@@ -75,7 +89,7 @@ class Work:
                 try:
                     stream.resume()
                 except Exception as error:
-                    stream.link.engine.owner.crash(error)
+                    stream.engine.owner.crash(error)
             if self.refill or touched:
                 continue
             if not self.closing:

@@ -31,7 +31,8 @@ from router.amqp.engine.values import (
 )
 from router.amqp.guard import MAX_SPAN, CannotBegin, Guard
 from router.amqp.guard.performatives import BEGIN, read_frame
-from router.amqp.terminus import Condition, RemoteOpen, Violation
+from router.amqp.terminus import RemoteOpen, Violation
+from router.values import Condition
 
 # What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
 # endless credit but no session window from filling our memory.
@@ -92,9 +93,10 @@ def _begun_channel(output: memoryview) -> int | None:
 
 
 class Owner(SessionOwner, LinkOwner, Protocol):
-    """Gets what the peer asks for, and the end of sessions and links that the peer began.
+    """The connection that an engine belongs to, and the owner of the sessions and links that its peer began.
 
-    Called while frames are being read; must not call `Engine.receive`.
+    on_* are called while frames are being read, and must not call `Engine.receive`; the rest is for those who hold the
+    engine.
     """
 
     def on_open(self, remote: RemoteOpen) -> None: ...
@@ -102,6 +104,14 @@ class Owner(SessionOwner, LinkOwner, Protocol):
     def on_attach(self, link: "IncomingWire | OutgoingWire") -> None: ...
     def on_close(self, condition: Condition | None) -> None: ...
     def on_transport_error(self, condition: Condition) -> None: ...
+    def crash(self, error: Exception, /) -> None: ...
+    def note_deliveries(self) -> None: ...
+
+
+class Touched(Protocol):
+    """The engines to flush at the end of this pass."""
+
+    def add(self, engine: "Engine", /) -> None: ...
 
 
 class Engine:
@@ -133,7 +143,7 @@ class Engine:
         self,
         owner: Owner,
         write: Callable[[bytes], None],
-        touched: "set[Engine]",
+        touched: Touched,
         *,
         container_id: str,
         max_frame_bytes: int,
@@ -141,7 +151,7 @@ class Engine:
         idle_timeout_ms: int,
         is_server: bool = True,
     ) -> None:
-        """touched  the engines to flush at the end of this pass; this one joins whenever bytes came."""
+        """touched  this engine joins whenever bytes came."""
         self.owner = owner
         self.write = write
         self.touched = touched
@@ -163,7 +173,8 @@ class Engine:
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
-        self.heard: dict[Pointer, Any] = {}  # the links whose deliveries lead to anything
+        # The links whose deliveries lead to anything. What kind of wire it is, the kind of event says.
+        self.heard: dict[Pointer, Any] = {}
         self.sessions: dict[Pointer, Session] = {}
         self.watched: deque[Session] = deque()  # sessions on which the router sends
         self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
@@ -217,6 +228,10 @@ class Engine:
         """Another turn for the frames that wait."""
         self.touched.add(self)
         self.intake.go_on()
+
+    def touch(self) -> None:
+        """There is something to write at the end of this pass."""
+        self.touched.add(self)
 
     def flush(self) -> None:
         """Write every byte the engine has ready."""
@@ -324,7 +339,7 @@ class Engine:
                     self._tell_senders(session)
             elif link.on_credit is not None:
                 link.on_credit()
-        elif link is not None and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:
+        elif isinstance(link, IncomingWire) and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:
             link.core.on_drained(drained)
 
     def _on_open(self, _event: Pointer) -> None:
@@ -461,6 +476,15 @@ class Engine:
     def can_begin(self) -> bool:
         """Our Open has been sent, and no Close."""
         return not self.is_deaf and bool(lib.pn_connection_state(self.connection) & lib.PN_LOCAL_ACTIVE)
+
+    def promise_link(self, session: Session, name: bytes, *, peer_sends: bool) -> None:
+        """The peer may answer an Attach of ours with this name on the session. Errors: CannotBegin"""
+        assert session.channel is not None
+        self.intake.guard.promise_link(session.channel, name, peer_sends=peer_sends)
+
+    def adopt(self, wire: IncomingWire | OutgoingWire) -> None:
+        """Listen to a link that we attach."""
+        self.links[wire.link] = self.heard[wire.link] = wire
 
     def _write_begins(self) -> None:
         """Write the Begins that wait, each by itself: proton chooses their channels and says so only on the wire.

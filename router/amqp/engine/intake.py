@@ -4,20 +4,35 @@ A frame that makes or ends something is acted on before anything behind it is lo
 many of those acted on before others have their turn.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.engine.library import Pointer, ffi, lib
 from router.amqp.guard import Guard, Refused
-
-if TYPE_CHECKING:
-    from router.amqp.engine.connection import Engine
+from router.values import Condition
 
 # Control frames (and what costs as much) that are acted on before other connections have their turn. Stops one peer
 # from holding up all others with thousands of Attaches in one read. Each takes about 0.1 ms.
 FRAMES_PER_TURN: Final = 16
 
 _push = lib.pn_transport_push
+
+
+class Acting(Protocol):
+    """The engine, which acts on what is handed to its transport."""
+
+    on_behind: Callable[[], None]
+
+    @property
+    def transport(self) -> Pointer: ...
+    @property
+    def is_deaf(self) -> bool: ...
+    @property
+    def is_blocked(self) -> bool: ...
+    def drain(self) -> None: ...
+    def flush(self) -> None: ...
+    def refuse(self, condition: Condition, /) -> None: ...
 
 
 class Intake:
@@ -29,7 +44,7 @@ class Intake:
 
     __slots__ = ("engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room")
 
-    def __init__(self, engine: "Engine", guard: Guard) -> None:
+    def __init__(self, engine: Acting, guard: Guard) -> None:
         self.engine = engine
         self.guard = guard
         self.is_waiting = False

@@ -5,17 +5,15 @@ admitted. Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from policy.addressing.address import Address
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
 from router.amqp.engine.values import condition_of, put_terminus, set_condition, terminus_of, text_of
 from router.amqp.guard import CannotBegin
-from router.amqp.terminus import Condition, Terminus
-
-if TYPE_CHECKING:
-    from router.amqp.engine.connection import Engine
+from router.amqp.terminus import Terminus
+from router.values import Condition, Handle
 
 ACCEPTED: Final[int] = lib.PN_ACCEPTED
 REJECTED: Final[int] = lib.PN_REJECTED
@@ -27,10 +25,14 @@ RECEIVED: Final[int] = lib.PN_RECEIVED
 OTHER_FIELDS_BYTES: Final = 256
 
 # Hot path: one global name per C function, looked up once.
-_readable, _partial, _recv = lib.pn_delivery_readable, lib.pn_delivery_partial, lib.pn_link_recv
+_readable, _recv = lib.pn_delivery_readable, lib.pn_link_recv
 _advance, _send = lib.pn_link_advance, lib.pn_link_send
-_settle, _update = lib.pn_delivery_settle, lib.pn_delivery_update
-_remote_state, _is_settled = lib.pn_delivery_remote_state, lib.pn_delivery_settled
+_settle: Callable[[Handle], None] = lib.pn_delivery_settle
+_update: Callable[[Handle, int], None] = lib.pn_delivery_update
+_remote_state: Callable[[Handle], int] = lib.pn_delivery_remote_state
+_is_settled: Callable[[Handle], bool] = lib.pn_delivery_settled
+_partial: Callable[[Handle], bool] = lib.pn_delivery_partial
+_aborted: Callable[[Handle], bool] = lib.pn_delivery_aborted
 _take, _send_whole, _new_delivery = CHOSEN.take, CHOSEN.send_whole, CHOSEN.new_delivery
 _backlog = lib.pn_session_outgoing_bytes
 _queued, _credit = lib.pn_link_queued, lib.pn_link_credit
@@ -54,6 +56,28 @@ class LinkOwner(Protocol):
         """The peer has detached the link or ended its session. The link is released behind this call."""
 
 
+class Holder(Protocol):
+    """The engine, which holds sessions and links."""
+
+    unanswered: int
+
+    @property
+    def transport(self) -> Pointer: ...
+    @property
+    def sessions(self) -> "dict[Pointer, Session]": ...
+    @property
+    def afterwards(self) -> list[Callable[[], None]]: ...
+    @property
+    def is_deaf(self) -> bool: ...
+    def touch(self) -> None: ...
+    @property
+    def can_begin(self) -> bool: ...
+    def links_of(self, session: "Session", /) -> "list[IncomingWire | OutgoingWire]": ...
+    def promise_link(self, session: "Session", name: bytes, /, *, peer_sends: bool) -> None: ...
+    def adopt(self, wire: "IncomingWire | OutgoingWire", /) -> None: ...
+    def forget(self, pointer: Pointer, /) -> None: ...
+
+
 class Session:
     """One session, begun by the peer or by the router.
 
@@ -68,7 +92,7 @@ class Session:
         "on_answer", "owner", "pointer",
     )  # fmt: skip
 
-    def __init__(self, engine: "Engine", pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
+    def __init__(self, engine: Holder, pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
         self.engine = engine
         self.pointer = pointer
         self.owner = owner
@@ -148,14 +172,14 @@ class Session:
             raise CannotBegin("the session is not open")
         if any(isinstance(link, kind) and link.name == name for link in engine.links_of(self)):
             raise CannotBegin(f"the session has a link '{name}' already")
-        engine.intake.guard.promise_link(self.channel, encoded, peer_sends=kind is IncomingWire)
+        engine.promise_link(self, encoded, peer_sends=kind is IncomingWire)
         pointer = make(self.pointer, encoded)
         wire = kind(engine, pointer, owner)
         put_terminus(lib.pn_link_source(pointer), source, lib.PN_SOURCE)
         put_terminus(lib.pn_link_target(pointer), target, lib.PN_TARGET)
         lib.pn_link_open(pointer)
-        engine.links[pointer] = engine.heard[pointer] = wire
-        engine.touched.add(engine)
+        engine.adopt(wire)
+        engine.touch()
         return wire
 
     def end(self) -> None:
@@ -174,18 +198,17 @@ class _Wire:
         "awaits_detach", "core", "engine", "is_counted", "link", "name", "named", "on_answer", "owner", "session",
     )  # fmt: skip
     settle = staticmethod(_settle)
-    is_settled = staticmethod(lib.pn_delivery_settled)
-    is_partial = staticmethod(_partial)
-    is_aborted = staticmethod(lib.pn_delivery_aborted)
+    is_settled = staticmethod(_is_settled)
+    remote_state = staticmethod(_remote_state)
 
-    def __init__(self, engine: "Engine", link: Pointer, owner: LinkOwner) -> None:
+    def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         self.engine = engine
         self.link = link
         self.owner = owner
         self.on_answer = _nothing
         self.session = engine.sessions[lib.pn_link_session(link)]
         self.name = text_of(lib.pn_link_name(link)) or ""
-        self.core: Any = None
+        self.core: object = None
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
         # What its target or source names, judged by policy and bound by the core; None: an anonymous sender's.
@@ -261,7 +284,7 @@ class _Wire:
         if not (self.session.is_closing or lib.pn_link_state(self.link) & lib.PN_LOCAL_CLOSED):
             self.on_answer()
 
-    def relay_state(self, delivery: Pointer, origin: Pointer, state: int) -> None:
+    def relay_state(self, delivery: Handle, origin: Handle, state: int) -> None:
         """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1).
 
         Without them where they do not fit into one of the peer's frames; a state that is nothing but data is then left.
@@ -316,49 +339,169 @@ class _Wire:
         return int(lib.pn_link_unsettled(self.link))
 
 
-class _Discard:
-    """What takes the place of a stream when nobody gets the rest of a message."""
+class Reader(Protocol):
+    """What the core takes a message with that does not come in one piece."""
 
-    __slots__ = ("delivery", "done", "wire")
+    def more(self) -> None: ...
+    def hurry(self) -> None: ...
+    def abort(self) -> None: ...
 
-    def __init__(self, wire: "IncomingWire", delivery: Pointer, done: Callable[[], None]) -> None:
-        self.wire = wire
-        self.delivery = delivery
-        self.done = done
 
-    def more(self) -> None:
-        wire = self.wire
-        while wire.read():
-            pass
-        if not _partial(self.delivery):
-            wire.end_stream()
-            self.done()
+class Taker(Protocol):
+    """The core's link."""
 
-    hurry = more
+    def on_excess(self) -> None: ...
+    def on_aborted(self) -> None: ...
+    def on_drained(self, credit: int, /) -> None: ...
 
-    def abort(self) -> None:
-        """The link is gone, and the message with it."""
+
+T = TypeVar("T", bound=Taker)
+A = TypeVar("A")
+
+
+class _Held:
+    """Stands in the place of a reader: what comes stays where it is."""
+
+    def more(self) -> None: ...
+
+    hurry = abort = more
+
+
+_HELD: Final = _Held()
 
 
 class IncomingWire(_Wire):
-    """A link on which the router receives. The core sets `forward`, `begin_stream`, `on_updated` when it admits it.
+    """A link on which the router receives.
 
-    hold  stands in the place of a stream while there is none: nothing is taken from the link
+    state                   forward  stream    what comes
+    closed                  None     None      is settled unread; before `admit` and after `release_core`
+    idle                    set      None      is forwarded when it is whole; more than fits in one piece is begun
+    streaming, discarding   set      a reader  is read: by a stream, which passes it on, or by what throws it away
+    held                    set      _HELD     stays where it is
+    last                    None     either    the same, and nothing is forwarded behind it
+
+    is_held  after the message that streams the link is held
+    hold() and go_on() are for rates; read_by(), drop_reader(), end_message() and end_stream() for readers;
+    take_no_more(), read_out() and release_core() for the link's end.
     """
 
-    __slots__ = ("address", "begin_stream", "forward", "hold", "on_updated", "stream")
+    __slots__ = ("address", "begin", "forward", "is_held", "on_updated", "pay", "plain", "stream")
+    core: Taker | None
+    is_partial = staticmethod(_partial)
+    is_aborted = staticmethod(_aborted)
     update = staticmethod(_update)
     accept_delivery = staticmethod(CHOSEN.accept)
-    remote_state = staticmethod(lib.pn_delivery_remote_state)
 
-    def __init__(self, engine: "Engine", link: Pointer, owner: LinkOwner) -> None:
+    def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)
-        self.address: Any = None
-        self.forward: Callable[[Any, Any, Pointer, int], None] | None = None
-        self.begin_stream: Callable[[Any, Any, Pointer, int], Any] | None = None
-        self.on_updated: Callable[[Pointer], None] | None = None
-        self.hold: Any = None
-        self.stream: Any = None  # the message now being streamed or discarded, if any
+        self.address: object = None
+        # Called with `core` and `address`, whose types `admit` has compared.
+        self.forward: Callable[..., None] | None = None
+        self.begin: Callable[..., None] | None = None
+        self.plain: Callable[..., None] | None = None  # `forward` without payment
+        self.pay: Callable[[int], None] | None = None
+        self.on_updated: Callable[[Handle], None] | None = None
+        self.is_held = False
+        self.stream: Reader | None = None
+
+    # States
+
+    def admit(
+        self,
+        taker: T,
+        address: A,
+        forward: Callable[[T, A, Handle, int], None],
+        begin: Callable[[T, A, Handle, int], None],
+        on_updated: Callable[[Handle], None],
+    ) -> None:
+        """From now on what comes is forwarded.
+
+        forward     (taker, address, delivery, bytes): the message is in MESSAGE, and the next is current
+        begin       the same for the first bytes of a message that does not come in one piece
+        on_updated  the sender gave a state, or settled
+        """
+        self.core, self.address = taker, address
+        self.forward = self.plain = forward
+        self.begin = begin
+        self.on_updated = on_updated
+
+    def pay_by(self, pay: Callable[[int], None] | None) -> None:
+        """Call `pay` with the size of each message, or of the first bytes of a streamed one, before it is forwarded."""
+        self.pay, plain = pay, self.plain
+        if self.forward is None or plain is None:
+            return
+        if pay is None:
+            self.forward = plain
+            return
+
+        def forward(taker: object, address: object, delivery: Handle, size: int) -> None:
+            pay(size)
+            plain(taker, address, delivery, size)
+
+        self.forward = forward
+
+    def hold(self) -> None:
+        """Take nothing more, but for the rest of a message that streams."""
+        self.is_held = True
+        if self.stream is None:
+            self.stream = _HELD
+
+    def go_on(self) -> None:
+        """Take what came meanwhile."""
+        self.is_held = False
+        if self.stream is _HELD:
+            self.stream = None
+            self.catch_up()
+        elif self.stream is not None:
+            self.stream.more()
+
+    def read_by(self, reader: Reader) -> None:
+        """The current message is read by `reader`, which ends that with `end_stream`."""
+        self.stream = reader
+
+    def drop_reader(self) -> None:
+        """Nobody reads the current message any more."""
+        self.stream = _HELD if self.is_held else None
+
+    def end_message(self) -> None:
+        """The streamed message has been read to its end."""
+        _advance(self.link)
+        self.end_stream()
+
+    def end_stream(self) -> None:
+        """The link is free for its next message, which may be waiting here already: proton tells of each once."""
+        self.drop_reader()
+        self.engine.afterwards.append(self.catch_up)
+        self.engine.touch()
+
+    def abort_stream(self) -> None:
+        """The message that streams, if one does, will never be whole."""
+        if self.stream is not None:
+            self.stream.abort()
+
+    def take_no_more(self) -> None:
+        """What has come and was not forwarded yet is not forwarded any more, but for the rest of a streamed message."""
+        self.forward = None
+
+    def read_out(self) -> None:
+        """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
+        catch_up = self.catch_up
+        if self.stream is _HELD and not self.engine.is_deaf:
+            self.is_held, self.stream = False, None
+            catch_up = self._catch_up_within_credit
+            catch_up()
+        while self.stream is not None and not self.engine.is_deaf:
+            self.stream.hurry()
+            if self.stream is not None:
+                return
+            catch_up()
+
+    def release_core(self) -> None:
+        """The core has let go of the link: what still comes is discarded."""
+        self.core = self.forward = self.plain = self.begin = self.pay = self.on_updated = self.stream = None
+        self.is_held = False
+
+    # What comes
 
     def on_message(self, delivery: Pointer) -> None:
         """A complete message came, and nothing else of it. Hot: see docs/architecture.md before adding anything."""
@@ -372,7 +515,8 @@ class IncomingWire(_Wire):
         if self.stream is not None and _queued(self.link) > _credit(self.link):
             # Attack: while nothing is taken, messages without credit would fill our memory. Proton holds its peers to
             # neither their credit nor the session's window.
-            self.core.on_excess()
+            if self.core is not None:
+                self.core.on_excess()
             return
         if not _readable(delivery):
             if self.on_updated is not None and not _partial(delivery) and not lib.pn_delivery_pending(delivery):
@@ -392,44 +536,31 @@ class IncomingWire(_Wire):
         if has_state and self.on_updated is not None:
             self.on_updated(delivery)
 
-    def release_core(self) -> None:
-        """The core has let go of the link: what still comes is discarded."""
-        self.core = self.forward = self.begin_stream = self.on_updated = self.hold = self.stream = None
-
     def _on_partial(self, delivery: Pointer) -> None:
         if self.stream is not None:
             self.stream.more()
-        elif self.begin_stream is None:
+        elif self.forward is None:
             self._on_unusual(delivery, 0)
         elif lib.pn_delivery_pending(delivery) >= STREAM_AT_BYTES:
-            self._stream(delivery, _recv(self.link, MESSAGE_C, MESSAGE_BYTES))
+            self._begin(delivery, _recv(self.link, MESSAGE_C, MESSAGE_BYTES))
 
-    def _stream(self, delivery: Pointer, size: int) -> None:
-        stream = self.begin_stream(self.core, self.address, delivery, size)  # type: ignore[misc]
-        if stream is not None:
-            stream.more()
+    def _begin(self, delivery: Pointer, size: int) -> None:
+        assert self.begin is not None
+        if self.pay is not None:
+            self.pay(size)
+        self.begin(self.core, self.address, delivery, size)
 
     def _on_unusual(self, delivery: Pointer, size: int) -> None:
         if self.forward is None:
             # The link was refused or closed while transfers were on their way: nobody may have them.
             _settle(delivery)
         elif size == MESSAGE_BYTES:
-            self._stream(delivery, size)
+            self._begin(delivery, size)
         else:
             # Aborted before any of it was forwarded: invisible to receivers; its credit returns.
             _settle(delivery)
-            self.core.on_aborted()
-
-    def end_message(self) -> None:
-        """The streamed message has been read to its end."""
-        _advance(self.link)
-        self.end_stream()
-
-    def end_stream(self) -> None:
-        """The link is free for its next message, which may be waiting here already: proton tells of each once."""
-        self.stream = self.hold
-        self.engine.afterwards.append(self.catch_up)
-        self.engine.touched.add(self.engine)
+            if self.core is not None:
+                self.core.on_aborted()
 
     def catch_up(self) -> None:
         """Take the deliveries that came while a streamed message was in their way."""
@@ -441,20 +572,21 @@ class IncomingWire(_Wire):
             seen = delivery
             self.on_delivery(delivery)
 
-    def read_out(self) -> None:
-        """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
-        while self.stream is not None and not self.engine.is_deaf:
-            self.stream.hurry()
-            if self.stream is not None:
-                return
-            self.catch_up()
+    def _catch_up_within_credit(self) -> None:
+        """As catch_up, as far as there is credit.
 
-    def discard(self, delivery: Pointer, done: Callable[[], None]) -> None:
-        """Read the rest of a message that nobody gets, then call `done`, which settles it.
-
-        Settling at once would let proton drop what still comes without opening the session window for it again.
+        Attack: send without credit and detach, again and again; nothing of that would be held back by any rate.
         """
-        self.stream = _Discard(self, delivery, done)
+        seen = ffi.NULL
+        while self.forward is not None:
+            delivery = lib.pn_link_current(self.link)
+            if not delivery or delivery == seen:
+                return
+            seen = delivery
+            if _credit(self.link) > 0:
+                self.on_delivery(delivery)
+            else:
+                _settle(delivery)
 
     def read(self) -> int:
         """Read what has come of the current delivery into MESSAGE. Returns bytes, 0 for none yet or the end."""
@@ -470,36 +602,48 @@ class IncomingWire(_Wire):
     def stop_drain(self) -> None:
         lib.pn_link_set_drain(self.link, False)
 
-    def reject(self, delivery: Pointer, condition: Condition) -> None:
+    def reject(self, delivery: Handle, condition: Condition) -> None:
         """Give the outcome rejected with this error; the caller settles."""
         set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), condition)
         _update(delivery, REJECTED)
 
-    def release(self, delivery: Pointer) -> None:
+    def release(self, delivery: Handle) -> None:
         _update(delivery, RELEASED)
 
-    def modify(self, delivery: Pointer) -> None:
+    def modify(self, delivery: Handle) -> None:
         """Give modified with delivery-failed: it may have reached somebody."""
         lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
         _update(delivery, MODIFIED)
 
 
 class OutgoingWire(_Wire):
-    """A link on which the router sends. The core sets the slots.
-
-    on_delivery  a disposition came
-    on_accepted  the same for accepted and settled: the usual one, and hot
-    on_credit    the receiver granted some, or asks to drain
-    """
+    """A link on which the router sends."""
 
     __slots__ = ("on_accepted", "on_credit", "on_delivery")
-    remote_state = staticmethod(lib.pn_delivery_remote_state)
 
-    def __init__(self, engine: "Engine", link: Pointer, owner: LinkOwner) -> None:
+    def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)
-        self.on_delivery: Callable[[Pointer], None] = _settle
-        self.on_accepted: Callable[[Pointer], None] = _settle
+        self.on_delivery = self.on_accepted = _settle
         self.on_credit: Callable[[], None] | None = None
+
+    def admit(
+        self,
+        core: object,
+        *,
+        on_delivery: Callable[[Handle], None],
+        on_accepted: Callable[[Handle], None],
+        on_credit: Callable[[], None],
+    ) -> None:
+        """From now on the core is told.
+
+        on_delivery  a disposition came
+        on_accepted  the same for accepted and settled: the usual one, and hot
+        on_credit    the receiver granted some, or asks to drain
+        """
+        self.core = core
+        self.on_delivery = on_delivery
+        self.on_accepted = on_accepted
+        self.on_credit = on_credit
 
     def release_core(self) -> None:
         """The core has let go of the link: late dispositions are settled and forgotten."""
@@ -514,17 +658,17 @@ class OutgoingWire(_Wire):
     def wants_settled(self) -> bool:
         return bool(lib.pn_link_remote_snd_settle_mode(self.link) == lib.PN_SND_SETTLED)
 
-    def send(self, size: int) -> Pointer:
+    def send(self, size: int) -> Handle:
         """Send the first `size` bytes of MESSAGE as one delivery; the caller settles it or keeps the handle."""
         return _send_whole(self.link, size)
 
-    def send_bytes(self, payload: bytes) -> Pointer:
+    def send_bytes(self, payload: bytes) -> Handle:
         delivery = self.begin()
         _send(self.link, payload, len(payload))
         _advance(self.link)
         return delivery
 
-    def begin(self) -> Pointer:
+    def begin(self) -> Handle:
         """Start a delivery that grows by `append` until `finish`."""
         return _new_delivery(self.link)
 
@@ -534,11 +678,11 @@ class OutgoingWire(_Wire):
     def finish(self) -> None:
         _advance(self.link)
 
-    def abort(self, delivery: Pointer) -> None:
+    def abort(self, delivery: Handle) -> None:
         """End a growing delivery so that the peer will not take it for a message. Settles it."""
         lib.pn_delivery_abort(delivery)
 
-    def buffered(self, delivery: Pointer) -> int:
+    def buffered(self, delivery: Handle) -> int:
         """Bytes of a growing delivery that are not yet in a frame."""
         return int(lib.pn_delivery_pending(delivery))
 

@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, OUTPUT_BYTES, OUTPUT_C, Pointer, ffi, lib
+from router.values import Handle
 
 # What `first_event` and `next_event` say of an event. Those of CONTROL are their proton number, which is positive;
 # any other is passed over.
@@ -47,9 +48,9 @@ class Steps(NamedTuple):
     first_event: Callable[[Pointer], int]
     next_event: Callable[[Pointer], int]
     take: Callable[[Pointer], int]
-    new_delivery: Callable[[Pointer], Pointer]
-    send_whole: Callable[[Pointer, int], Pointer]
-    accept: Callable[[Pointer], None]
+    new_delivery: Callable[[Pointer], Handle]
+    send_whole: Callable[[Pointer, int], Handle]
+    accept: Callable[[Handle], None]
     pull: Callable[[Pointer], int]
 
 

@@ -1,0 +1,187 @@
+"""The engine as the core uses it, and what the core is to the engine.
+
+The core imports nothing of the engine and the engine nothing of the core. Each names the members it calls; the type
+checker compares the two where a `router.connection.peer` hands the engine's objects to the core.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from policy.addressing.address import Address
+from router.values import Condition, Handle
+
+
+class Owner(Protocol):
+    """The connection that an engine belongs to."""
+
+    def crash(self, error: Exception, /) -> None:
+        """Serving the connection raised: it ends, and nothing else does."""
+        ...
+
+    def note_deliveries(self) -> None:
+        """Called about once a second while the connection is busy."""
+        ...
+
+
+class Engine(Protocol):
+    """One connection's AMQP engine."""
+
+    @property
+    def owner(self) -> Owner: ...
+    @property
+    def is_freed(self) -> bool: ...
+    @property
+    def afterwards(self) -> list[Callable[[], None]]:
+        """What to call when the events of this read have been worked off."""
+        ...
+
+    def flush(self) -> None:
+        """Write every byte that is ready."""
+        ...
+
+
+class Reader(Protocol):
+    """Takes a message that is not taken in one piece."""
+
+    def more(self) -> None:
+        """Something came: take what may be taken."""
+        ...
+
+    def hurry(self) -> None:
+        """The link is going: take all that came."""
+        ...
+
+    def abort(self) -> None:
+        """Nothing more of the message comes."""
+        ...
+
+
+class Taker(Protocol):
+    """The core's link, as its incoming wire calls it."""
+
+    def on_excess(self) -> None:
+        """More has come than there was credit for, and waits."""
+        ...
+
+    def on_aborted(self) -> None:
+        """The sender aborted a message of which nothing was taken."""
+        ...
+
+    def on_drained(self, credit: int, /) -> None:
+        """The sender gave up `credit`."""
+        ...
+
+
+class Wire(Protocol):
+    """A link of the engine, of either direction. Settling a delivery ends its handle."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def named(self) -> Address | None:
+        """The address that the link is bound to; None for an anonymous sender's."""
+        ...
+
+    @property
+    def credit(self) -> int: ...
+    @property
+    def unsettled_count(self) -> int: ...
+    def settle(self, delivery: Handle, /) -> None: ...
+    def is_settled(self, delivery: Handle, /) -> bool:
+        """Has the peer settled it?"""
+        ...
+
+    def remote_state(self, delivery: Handle, /) -> int:
+        """The state that the peer gave, 0 for none (router.core.outcomes)."""
+        ...
+
+    def relay_state(self, delivery: Handle, origin: Handle, state: int, /) -> None:
+        """Give `delivery` the state that the other side gave `origin`, with its data."""
+        ...
+
+    def release_core(self) -> None:
+        """The core has let go of the link."""
+        ...
+
+
+T = TypeVar("T", bound=Taker)
+A = TypeVar("A")
+
+
+class IncomingWire(Wire, Protocol):
+    """A link on which the router receives. The engine has the table of its states."""
+
+    def admit(
+        self,
+        taker: T,
+        address: A,
+        forward: Callable[[T, A, Handle, int], None],
+        begin: Callable[[T, A, Handle, int], None],
+        on_updated: Callable[[Handle], None],
+    ) -> None: ...
+    def pay_by(self, pay: Callable[[int], None] | None, /) -> None: ...
+    def hold(self) -> None: ...
+    def go_on(self) -> None: ...
+    def read_by(self, reader: Reader, /) -> None: ...
+    def drop_reader(self) -> None: ...
+    def end_message(self) -> None: ...
+    def end_stream(self) -> None: ...
+    def abort_stream(self) -> None: ...
+    def read_out(self) -> None: ...
+    def read(self) -> int:
+        """Read what has come of the current delivery into the message buffer. Returns bytes, 0 for none."""
+        ...
+
+    def is_partial(self, delivery: Handle, /) -> bool: ...
+    def is_aborted(self, delivery: Handle, /) -> bool: ...
+    def grant(self, credit: int, /) -> None: ...
+    def start_drain(self) -> None: ...
+    def stop_drain(self) -> None: ...
+    def update(self, delivery: Handle, state: int, /) -> None: ...
+    def accept_delivery(self, delivery: Handle, /) -> None:
+        """Accept and settle it."""
+        ...
+
+    def reject(self, delivery: Handle, condition: Condition, /) -> None: ...
+    def release(self, delivery: Handle, /) -> None: ...
+    def modify(self, delivery: Handle, /) -> None:
+        """Give modified with delivery-failed."""
+        ...
+
+
+class OutgoingWire(Wire, Protocol):
+    """A link on which the router sends."""
+
+    def admit(
+        self,
+        core: object,
+        *,
+        on_delivery: Callable[[Handle], None],
+        on_accepted: Callable[[Handle], None],
+        on_credit: Callable[[], None],
+    ) -> None: ...
+    @property
+    def wants_settled(self) -> bool: ...
+    @property
+    def is_congested(self) -> bool: ...
+    @property
+    def is_draining(self) -> bool: ...
+    def drained(self) -> None:
+        """Give up the credit that is left."""
+        ...
+
+    def send(self, size: int, /) -> Handle:
+        """Send the first `size` bytes of the message buffer as one delivery."""
+        ...
+
+    def send_bytes(self, payload: bytes, /) -> Handle: ...
+    def begin(self) -> Handle:
+        """Start a delivery that grows by `append` until `finish` or `abort`."""
+        ...
+
+    def append(self, payload: bytes, /) -> None: ...
+    def finish(self) -> None: ...
+    def abort(self, delivery: Handle, /) -> None: ...
+    def buffered(self, delivery: Handle, /) -> int:
+        """Bytes of a growing delivery that are not yet in a frame."""
+        ...

@@ -1,0 +1,61 @@
+"""Which receivers a message goes to. Hot: see docs/architecture.md before adding anything.
+
+Sources: docs/spec/routing.md §7.
+"""
+
+from collections.abc import Callable
+
+from router.core.addresses import LiveAddress
+from router.core.in_links import InLink
+from router.core.links import Connection
+from router.core.out_links import OutLink
+from router.core.ports import IncomingWire
+from router.core.work import Work
+from router.values import Handle
+
+
+class AnonymousInLink(InLink):
+    """A sender's link without a target: each message names its own address.
+
+    route  inspects a message and finds its address and new size; None after it refused or released the message
+    """
+
+    __slots__ = ("route",)
+
+    def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work) -> None:
+        super().__init__(identity, wire, attachment, work)
+        self.route: Callable[[Handle, int], tuple[LiveAddress, int] | None] = _nowhere
+
+
+def _nowhere(_delivery: Handle, _size: int) -> None:
+    raise AssertionError("a message came before the link had its route")
+
+
+def hops(address: LiveAddress) -> list[OutLink]:
+    """The receivers of one message to `address`; none where nobody receives."""
+    if not address.out_links:
+        return []
+    if address.distribution == "multicast":
+        return list(address.out_links)
+    return [next_in_turn(address) if address.distribution == "closest" else least_loaded(address)]
+
+
+def least_loaded(address: LiveAddress) -> OutLink:
+    out_links = address.out_links
+    best = out_links[0]
+    least = best.load
+    if least:
+        for out in out_links:
+            if out.load < least:
+                best, least = out, out.load
+                if not least:
+                    break
+    if not least and len(out_links) > 1:
+        out_links.rotate(-1)
+    return best
+
+
+def next_in_turn(address: LiveAddress) -> OutLink:
+    out = address.out_links[0]
+    address.out_links.rotate(-1)
+    return out

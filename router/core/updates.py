@@ -1,0 +1,77 @@
+"""What senders do to their own messages after sending them: settle, or give a state.
+
+Sources: docs/spec/routing.md §9.1.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from router.core.in_links import InLink
+from router.core.links import Queued
+from router.core.out_links import OutLink
+from router.values import Handle
+
+
+class Updates:
+    """Those of one incoming link.
+
+    receivers  where its messages may be
+    updated    deliveries whose sender settled or gave a state in this pass
+    """
+
+    __slots__ = ("link", "receivers", "updated")
+
+    def __init__(self, link: InLink, receivers: Callable[[], Iterable[OutLink]]) -> None:
+        self.link = link
+        self.receivers = receivers
+        self.updated: set[Handle] = set()
+
+    def on_updated(self, source: Handle) -> None:
+        """The sender settled first, answered a three-way receiver, or gave a state of its own."""
+        if not self.updated:
+            self.link.engine.afterwards.append(self._carry)
+        self.updated.add(source)
+
+    def _carry(self) -> None:
+        """Carry the sender's dispositions to the copies of its messages.
+
+        A search through what is in flight to this link's receivers, once per read and only for senders that do this:
+        keeping the way from message to copies would cost every message.
+        """
+        link = self.link
+        updated, self.updated = self.updated, set()
+        if not link.is_open:
+            return
+        settled = {source for source in updated if link.is_settled(source)}
+        found: set[Handle] = set()  # settled ones whose copies are settled now
+        queued: set[Handle] = set()  # those of them whose credit returns when the copy is written
+        for out in self.receivers():
+            for outgoing, (origin, source, _) in list(out.unsettled.items()):
+                if source in settled:
+                    if origin is link:
+                        link.count_outcome(out.wire.remote_state(outgoing))
+                    out.settle_early(outgoing)
+                    found.add(source)
+                elif source in updated and (state := link.wire.remote_state(source)):
+                    out.wire.relay_state(outgoing, source, state)
+                    link.work.touched.add(out.engine)
+            if settled and out.queue:
+                out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
+        for source in found:
+            link.settle(source)
+            if source not in queued:
+                link.owe()
+        link.work.touched.add(link.engine)
+
+    def _as_settled(self, item: Queued, settled: set[Handle], found: set[Handle], queued: set[Handle]) -> Queued:
+        """A queued copy, made presettled when its sender has settled."""
+        source = item.source
+        if item.is_settled or item.origin is None or source is None or source not in settled:
+            return item
+        found.add(source)
+        if item.leg is not None:
+            item.leg.forgo_outcome()
+            return item._replace(is_settled=True)
+        origin = None if source in queued else self.link
+        queued.add(source)
+        return Queued(origin, None, item.since_s, item.payload, True)
