@@ -7,7 +7,7 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from auth.credentials import VERIFIER_UNAVAILABLE, VerifyRequest, VerifyResult
+from auth.credentials import VERIFIER_UNAVAILABLE, VerifyResult
 from auth.identity import Identity
 from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, Reply, SaslEffect, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
@@ -16,10 +16,11 @@ from router.amqp import headers
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
 from router.connection.inspection import condition_of
+from router.connection.peer_open import PeerOpens
 from router.connection.stack import FRAMING, Stack, Stage
+from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
-from router.core.core import Core
-from router.effects import Audit, Emit, log
+from router.effects import Audit, log
 
 __all__ = ["Connection", "Stage"]
 
@@ -37,8 +38,6 @@ _AUDIT_STAGE: Final = {Stage.HEADER: "header", Stage.AMQP: "engine", Stage.CLOSE
 # Refusals that say nothing about the peer's credentials: detail -> reason code.
 _NOT_COMPARED: Final = {NOT_OFFERED: "sasl_mechanism", VERIFIER_UNAVAILABLE: "verifier_unavailable"}
 
-Verifier = Callable[[VerifyRequest, Callable[[VerifyResult], None]], None]
-
 
 class Connection(Stack):
     """One accepted connection."""
@@ -46,37 +45,23 @@ class Connection(Stack):
     def __init__(
         self,
         *,
-        connection_id: int,
-        remote_name: str,
         listener: Listener,
         gate: ConnectionGate,
-        core: Core,
-        version: str,
-        verify: Verifier,
-        emit: Emit,
+        surroundings: Surroundings,
         write: Callable[[bytes], None],
         close: Callable[[], None],
         on_opened: Callable[[Stack], None],
-        now: float,
-        wall_clock: Callable[[], float],
     ) -> None:
-        """verify  runs a verifier off the loop and calls back on it. The rest is Stack's."""
         super().__init__(
-            connection_id=connection_id,
-            remote_name=remote_name,
             terms=listener,
             gate=gate,
-            core=core,
-            version=version,
-            emit=emit,
+            surroundings=surroundings,
             write=write,
             close=close,
             on_opened=on_opened,
-            deadline=now + listener.handshake_timeout_s,
-            wall_clock=wall_clock,
+            handshake_limit_s=listener.handshake_timeout_s,
         )
         self.listener = listener
-        self._verify = verify
         self._identity: Identity | None = None
         self._claimed_user: str | None = None
         self._proof: str | None = None  # what the verifier compared
@@ -84,7 +69,8 @@ class Connection(Stack):
         # (user, proof) → is it worth nothing any more? Set by the owner where open connections are to end then.
         self.is_revoked: Callable[[str, str], bool] = lambda _user, _proof: False
         age = listener.max_connection_age_s
-        self._ends_at = now + age * (1 - _AGE_SPREAD * _spread(connection_id)) if age else None
+        share = 1 - _AGE_SPREAD * _spread(self.connection_id)
+        self._ends_at = self.core.clock() + age * share if age else None
 
     # Time
 
@@ -94,7 +80,8 @@ class Connection(Stack):
             return following
         limits = [following, self._ends_at]
         if self._certificate_ends_at_s is not None:
-            limits.append(now + min(max(self._certificate_ends_at_s - self._wall_clock(), 0), _CLOCK_LOOK_S))
+            left_s = max(self._certificate_ends_at_s - self.surroundings.wall_clock(), 0)
+            limits.append(now + min(left_s, _CLOCK_LOOK_S))
         return min((limit for limit in limits if limit is not None), default=None)
 
     def end_if_over(self, now: float = 0.0) -> bool:
@@ -117,7 +104,7 @@ class Connection(Stack):
         if self._proof is not None and user is not None and self.is_revoked(user, self._proof):
             text = "The user was removed or has another password"
             return Condition(name=_FORCED, description=text), "credentials_revoked"
-        if self._certificate_ends_at_s is not None and self._certificate_ends_at_s <= self._wall_clock():
+        if self._certificate_ends_at_s is not None and self._certificate_ends_at_s <= self.surroundings.wall_clock():
             return Condition(name=_FORCED, description="The client certificate has expired"), "certificate_expired"
         if self._ends_at is not None and now >= self._ends_at:
             text = f"The connection is older than {self.listener.max_connection_age_s:g} seconds"
@@ -200,7 +187,7 @@ class Connection(Stack):
                 case Verify(request=request):
                     self._claimed_user = request.user
                     if not self._is_banned_by_now():
-                        self._verify(request, self._on_verified)
+                        self.surroundings.verify(request, self._on_verified)
                 case Authenticated(identity=identity):
                     self._identity = identity
                     self.stage = Stage.HEADER
@@ -255,7 +242,7 @@ class Connection(Stack):
     def _start_amqp(self) -> bool:
         if not self._is_encrypted_enough():
             return False
-        self.peer = self._make_peer(self._identity or self._identity_without_sasl(), is_server=True)
+        self._make_peer(self._identity or self._identity_without_sasl(), PeerOpens())
         self.stage = Stage.AMQP
         return True
 

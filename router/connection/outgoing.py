@@ -14,10 +14,11 @@ from router.admission.connection_gate import ConnectionGate
 from router.amqp import headers
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
+from router.connection.peer_open import RouterOpens
 from router.connection.stack import FRAMING, Stack, Stage
+from router.connection.surroundings import Surroundings
 from router.connection.terms import DEFAULT_FAILOVER_PORT, ConnectionTerms
-from router.core.core import Core
-from router.effects import Emit, log
+from router.effects import log
 
 # A server that accepts and then says nothing is given up after this; the connector then tries again.
 HANDSHAKE_LIMIT_S: Final = 30.0
@@ -142,37 +143,26 @@ class Outgoing(Stack):
     def __init__(
         self,
         *,
-        connection_id: int,
         host: str,
-        port: str,
         connector: Connector,
         gate: ConnectionGate,
-        core: Core,
-        version: str,
-        emit: Emit,
+        surroundings: Surroundings,
         write: Callable[[bytes], None],
         close: Callable[[], None],
         on_opened: Callable[[Stack], None],
         on_failed: Callable[[str], None],
-        now: float,
-        wall_clock: Callable[[], float],
     ) -> None:
-        """host, port  the server being tried: the configured one or one of the failover list
-        on_failed    (text) for connectionMsg
+        """host    the server being tried: the configured one or one of the failover list
+        on_failed  (text) for connectionMsg
         """
         super().__init__(
-            connection_id=connection_id,
-            remote_name=f"{host}:{port}",
             terms=connector,
             gate=gate,
-            core=core,
-            version=version,
-            emit=emit,
+            surroundings=surroundings,
             write=write,
             close=close,
             on_opened=on_opened,
-            deadline=now + HANDSHAKE_LIMIT_S,
-            wall_clock=wall_clock,
+            handshake_limit_s=HANDSHAKE_LIMIT_S,
         )
         self.connector = connector
         self.host = host
@@ -225,8 +215,7 @@ class Outgoing(Stack):
                 case Authenticated(identity=identity):
                     rest = self._take_sasl_rest()
                     self.stage = Stage.HEADER
-                    self.peer = self._make_peer(identity, is_server=False)
-                    self.peer.start_outgoing(self.host)
+                    self._make_peer(identity, RouterOpens(self.host))
                     self._receive_plain(rest)
                 case Rejected(condition=condition, description=description):
                     self.fail(Condition(name=condition, description=description), "sasl_failed")

@@ -17,11 +17,12 @@ from router.amqp.buffers import READ_BUFFER
 from router.amqp.engine import Intake
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition, Violation
-from router.connection.peer import Peer
+from router.connection.peer import KINDS, Peer
+from router.connection.peer_open import Opening
+from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
-from router.core.core import Core
 from router.core.links import Attachment
-from router.effects import Emit, log
+from router.effects import log
 from router.faults import fault_text
 
 _READ_VIEW: Final = memoryview(READ_BUFFER)
@@ -49,41 +50,33 @@ class Stack:
     def __init__(
         self,
         *,
-        connection_id: int,
-        remote_name: str,
         terms: ConnectionTerms,
         gate: ConnectionGate,
-        core: Core,
-        version: str,
-        emit: Emit,
+        surroundings: Surroundings,
         write: Callable[[bytes], None],
         close: Callable[[], None],
         on_opened: "Callable[[Stack], None]",
-        deadline: float,
-        wall_clock: Callable[[], float],
+        handshake_limit_s: float,
     ) -> None:
-        """remote_name  "ip:port" of an accepted peer, "host:port" of one we connect to
-        write        hands bytes to the socket
-        close        closes the socket after what was written
-        on_opened    the peer's Open was admitted
-        deadline     by which that must have happened, monotonic seconds
-        wall_clock   seconds since 1970 UTC
+        """write              hands bytes to the socket
+        close              closes the socket after what was written
+        on_opened          the peer's Open was admitted
+        handshake_limit_s  how long that may take from now
         """
-        self.connection_id = connection_id
-        self.remote_name = remote_name
+        self.connection_id = gate.connection_id
+        self.remote_name = gate.connection_name  # "ip:port" of an accepted peer, "host:port" of one we connect to
         self.terms = terms
         self.gate = gate
-        self.core = core
-        self.version = version
-        self.emit = emit
+        self.surroundings = surroundings
+        self.core = surroundings.core
+        self.emit = surroundings.emit
         self.stage = Stage.SNIFF
         self.peer: Peer | None = None
         self.tunnel: TlsTunnel | None = None
         self._write_socket = write
         self._close_socket = close
         self._on_opened = on_opened
-        self._deadline = deadline
-        self._wall_clock = wall_clock
+        self._deadline = self.core.clock() + handshake_limit_s  # monotonic seconds
         self._is_reported = False
         self.intake: Intake | None = None  # what takes reads as they are: of AMQP in the clear
         self.on_behind: Callable[[], None] = lambda: None  # frames wait: see has_more and waits_for_room
@@ -214,32 +207,28 @@ class Stack:
         rest, self._negotiation = self._negotiation.take_rest(), None
         return rest
 
-    def _make_peer(self, identity: Identity, *, is_server: bool) -> Peer:
+    def _make_peer(self, identity: Identity, opening: Opening) -> None:
         self.gate.identity = identity
-        peer = self.peer = Peer(
-            connection_id=self.connection_id,
-            connection_name=self.remote_name,
+        peer = self.peer = KINDS[self.terms.role](
             terms=self.terms,
             identity=identity,
             security=self._security(),
+            opening=opening,
             gate=self.gate,
-            core=self.core,
-            version=self.version,
-            emit=self.emit,
+            surroundings=self.surroundings,
+            carrier=self,
             write=self._write_socket if self.tunnel is None else self._write,
-            fail=self.fail,
-            shut=self._shut,
-            crash=self.crash,
-            opened=lambda: self._on_opened(self),
-            wall_clock=self._wall_clock,
-            is_server=is_server,
         )
         peer.engine.on_behind = lambda: self.on_behind()
         if self.tunnel is None:
             self.intake = peer.engine.intake
         if self.on_peer is not None:
             self.on_peer(self)
-        return peer
+        peer.begin()
+
+    def opened(self) -> None:
+        """The peer's Open was admitted."""
+        self._on_opened(self)
 
     def _security(self) -> Mapping[str, Any]:
         tunnel = self.tunnel
@@ -344,7 +333,7 @@ class Stack:
             self._is_reported = True
             self.report(condition)
             self._record(condition, reason)
-        self._shut()
+        self.shut()
 
     def crash(self, error: Exception) -> None:
         """Something below raised: this connection ends, the router lives on."""
@@ -358,7 +347,7 @@ class Stack:
             self.peer.engine.close(condition)
         self.fail(condition, reason)
 
-    def _shut(self) -> None:
+    def shut(self) -> None:
         """Write what is pending at the end of this pass, then close. From now on nobody's messages go to this peer."""
         if self.stage is Stage.CLOSED:
             return
@@ -392,14 +381,14 @@ class Stack:
             self.peer.engine.stop_listening()
             self.peer.close_condition = condition
             self.peer.engine.close(condition)
-        self._shut()
+        self.shut()
 
     def close_for_shutdown(self) -> None:
         """The router stops: tell the peer and close."""
         self._is_reported = True
         if self.peer is not None and not self.peer.engine.is_freed:
             self.peer.engine.close()
-        self._shut()
+        self.shut()
 
     def force_close(self) -> None:
         """Drop the socket without an AMQP Close (management adminStatus=deleted; routing §1.10)."""
