@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from auth.credentials import VERIFIER_UNAVAILABLE, VerifyResult
 from auth.identity import Identity
-from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, Reply, SaslEffect, ServerNegotiation, Verify
+from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
 from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
 from router.amqp import headers
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
+from router.connection.ends import SaslEnd
 from router.connection.inspection import condition_of
 from router.connection.peer_open import PeerOpens
 from router.connection.stack import FRAMING, Stack, Stage
@@ -111,17 +112,14 @@ class Connection(Stack):
             return Condition(name=_FORCED, description=text), "connection_too_old"
         return None
 
-    def _sniff(self, data: bytes) -> bytes:
-        protocol, data = self._protocol_of(data)
-        if protocol is None:
-            return b""
+    def _begin(self, protocol: Protocol, data: bytes) -> bytes:
         if protocol is Protocol.AMQP and (self.stage is Stage.HEADER or self._may_skip_sasl()):
-            return data if self._start_amqp() else b""
+            return data if self._begin_amqp() else b""
         if self.stage is Stage.SNIFF:
             if protocol in (Protocol.TLS_RECORD, Protocol.AMQP_TLS) and self.tunnel is None:
-                return self._start_tls(data, protocol)
+                return self._begin_tls(data, protocol)
             if protocol is Protocol.SASL:
-                return self._start_sasl(data)
+                return self._begin_sasl(data)
         if self.stage is not Stage.CLOSED:
             self._refuse_header(protocol)
         return b""
@@ -129,7 +127,7 @@ class Connection(Stack):
     def _refuse_header(self, protocol: Protocol) -> None:
         """Tell the peer what we would have taken, as AMQP 1.0 §2.2 asks, and close."""
         wanted = headers.SASL if self.stage is Stage.SNIFF and self.listener.authenticates_peer else headers.AMQP
-        self._write(wanted)
+        self.layers.write(wanted)
         what = "after authentication " if self.stage is Stage.HEADER else ""
         description = f"Expected AMQP protocol header {what}but found: {protocol.value}"
         self.fail(Condition(name=FRAMING, description=description), "unexpected_header")
@@ -137,26 +135,25 @@ class Connection(Stack):
     # TLS
 
     def _on_tunnel_established(self) -> None:
-        self.stage = Stage.SNIFF
+        super()._on_tunnel_established()
         if self.tunnel is not None:
             self._certificate_ends_at_s = self.tunnel.peer_expires_at_s
 
-    def _start_tls(self, data: bytes, protocol: Protocol) -> bytes:
+    def _begin_tls(self, data: bytes, protocol: Protocol) -> bytes:
         if self.listener.tls is None:
             self.fail(Condition(name=FRAMING, description="TLS on a listener without sslProfile"), "unexpected_header")
             return b""
         if protocol is Protocol.AMQP_TLS:
-            self._write_socket(headers.TLS)
+            self.layers.write(headers.TLS)
             data = data[headers.HEADER_BYTES :]
         try:
-            self.tunnel = self.listener.tls.tunnel()
+            tunnel = self.listener.tls.tunnel()
         except TlsProfileError as error:
             log(self.emit, "ERROR", "error", f"Run Time: {error}")
             description = f"{error} on {self.listener.place}"
             self.fail(Condition(name="amqp:internal-error", description=description), "tls_configuration")
             return b""
-        self.stage = Stage.TLS
-        return self._decrypt(data)
+        return self._start_tls(tunnel, data)
 
     def _on_tls_failure(self, failure: TlsFailure) -> None:
         if isinstance(failure, UntrustedCertificate):
@@ -165,48 +162,41 @@ class Connection(Stack):
 
     # SASL
 
-    def _start_sasl(self, data: bytes) -> bytes:
+    def _begin_sasl(self, data: bytes) -> bytes:
         if not self._is_encrypted_enough():
             return b""
-        self._write(headers.SASL)
+        self.layers.write(headers.SASL)
         certificate = self.tunnel.peer_certificate if self.tunnel is not None else None
         tls = self.listener.tls
         external_user = tls.user_of(certificate) if tls is not None and certificate is not None else None
-        self._negotiation = ServerNegotiation(
-            offered=self.listener.mechanisms(certificate is not None), external_user=external_user
-        )
-        self.stage = Stage.SASL
-        self._carry_out(self._negotiation.start())
+        offered = self.listener.mechanisms(certificate is not None)
+        self._start_sasl(ServerNegotiation(offered=offered, external_user=external_user))
         return data[headers.HEADER_BYTES :]
 
-    def _carry_out(self, effects: list[SaslEffect]) -> None:
-        for effect in effects:
-            match effect:
-                case Reply(data=data):
-                    self._write(data)
-                case Verify(request=request):
-                    self._claimed_user = request.user
-                    if not self._is_banned_by_now():
-                        self.surroundings.verify(request, self._on_verified)
-                case Authenticated(identity=identity):
-                    self._identity = identity
-                    self.stage = Stage.HEADER
-                    self._receive_plain(self._take_sasl_rest())
-                case Rejected(condition=condition, description=description, mechanism=mechanism, detail=detail):
-                    # Not authenticated: who the peer claimed to be, for the audit event.
-                    self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
-                    reason = "sasl_malformed" if condition == FRAMING else _NOT_COMPARED.get(detail, "sasl_failed")
-                    if reason == "sasl_failed":
-                        self.gate.count_failure()
-                    self.fail(Condition(name=condition, description=description), reason)
+    def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
+        match effect:
+            case Verify(request=request):
+                self._claimed_user = request.user
+                if not self._is_banned_by_now():
+                    self.surroundings.verify(request, self._on_verified)
+            case Authenticated(identity=identity):
+                self._identity = identity
+                self._await_header()
+            case Rejected(condition=condition, description=description, mechanism=mechanism, detail=detail):
+                # Not authenticated: who the peer claimed to be, for the audit event.
+                self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
+                reason = "sasl_malformed" if condition == FRAMING else _NOT_COMPARED.get(detail, "sasl_failed")
+                if reason == "sasl_failed":
+                    self.gate.count_failure()
+                self.fail(Condition(name=condition, description=description), reason)
 
     def _on_verified(self, result: VerifyResult) -> None:
         """The verifier answered, perhaps after the connection went away."""
-        if self.stage is Stage.SASL and isinstance(self._negotiation, ServerNegotiation):
+        if self.stage is Stage.SASL and isinstance(self._end, SaslEnd):
             try:
                 if not self._is_banned_by_now():
                     self._proof = result.proof if result.is_valid else None
-                    self._carry_out(self._negotiation.resume(result))
+                    self._pass_up(self._end.resume(result))
             except Exception as error:
                 self.crash(error)
             self.core.work.finish()
@@ -239,11 +229,11 @@ class Connection(Stack):
             return False
         return self._is_encrypted_enough()
 
-    def _start_amqp(self) -> bool:
+    def _begin_amqp(self) -> bool:
         if not self._is_encrypted_enough():
             return False
         self._make_peer(self._identity or self._identity_without_sasl(), PeerOpens())
-        self.stage = Stage.AMQP
+        self._start_amqp()
         return True
 
     def _identity_without_sasl(self) -> Identity:

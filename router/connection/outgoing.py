@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Reply, SaslEffect
+from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Verify
 from auth.secrets import Secret
 from auth.tls import TlsTunnel
 from router.admission.connection_gate import ConnectionGate
@@ -171,34 +171,28 @@ class Outgoing(Stack):
     def start(self) -> None:
         """The TCP connection is made. Errors: auth.tls.TlsProfileError."""
         if self.connector.tunnel is None:
-            self._write(headers.SASL)
+            self.layers.write(headers.SASL)
             return
-        self.tunnel = self.connector.tunnel(self.host)
-        self.stage = Stage.TLS
-        self.tunnel.start()
-        self._write_socket(self.tunnel.take_output())
+        self._start_tls(self.connector.tunnel(self.host))
 
     def _on_tunnel_established(self) -> None:
-        self.stage = Stage.SNIFF
-        self._write(headers.SASL)
+        super()._on_tunnel_established()
+        self.layers.write(headers.SASL)
 
-    def _sniff(self, data: bytes) -> bytes:
-        protocol, data = self._protocol_of(data)
-        if protocol is None:
-            return b""
+    def _begin(self, protocol: Protocol, data: bytes) -> bytes:
         if self.stage is Stage.SNIFF and protocol is Protocol.SASL:
-            self._negotiation = ClientNegotiation(
-                allowed=self.connector.mechanisms,
-                username=self.connector.username,
-                password=self.connector.password,
-                has_certificate=self.connector.has_certificate,
-                is_encrypted=self.tunnel is not None,
+            self._start_sasl(
+                ClientNegotiation(
+                    allowed=self.connector.mechanisms,
+                    username=self.connector.username,
+                    password=self.connector.password,
+                    has_certificate=self.connector.has_certificate,
+                    is_encrypted=self.tunnel is not None,
+                )
             )
-            self.stage = Stage.SASL
-            self._carry_out(self._negotiation.start())
             return data[headers.HEADER_BYTES :]
         if self.stage is Stage.HEADER and protocol is Protocol.AMQP:
-            self.stage = Stage.AMQP
+            self._start_amqp()
             return data
         wanted = "SASL" if self.stage is Stage.SNIFF else "AMQP"
         self.fail(
@@ -207,18 +201,13 @@ class Outgoing(Stack):
         )
         return b""
 
-    def _carry_out(self, effects: list[SaslEffect]) -> None:
-        for effect in effects:
-            match effect:
-                case Reply(data=data):
-                    self._write(data)
-                case Authenticated(identity=identity):
-                    rest = self._take_sasl_rest()
-                    self.stage = Stage.HEADER
-                    self._make_peer(identity, RouterOpens(self.host))
-                    self._receive_plain(rest)
-                case Rejected(condition=condition, description=description):
-                    self.fail(Condition(name=condition, description=description), "sasl_failed")
+    def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
+        match effect:
+            case Authenticated(identity=identity):
+                self._await_header()
+                self._make_peer(identity, RouterOpens(self.host))
+            case Rejected(condition=condition, description=description):
+                self.fail(Condition(name=condition, description=description), "sasl_failed")
 
     def on_lost(self) -> None:
         if self.stage is Stage.CLOSED and not self._is_reported:

@@ -164,6 +164,20 @@ class Peer:
         reason = "idle_timeout" if "idle-timeout" in condition.description else "malformed_frame"
         self._carrier.fail(condition, reason)
 
+    def set_blocked(self, is_blocked: bool) -> None:
+        """The socket's buffer is full, or has room again."""
+        self.engine.is_blocked = is_blocked
+        self.core.set_blocked(self.attachment, is_blocked=is_blocked)
+        if not is_blocked:
+            self.core.work.touched.add(self.engine)
+
+    def tick(self, now: float) -> float | None:
+        """Run the idle timers. now  monotonic seconds. Returns when to call again, None for never."""
+        deadline_ms = self.engine.tick(int(now * 1000))
+        self.core.work.touched.add(self.engine)
+        # Half way: proton notices traffic only when it is asked, so asking twice per period keeps it punctual.
+        return now + max((deadline_ms / 1000 - now) / 2, 0.2) if deadline_ms else None
+
     def note_deliveries(self) -> None:
         """Called about once a second while the connection is busy: keeps lastDlvSeconds without a cost per message."""
         attachment = self.attachment
@@ -219,6 +233,12 @@ class Peer:
         self.engine.close(self.close_condition)
         self.core.work.touched.add(self.engine)
         self._carrier.shut()
+
+    def break_off(self, condition: Condition) -> None:
+        """Say Close with an error, and listen to nothing that the peer still says."""
+        if not self.engine.is_freed:
+            self.engine.stop_listening()
+            self.engine.close(condition)
 
     def retire(self) -> None:
         """The connection is about to be closed: its links are gone, and what the peer still says goes nowhere."""

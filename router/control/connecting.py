@@ -8,7 +8,7 @@ import os
 import socket
 from typing import Final, Protocol
 
-from auth.tls import TlsFailure, TlsProfileError
+from auth.tls import TlsProfileError
 from router.admission.connection_gate import ConnectionGate
 from router.amqp.terminus import Condition
 from router.connection.outgoing import Connector, Outgoing, RetryDelays, Server, Servers
@@ -129,8 +129,6 @@ class Connecting:
                 ),
                 "tls_configuration",
             )
-        except TlsFailure as failure:
-            connection.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
         except Exception as error:  # a failover host that cannot be a name in a certificate, for example
             connection.crash(error)
         self.router.work.finish()
