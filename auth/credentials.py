@@ -1,4 +1,4 @@
-"""What a mechanism asks of a verifier, and what the verifier answers. Values only."""
+"""The questions of a mechanism to a verifier, and the answer. Values only."""
 
 from dataclasses import dataclass
 

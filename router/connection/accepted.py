@@ -125,7 +125,7 @@ class Connection(Stack):
         return b""
 
     def _refuse_header(self, protocol: Protocol) -> None:
-        """Tell the peer what we would have taken, as AMQP 1.0 §2.2 asks, and close."""
+        """Name the header that the router would have taken, as AMQP 1.0 §2.2 asks, and close."""
         wanted = headers.SASL if self.stage is Stage.SNIFF and self.listener.authenticates_peer else headers.AMQP
         self.layers.write(wanted)
         what = "after authentication " if self.stage is Stage.HEADER else ""
@@ -183,7 +183,7 @@ class Connection(Stack):
                 self._identity = identity
                 self._await_header()
             case Rejected(condition=condition, description=description, mechanism=mechanism, detail=detail):
-                # Not authenticated: who the peer claimed to be, for the audit event.
+                # Not authenticated: the audit event has the name that the peer claimed.
                 self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
                 reason = "sasl_malformed" if condition == FRAMING else _NOT_COMPARED.get(detail, "sasl_failed")
                 if reason == "sasl_failed":
@@ -202,8 +202,9 @@ class Connection(Stack):
             self.core.work.finish()
 
     def _is_banned_by_now(self) -> bool:
-        """Attack: many logins at once, so that all have been accepted when the first have failed. None is verified any
-        more after the ban, and what was being verified is not told."""
+        """Attack: many logins at once, so that all have been accepted when the first have failed. After the ban none is
+        verified any more, and the peer does not learn the result of one that was under way.
+        """
         if not self.gate.gate.bans.refuses({**self._facts(), "user": self._claimed_user}):
             return False
         self.expel(condition_of(CONNECTION_REFUSED))
@@ -270,11 +271,11 @@ class Connection(Stack):
         self.emit(Audit(event=event))
 
     def _record_lost(self) -> None:
-        """On the way in, from the first byte of a login on. Who only connects looks if anybody is there."""
+        """Record a peer that leaves during its login. A bare TCP connect is a probe; it is not recorded."""
         if self.stage is Stage.SNIFF or self.is_open:
             return
         if self.stage in (Stage.SASL, Stage.HEADER):
-            # Who it is, or claimed to be while that was being verified.
+            # The user, or the name that the peer claimed while it was being verified.
             self.gate.identity = self._identity or Identity(user=self._claimed_user)
         self.gate.gate.breakoffs.record(self._facts())
 

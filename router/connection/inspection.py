@@ -1,4 +1,4 @@
-"""What is looked at in a message before it is routed, worked out once per link when it attaches.
+"""The inspection of messages before they are routed, worked out once per link when it attaches.
 
 A link pays only for what it needs: messages that begin with neither annotations nor properties pass after one look at
 eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-auth.md §3.9.
@@ -109,7 +109,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
 
 
 def _fault_in(size: int) -> MessageFault:
-    """What is wrong with the malformed message in the buffer, as far as there is more to say than that it is."""
+    """The fault of the malformed message in the buffer, as precisely as it is known."""
     try:
         sections.take_apart(MESSAGE, sections.find(MESSAGE, size))
     except MessageFault as fault:

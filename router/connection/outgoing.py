@@ -23,7 +23,7 @@ from router.effects import log
 # A server that accepts and then says nothing is given up after this; the connector then tries again.
 HANDSHAKE_LIMIT_S: Final = 30.0
 
-# What a peer's failover-server-list may add; stops a malicious server from sending us round the world.
+# The servers that a peer's failover-server-list may add; stops a malicious server from sending us round the world.
 MAX_FAILOVER_SERVERS: Final = 32
 
 # DNS allows no longer name. What a peer says goes into log lines and management answers, and to the resolver.

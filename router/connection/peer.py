@@ -1,4 +1,4 @@
-"""One admitted AMQP peer: what its Open, Begin, Attach, Detach, End and Close lead to.
+"""One AMQP peer: serves its Open, Begin, Attach, Detach, End and Close.
 
 The Opens are exchanged by `peer_open`, sessions and links are `peer_links`', their messages `peer_messages`', and
 `peer_redecision` judges what is open again. Sources: docs/spec/routing.md §1, §5; docs/spec/policy-and-auth.md §3.
@@ -68,9 +68,9 @@ class Peer:
         self._carrier = carrier
         self.remote: RemoteOpen | None = None
         self.is_open = False
-        self.tenant: str | None = None  # whose address space the connection's mobile addresses are in
-        self.close_condition: Condition | None = None  # what a Close said, the peer's or ours
-        self.summary = ""  # what the log and connectionMsg say of the Open
+        self.tenant: str | None = None  # in whose address space its mobile addresses are; None: in the common one
+        self.close_condition: Condition | None = None  # the error of the peer's Close, or of ours
+        self.summary = ""  # of the Open, for the log and connectionMsg
         self.opened_at_s = 0
         self.last_delivery_s: int | None = None
         self._delivery_total = 0
@@ -132,7 +132,7 @@ class Peer:
         self._carrier.opened()
 
     def _tenant(self) -> str | None:
-        """Whose address space the connection's is, by the settings it has now."""
+        """The tenant by the connection's settings of now, None where it shares the common address space."""
         if not self.terms.is_multi_tenant or self.remote is None:
             return None
         settings = self.gate.settings
@@ -189,7 +189,7 @@ class Peer:
     # Decided again
 
     def _may_stay(self) -> bool:
-        """Before the client gets anything new; a connection that is denied by now is closed."""
+        """Asked before the peer gets anything new. Closes a connection that is denied by now."""
         if not self.gate.is_denied_now() and self._tenant() != self.tenant:
             self.gate.refuse_move()
         if self.gate.refusal is None:
@@ -220,7 +220,7 @@ class Peer:
             yield from ask_candidate(self.links, candidate)
 
     def keep_within_limits(self) -> None:
-        """As the gate's; a connection without room is closed."""
+        """Close the connection where the gate has no room for it."""
         if self.is_open and not self.engine.is_deaf and not self.gate.keep_within_limits():
             assert self.gate.refusal is not None
             self._close(self.gate.refusal)

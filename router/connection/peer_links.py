@@ -154,7 +154,7 @@ class PeerLinks:
         )
 
     def judge_again(self, wire: Wire, older: int, *, is_for_candidate: bool = False) -> Refusal | None:
-        """Of a link that is open: by the address it is bound to, as its Attach was."""
+        """Ask the gate about an open link, by the address that it is bound to."""
         terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
         address = None if terminus is not None and terminus.is_dynamic else wire.named
         return self._judge(wire, terminus, address, older, is_for_candidate=is_for_candidate)
@@ -196,7 +196,7 @@ class PeerLinks:
     # Detach
 
     def drop(self, wire: Wire, why: str) -> None:
-        """The link is over, by whomever: it counts no longer."""
+        """The link is over, whichever side ended it: it counts no longer."""
         link = wire.core
         if link is not None:
             self._remove(link, why)
@@ -284,7 +284,7 @@ class PeerLinks:
 
 
 def _take_no_more(wire: Wire) -> None:
-    """What has come on the link and was not forwarded yet is not forwarded any more."""
+    """Forward nothing any more of what has come on the link."""
     if isinstance(wire, IncomingWire):
         wire.forward = None
 

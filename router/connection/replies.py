@@ -30,7 +30,7 @@ Compose = Callable[[InLink | None, int], bytes]
 
 
 class Asker(Protocol):
-    """Who sent a message: the owner of the engine it came through."""
+    """The sender of a message: the owner of the engine that it came through."""
 
     tenant: str | None
     gate: ConnectionGate
@@ -79,7 +79,7 @@ class Replies:
         return memory is not self.memory
 
     def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None:
-        """Whose is a dynamic address? As Core.owner_of."""
+        """Tell whose dynamic address it is, as Core.owner_of."""
         return self._core.owner_of(address, self._attachment, is_ingress=is_ingress)
 
     def reply_age(self, address: Address) -> float | None:
