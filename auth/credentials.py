@@ -1,4 +1,4 @@
-"""What a mechanism asks of a verifier, and what the verifier answers. Values only."""
+"""The questions of a mechanism to a verifier, and the answer. Values only."""
 
 from dataclasses import dataclass
 
@@ -17,13 +17,19 @@ MAX_PASSWORD_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
-    """user      as the client wrote it: 1..MAX_USER_BYTES of UTF-8, printable
+class CheckPassword:
+    """Is this the user's password?
+
+    user      as the client wrote it: 1..MAX_USER_BYTES of UTF-8, printable
     password  1..MAX_PASSWORD_BYTES of UTF-8
     """
 
     user: str
     password: Secret
+
+
+# Everything that a mechanism may ask of a verifier: the sum of the classes above.
+VerifyRequest = CheckPassword
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

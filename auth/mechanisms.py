@@ -14,7 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from auth.credentials import MAX_PASSWORD_BYTES, MAX_USER_BYTES, WRONG_PASSWORD, VerifyRequest, VerifyResult
+from auth.credentials import (
+    MAX_PASSWORD_BYTES,
+    MAX_USER_BYTES,
+    WRONG_PASSWORD,
+    CheckPassword,
+    VerifyRequest,
+    VerifyResult,
+)
 from auth.secrets import Secret
 
 ANONYMOUS_USER = "anonymous"
@@ -124,7 +131,7 @@ class _Plain:
             self._was_challenged = True
             return Challenge(data=b"")
         parsed = parse_plain(response)
-        if isinstance(parsed, VerifyRequest):
+        if isinstance(parsed, CheckPassword):
             self._user = parsed.user
             return Ask(request=parsed)
         return parsed
@@ -137,7 +144,7 @@ class _Plain:
         return Accepted(user=self._user, groups=result.groups)
 
 
-def parse_plain(response: bytes) -> VerifyRequest | Refused:
+def parse_plain(response: bytes) -> CheckPassword | Refused:
     """Split a PLAIN response strictly, RFC 4616: two NULs exactly, UTF-8, nothing empty that must not be.
 
     The names are taken as written, without SASLprep: §8.5 wants the name the client wrote.
@@ -160,7 +167,7 @@ def parse_plain(response: bytes) -> VerifyRequest | Refused:
     # Stops a name with line breaks or terminal escapes from forging log lines and audit reports.
     if not name.isprintable():
         return Refused(detail="SASL(-13): authentication failure: unprintable character in user name")
-    return VerifyRequest(user=name, password=Secret(text))
+    return CheckPassword(user=name, password=Secret(text))
 
 
 def _malformed() -> Refused:

@@ -22,7 +22,7 @@ from auth.credentials import (
     MAX_USER_BYTES,
     UNKNOWN_USER,
     WRONG_PASSWORD,
-    VerifyRequest,
+    CheckPassword,
     VerifyResult,
 )
 from auth.secrets import Secret
@@ -99,7 +99,7 @@ class UserFileVerifier:
         self._path = path
         self._loaded = (_fingerprint(path), UserFile.load(path))
 
-    def verify(self, request: VerifyRequest) -> VerifyResult:
+    def verify(self, request: CheckPassword) -> VerifyResult:
         """Whether the request's password is its user's."""
         fingerprint, users = self._loaded
         try:

@@ -7,19 +7,21 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from auth.credentials import VERIFIER_UNAVAILABLE, VerifyRequest, VerifyResult
+from auth.credentials import VERIFIER_UNAVAILABLE, VerifyResult
 from auth.identity import Identity
-from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, Reply, SaslEffect, ServerNegotiation, Verify
+from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
 from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
 from router.amqp import headers
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
+from router.connection.ends import SaslEnd
 from router.connection.inspection import condition_of
+from router.connection.peer_open import PeerOpens
 from router.connection.stack import FRAMING, Stack, Stage
+from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
-from router.core.core import Core
-from router.effects import Audit, AuditStage, ConnectionMembers, Emit, RequestMembers, audit_event, log
+from router.effects import Audit, AuditStage, ConnectionMembers, RequestMembers, audit_event, log
 
 __all__ = ["Connection", "Stage"]
 
@@ -43,8 +45,6 @@ _AUDIT_STAGE: Final[Mapping[Stage, AuditStage]] = {
 # Refusals that say nothing about the peer's credentials: detail -> reason code.
 _NOT_COMPARED: Final = {NOT_OFFERED: "sasl_mechanism", VERIFIER_UNAVAILABLE: "verifier_unavailable"}
 
-Verifier = Callable[[VerifyRequest, Callable[[VerifyResult], None]], None]
-
 
 class Connection(Stack):
     """One accepted connection."""
@@ -52,37 +52,23 @@ class Connection(Stack):
     def __init__(
         self,
         *,
-        connection_id: int,
-        remote_name: str,
         listener: Listener,
         gate: ConnectionGate,
-        core: Core,
-        version: str,
-        verify: Verifier,
-        emit: Emit,
+        surroundings: Surroundings,
         write: Callable[[bytes], None],
         close: Callable[[], None],
         on_opened: Callable[[Stack], None],
-        now: float,
-        wall_clock: Callable[[], float],
     ) -> None:
-        """verify  runs a verifier off the loop and calls back on it. The rest is Stack's."""
         super().__init__(
-            connection_id=connection_id,
-            remote_name=remote_name,
             terms=listener,
             gate=gate,
-            core=core,
-            version=version,
-            emit=emit,
+            surroundings=surroundings,
             write=write,
             close=close,
             on_opened=on_opened,
-            deadline=now + listener.handshake_timeout_s,
-            wall_clock=wall_clock,
+            handshake_limit_s=listener.handshake_timeout_s,
         )
         self.listener = listener
-        self._verify = verify
         self._identity: Identity | None = None
         self._claimed_user: str | None = None
         self._proof: str | None = None  # what the verifier compared
@@ -90,7 +76,8 @@ class Connection(Stack):
         # (user, proof) → is it worth nothing any more? Set by the owner where open connections are to end then.
         self.is_revoked: Callable[[str, str], bool] = lambda _user, _proof: False
         age = listener.max_connection_age_s
-        self._ends_at = now + age * (1 - _AGE_SPREAD * _spread(connection_id)) if age else None
+        share = 1 - _AGE_SPREAD * _spread(self.connection_id)
+        self._ends_at = self.core.clock() + age * share if age else None
 
     # Time
 
@@ -100,7 +87,8 @@ class Connection(Stack):
             return following
         limits = [following, self._ends_at]
         if self._certificate_ends_at_s is not None:
-            limits.append(now + min(max(self._certificate_ends_at_s - self._wall_clock(), 0), _CLOCK_LOOK_S))
+            left_s = max(self._certificate_ends_at_s - self.surroundings.wall_clock(), 0)
+            limits.append(now + min(left_s, _CLOCK_LOOK_S))
         return min((limit for limit in limits if limit is not None), default=None)
 
     def end_if_over(self, now: float = 0.0) -> bool:
@@ -123,32 +111,29 @@ class Connection(Stack):
         if self._proof is not None and user is not None and self.is_revoked(user, self._proof):
             text = "The user was removed or has another password"
             return Condition(name=_FORCED, description=text), "credentials_revoked"
-        if self._certificate_ends_at_s is not None and self._certificate_ends_at_s <= self._wall_clock():
+        if self._certificate_ends_at_s is not None and self._certificate_ends_at_s <= self.surroundings.wall_clock():
             return Condition(name=_FORCED, description="The client certificate has expired"), "certificate_expired"
         if self._ends_at is not None and now >= self._ends_at:
             text = f"The connection is older than {self.listener.max_connection_age_s:g} seconds"
             return Condition(name=_FORCED, description=text), "connection_too_old"
         return None
 
-    def _sniff(self, data: bytes) -> bytes:
-        protocol, data = self._protocol_of(data)
-        if protocol is None:
-            return b""
+    def _begin(self, protocol: Protocol, data: bytes) -> bytes:
         if protocol is Protocol.AMQP and (self.stage is Stage.HEADER or self._may_skip_sasl()):
-            return data if self._start_amqp() else b""
+            return data if self._begin_amqp() else b""
         if self.stage is Stage.SNIFF:
             if protocol in (Protocol.TLS_RECORD, Protocol.AMQP_TLS) and self.tunnel is None:
-                return self._start_tls(data, protocol)
+                return self._begin_tls(data, protocol)
             if protocol is Protocol.SASL:
-                return self._start_sasl(data)
+                return self._begin_sasl(data)
         if self.stage is not Stage.CLOSED:
             self._refuse_header(protocol)
         return b""
 
     def _refuse_header(self, protocol: Protocol) -> None:
-        """Tell the peer what we would have taken, as AMQP 1.0 §2.2 asks, and close."""
+        """Name the header that the router would have taken, as AMQP 1.0 §2.2 asks, and close."""
         wanted = headers.SASL if self.stage is Stage.SNIFF and self.listener.authenticates_peer else headers.AMQP
-        self._write(wanted)
+        self.layers.write(wanted)
         what = "after authentication " if self.stage is Stage.HEADER else ""
         description = f"Expected AMQP protocol header {what}but found: {protocol.value}"
         self.fail(Condition(name=FRAMING, description=description), "unexpected_header")
@@ -156,26 +141,25 @@ class Connection(Stack):
     # TLS
 
     def _on_tunnel_established(self) -> None:
-        self.stage = Stage.SNIFF
+        super()._on_tunnel_established()
         if self.tunnel is not None:
             self._certificate_ends_at_s = self.tunnel.peer_expires_at_s
 
-    def _start_tls(self, data: bytes, protocol: Protocol) -> bytes:
+    def _begin_tls(self, data: bytes, protocol: Protocol) -> bytes:
         if self.listener.tls is None:
             self.fail(Condition(name=FRAMING, description="TLS on a listener without sslProfile"), "unexpected_header")
             return b""
         if protocol is Protocol.AMQP_TLS:
-            self._write_socket(headers.TLS)
+            self.layers.write(headers.TLS)
             data = data[headers.HEADER_BYTES :]
         try:
-            self.tunnel = self.listener.tls.tunnel()
+            tunnel = self.listener.tls.tunnel()
         except TlsProfileError as error:
             log(self.emit, "ERROR", "error", f"Run Time: {error}")
             description = f"{error} on {self.listener.place}"
             self.fail(Condition(name="amqp:internal-error", description=description), "tls_configuration")
             return b""
-        self.stage = Stage.TLS
-        return self._decrypt(data)
+        return self._start_tls(tunnel, data)
 
     def _on_tls_failure(self, failure: TlsFailure) -> None:
         if isinstance(failure, UntrustedCertificate):
@@ -184,48 +168,41 @@ class Connection(Stack):
 
     # SASL
 
-    def _start_sasl(self, data: bytes) -> bytes:
+    def _begin_sasl(self, data: bytes) -> bytes:
         if not self._is_encrypted_enough():
             return b""
-        self._write(headers.SASL)
+        self.layers.write(headers.SASL)
         certificate = self.tunnel.peer_certificate if self.tunnel is not None else None
         tls = self.listener.tls
         external_user = tls.user_of(certificate) if tls is not None and certificate is not None else None
-        self._negotiation = ServerNegotiation(
-            offered=self.listener.mechanisms(certificate is not None), external_user=external_user
-        )
-        self.stage = Stage.SASL
-        self._carry_out(self._negotiation.start())
+        offered = self.listener.mechanisms(certificate is not None)
+        self._start_sasl(ServerNegotiation(offered=offered, external_user=external_user))
         return data[headers.HEADER_BYTES :]
 
-    def _carry_out(self, effects: list[SaslEffect]) -> None:
-        for effect in effects:
-            match effect:
-                case Reply(data=data):
-                    self._write(data)
-                case Verify(request=request):
-                    self._claimed_user = request.user
-                    if not self._expel_where_banned():
-                        self._verify(request, self._on_verified)
-                case Authenticated(identity=identity):
-                    self._identity = identity
-                    self.stage = Stage.HEADER
-                    self._receive_plain(self._take_sasl_rest())
-                case Rejected(condition=condition, description=description, mechanism=mechanism, detail=detail):
-                    # Not authenticated: who the peer claimed to be, for the audit event.
-                    self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
-                    reason = "sasl_malformed" if condition == FRAMING else _NOT_COMPARED.get(detail, "sasl_failed")
-                    if reason == "sasl_failed":
-                        self.gate.count_failure()
-                    self.fail(Condition(name=condition, description=description), reason)
+    def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
+        match effect:
+            case Verify(request=request):
+                self._claimed_user = request.user
+                if not self._expel_where_banned():
+                    self.surroundings.verify(request, self._on_verified)
+            case Authenticated(identity=identity):
+                self._identity = identity
+                self._await_header()
+            case Rejected(condition=condition, description=description, mechanism=mechanism, detail=detail):
+                # Not authenticated: the audit event has the name that the peer claimed.
+                self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
+                reason = "sasl_malformed" if condition == FRAMING else _NOT_COMPARED.get(detail, "sasl_failed")
+                if reason == "sasl_failed":
+                    self.gate.count_failure()
+                self.fail(Condition(name=condition, description=description), reason)
 
     def _on_verified(self, result: VerifyResult) -> None:
         """The verifier answered, perhaps after the connection went away."""
-        if self.stage is Stage.SASL and isinstance(self._negotiation, ServerNegotiation):
+        if self.stage is Stage.SASL and isinstance(self._end, SaslEnd):
             try:
                 if not self._expel_where_banned():
                     self._proof = result.proof if result.is_valid else None
-                    self._carry_out(self._negotiation.resume(result))
+                    self._pass_up(self._end.resume(result))
             except Exception as error:
                 self.crash(error)
             self.core.work.finish()
@@ -233,8 +210,8 @@ class Connection(Stack):
     def _expel_where_banned(self) -> bool:
         """Expel the peer where its host is banned by now. Returns whether it is.
 
-        Attack: many logins at once, so that all have been accepted when the first have failed. None is verified any
-        more after the ban, and the result of one that was being verified is not told.
+        Attack: many logins at once, so that all have been accepted when the first have failed. After the ban none is
+        verified any more, and the peer does not learn the result of one that was under way.
         """
         bans = self.gate.gate.bans
         ban = bans.ban_of(self.gate.remote_host)
@@ -264,11 +241,11 @@ class Connection(Stack):
             return False
         return self._is_encrypted_enough()
 
-    def _start_amqp(self) -> bool:
+    def _begin_amqp(self) -> bool:
         if not self._is_encrypted_enough():
             return False
-        self.peer = self._make_peer(self._identity or self._identity_without_sasl(), is_server=True)
-        self.stage = Stage.AMQP
+        self._make_peer(self._identity or self._identity_without_sasl(), PeerOpens())
+        self._start_amqp()
         return True
 
     def _identity_without_sasl(self) -> Identity:
@@ -299,11 +276,11 @@ class Connection(Stack):
         self.emit(Audit(event=audit_event(self.audit_stage, "deny", reason, self._facts(), told)))
 
     def _record_lost(self) -> None:
-        """On the way in, from the first byte of a login on. Who only connects looks if anybody is there."""
+        """Record a peer that leaves during its login. A bare TCP connect is a probe; it is not recorded."""
         if self.stage is Stage.SNIFF or self.is_open:
             return
         if self.stage in (Stage.SASL, Stage.HEADER):
-            # Who it is, or claimed to be while that was being verified.
+            # The user, or the name that the peer claimed while it was being verified.
             self.gate.identity = self._identity or Identity(user=self._claimed_user)
         self.gate.gate.breakoffs.record(self.audit_stage, self._facts())
 

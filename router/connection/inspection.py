@@ -1,4 +1,4 @@
-"""What is looked at in a message before it is routed, worked out once per link when it attaches.
+"""The inspection of messages before they are routed, worked out once per link when it attaches.
 
 A link pays only for what it needs: messages that begin with neither annotations nor properties pass after one look at
 eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-auth.md §3.9.
@@ -9,13 +9,14 @@ from collections.abc import Callable
 from policy.addressing.address import Address, Unclear
 from router.admission.connection_gate import ConnectionGate, Refusal
 from router.amqp import layout, sections
-from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, IncomingWire, load_message, message_bytes
+from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, IncomingWire, OutgoingWire, load_message, message_bytes
 from router.amqp.layout import MALFORMED, NOTHING
 from router.amqp.sections import ROUTER_PREFIX, MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
 from router.core.addresses import LiveAddress
 from router.core.core import NO_ADDRESS, Core
 from router.core.in_links import InLink
+from router.core.out_links import OutLink
 from router.values import Handle
 
 
@@ -23,10 +24,16 @@ def condition_of(refusal: Refusal) -> Condition:
     return Condition(name=refusal.condition, description=refusal.description)
 
 
+def wire_of(link: InLink | OutLink) -> IncomingWire | OutgoingWire:
+    """The engine's link, which the core knows by what it uses of it."""
+    wire = link.wire
+    assert isinstance(wire, IncomingWire | OutgoingWire)
+    return wire
+
+
 def target_of(link: InLink) -> str | None:
     """The text of a sender's target address, as its peer wrote it."""
-    assert isinstance(link.wire, IncomingWire)
-    target = link.wire.target
+    target = wire_of(link).target
     return target.address if target is not None else None
 
 
@@ -115,7 +122,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
 
 
 def _fault_in(size: int) -> MessageFault:
-    """What is wrong with the malformed message in the buffer, as far as there is more to say than that it is."""
+    """The fault of the malformed message in the buffer, as precisely as it is known."""
     try:
         sections.take_apart(MESSAGE, sections.find(MESSAGE, size))
     except MessageFault as fault:

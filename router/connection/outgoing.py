@@ -7,22 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Reply, SaslEffect
+from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Verify
 from auth.secrets import Secret
 from auth.tls import TlsTunnel
 from router.admission.connection_gate import ConnectionGate
 from router.amqp import headers
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
+from router.connection.peer_open import RouterOpens
 from router.connection.stack import FRAMING, Stack, Stage
+from router.connection.surroundings import Surroundings
 from router.connection.terms import DEFAULT_FAILOVER_PORT, ConnectionTerms
-from router.core.core import Core
-from router.effects import Emit, log
+from router.effects import log
 
 # A server that accepts and then says nothing is given up after this; the connector then tries again.
 HANDSHAKE_LIMIT_S: Final = 30.0
 
-# What a peer's failover-server-list may add; stops a malicious server from sending us round the world.
+# The servers that a peer's failover-server-list may add; stops a malicious server from sending us round the world.
 MAX_FAILOVER_SERVERS: Final = 32
 
 # DNS allows no longer name. What a peer says goes into log lines and management answers, and to the resolver.
@@ -142,37 +143,26 @@ class Outgoing(Stack):
     def __init__(
         self,
         *,
-        connection_id: int,
         host: str,
-        port: str,
         connector: Connector,
         gate: ConnectionGate,
-        core: Core,
-        version: str,
-        emit: Emit,
+        surroundings: Surroundings,
         write: Callable[[bytes], None],
         close: Callable[[], None],
         on_opened: Callable[[Stack], None],
         on_failed: Callable[[str], None],
-        now: float,
-        wall_clock: Callable[[], float],
     ) -> None:
-        """host, port  the server being tried: the configured one or one of the failover list
-        on_failed    (text) for connectionMsg
+        """host    the server being tried: the configured one or one of the failover list
+        on_failed  (text) for connectionMsg
         """
         super().__init__(
-            connection_id=connection_id,
-            remote_name=f"{host}:{port}",
             terms=connector,
             gate=gate,
-            core=core,
-            version=version,
-            emit=emit,
+            surroundings=surroundings,
             write=write,
             close=close,
             on_opened=on_opened,
-            deadline=now + HANDSHAKE_LIMIT_S,
-            wall_clock=wall_clock,
+            handshake_limit_s=HANDSHAKE_LIMIT_S,
         )
         self.connector = connector
         self.host = host
@@ -181,34 +171,28 @@ class Outgoing(Stack):
     def start(self) -> None:
         """The TCP connection is made. Errors: auth.tls.TlsProfileError."""
         if self.connector.tunnel is None:
-            self._write(headers.SASL)
+            self.layers.write(headers.SASL)
             return
-        self.tunnel = self.connector.tunnel(self.host)
-        self.stage = Stage.TLS
-        self.tunnel.start()
-        self._write_socket(self.tunnel.take_output())
+        self._start_tls(self.connector.tunnel(self.host))
 
     def _on_tunnel_established(self) -> None:
-        self.stage = Stage.SNIFF
-        self._write(headers.SASL)
+        super()._on_tunnel_established()
+        self.layers.write(headers.SASL)
 
-    def _sniff(self, data: bytes) -> bytes:
-        protocol, data = self._protocol_of(data)
-        if protocol is None:
-            return b""
+    def _begin(self, protocol: Protocol, data: bytes) -> bytes:
         if self.stage is Stage.SNIFF and protocol is Protocol.SASL:
-            self._negotiation = ClientNegotiation(
-                allowed=self.connector.mechanisms,
-                username=self.connector.username,
-                password=self.connector.password,
-                has_certificate=self.connector.has_certificate,
-                is_encrypted=self.tunnel is not None,
+            self._start_sasl(
+                ClientNegotiation(
+                    allowed=self.connector.mechanisms,
+                    username=self.connector.username,
+                    password=self.connector.password,
+                    has_certificate=self.connector.has_certificate,
+                    is_encrypted=self.tunnel is not None,
+                )
             )
-            self.stage = Stage.SASL
-            self._carry_out(self._negotiation.start())
             return data[headers.HEADER_BYTES :]
         if self.stage is Stage.HEADER and protocol is Protocol.AMQP:
-            self.stage = Stage.AMQP
+            self._start_amqp()
             return data
         wanted = "SASL" if self.stage is Stage.SNIFF else "AMQP"
         self.fail(
@@ -217,19 +201,13 @@ class Outgoing(Stack):
         )
         return b""
 
-    def _carry_out(self, effects: list[SaslEffect]) -> None:
-        for effect in effects:
-            match effect:
-                case Reply(data=data):
-                    self._write(data)
-                case Authenticated(identity=identity):
-                    rest = self._take_sasl_rest()
-                    self.stage = Stage.HEADER
-                    self.peer = self._make_peer(identity, is_server=False)
-                    self.peer.start_outgoing(self.host)
-                    self._receive_plain(rest)
-                case Rejected(condition=condition, description=description):
-                    self.fail(Condition(name=condition, description=description), "sasl_failed")
+    def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
+        match effect:
+            case Authenticated(identity=identity):
+                self._await_header()
+                self._make_peer(identity, RouterOpens(self.host))
+            case Rejected(condition=condition, description=description):
+                self.fail(Condition(name=condition, description=description), "sasl_failed")
 
     def on_lost(self) -> None:
         if self.stage is Stage.CLOSED and not self._is_reported:

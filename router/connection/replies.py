@@ -30,7 +30,7 @@ Compose = Callable[[InLink | None, int], bytes]
 
 
 class Asker:
-    """A connection that messages come on: the owner of its engine."""
+    """A connection on which messages come: the owner of its engine."""
 
     tenant: str | None
     gate: ConnectionGate
@@ -79,7 +79,7 @@ class Replies:
         return memory is not self.memory
 
     def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None:
-        """Whose is a dynamic address? As Core.owner_of."""
+        """Tell whose dynamic address it is, as Core.owner_of."""
         return self._core.owner_of(address, self._attachment, is_ingress=is_ingress)
 
     def reply_age(self, address: Address) -> float | None:

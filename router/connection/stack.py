@@ -1,4 +1,4 @@
-"""What every connection's stack has, whichever side opened it: the tunnel, the way out, failures and the end.
+"""The stack of a connection, whichever side made it: layers over the socket, one end above them, failures, the close.
 
 Sans-IO: bytes come in through `receive` and `receive_read`, leave through `write`; clocks and sockets are the caller's.
 An exception anywhere closes this one connection. Sources: docs/spec/routing.md §1.6, §1.7, §1.10.
@@ -6,22 +6,24 @@ An exception anywhere closes this one connection. Sources: docs/spec/routing.md 
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 from auth.identity import Identity
-from auth.negotiation import ClientNegotiation, SaslEffect, ServerNegotiation
+from auth.negotiation import Authenticated, ClientNegotiation, Rejected, ServerNegotiation, Verify
 from auth.tls import RecordsWithoutData, TlsFailure, TlsTunnel
 from router.admission.connection_gate import ConnectionGate
-from router.amqp import headers
 from router.amqp.buffers import READ_BUFFER
 from router.amqp.engine import Intake
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition, Violation
-from router.connection.peer import Peer
+from router.connection.ends import End, HeaderEnd, SaslEnd
+from router.connection.layers import Layers
+from router.connection.peer import KINDS, Peer
+from router.connection.peer_open import Opening
+from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
-from router.core.attachments import Attachment
-from router.core.core import Core
-from router.effects import Emit, log
+from router.effects import log
 from router.faults import fault_text
 
 _READ_VIEW: Final = memoryview(READ_BUFFER)
@@ -40,7 +42,10 @@ class Stage(StrEnum):
     CLOSED = "closed"
 
 
-_AMQP: Final = Stage.AMQP  # hot: a global name is found faster than an enum's member
+# Hot: a global name is found faster than an enum's member.
+_AMQP: Final = Stage.AMQP
+_CLOSED: Final = Stage.CLOSED
+
 
 
 class Stack:
@@ -49,61 +54,52 @@ class Stack:
     def __init__(
         self,
         *,
-        connection_id: int,
-        remote_name: str,
         terms: ConnectionTerms,
         gate: ConnectionGate,
-        core: Core,
-        version: str,
-        emit: Emit,
+        surroundings: Surroundings,
         write: Callable[[bytes], None],
         close: Callable[[], None],
         on_opened: "Callable[[Stack], None]",
-        deadline: float,
-        wall_clock: Callable[[], float],
+        handshake_limit_s: float,
     ) -> None:
-        """remote_name  "ip:port" of an accepted peer, "host:port" of one we connect to
-        write        hands bytes to the socket
-        close        closes the socket after what was written
-        on_opened    the peer's Open was admitted
-        deadline     by which that must have happened, monotonic seconds
-        wall_clock   seconds since 1970 UTC
+        """write              hands bytes to the socket
+        close              closes the socket after what was written
+        on_opened          the peer's Open was admitted
+        handshake_limit_s  how long that may take from now
         """
-        self.connection_id = connection_id
-        self.remote_name = remote_name
+        self.connection_id = gate.connection_id
+        self.remote_name = gate.connection_name  # "ip:port" of an accepted peer, "host:port" of one we connect to
         self.terms = terms
         self.gate = gate
-        self.core = core
-        self.version = version
-        self.emit = emit
+        self.surroundings = surroundings
+        self.core = surroundings.core
+        self.emit = surroundings.emit
         self.stage = Stage.SNIFF
         self.peer: Peer | None = None
         self.tunnel: TlsTunnel | None = None
-        self._write_socket = write
+        self.layers = Layers(write, self.core.work.begin_turn, lambda: self.on_behind(), self._on_tls_failure)
         self._close_socket = close
-        self._on_opened = on_opened
-        self._deadline = deadline
-        self._wall_clock = wall_clock
+        self.opened = partial(on_opened, self)
+        self._deadline = self.core.clock() + handshake_limit_s  # monotonic seconds
         self._is_reported = False
         self.intake: Intake | None = None  # what takes reads as they are: of AMQP in the clear
         self.on_behind: Callable[[], None] = lambda: None  # frames wait: see has_more and waits_for_room
         self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
-        self._early = b""  # the beginning of a protocol header
-        self._negotiation: ServerNegotiation | ClientNegotiation | None = None
+        self._end: End = HeaderEnd(self._begin)  # changes with the stage
 
     # For subclasses
 
-    def _sniff(self, data: bytes) -> bytes:
-        """Look at the first bytes of a layer. Returns what is left to handle in the next stage."""
+    def _begin(self, protocol: Protocol, data: bytes) -> bytes:
+        """Begin what the protocol header in front of `data` announces. Returns what is left for it."""
         raise NotImplementedError
 
-    def _carry_out(self, effects: list[SaslEffect]) -> None:
-        """Do what the SASL negotiation asks for."""
+    def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
+        """Carry out what the SASL negotiation asks for."""
         raise NotImplementedError
 
     def _on_tunnel_established(self) -> None:
         """The TLS handshake is done."""
-        raise NotImplementedError
+        self.stage = Stage.SNIFF
 
     def _on_tls_failure(self, failure: TlsFailure) -> None:
         """The tunnel is broken."""
@@ -128,7 +124,7 @@ class Stack:
 
     def receive_read(self, size: int) -> None:
         """`size` bytes of the shared read buffer came from the socket. Hot."""
-        if self.stage is _AMQP and self.tunnel is None:
+        if self.stage is _AMQP and self.intake is not None:
             try:
                 self.peer.engine.receive_read(size)  # type: ignore[union-attr]
             except Exception as error:
@@ -141,8 +137,7 @@ class Stack:
         """Is there more of what came from the socket than this connection's turn had time for? It is not read then."""
         if self.stage is Stage.CLOSED or self.waits_for_room:
             return False
-        is_behind = self.peer is not None and self.peer.engine.has_more
-        return is_behind or (self.tunnel is not None and self.tunnel.has_more)
+        return self.layers.has_more or (self.peer is not None and self.peer.engine.has_more)
 
     @property
     def waits_for_room(self) -> bool:
@@ -153,103 +148,70 @@ class Stack:
         """Another turn for what is left of what came from the socket."""
         if not self.has_more:
             return
-        peer = self.peer
-        if peer is not None and peer.engine.has_more:
-            try:
-                peer.engine.resume()
-            except Exception as error:
-                self.crash(error)
-        else:
+        if self.peer is None or not self.peer.engine.has_more:
             self.receive(b"")
-
-    def receive(self, data: bytes) -> None:
-        """Bytes came from the socket, or there were some left."""
+            return
         try:
-            if self.tunnel is not None:
-                data = self._decrypt(data)
-            if data or (self.tunnel is not None and self.tunnel.is_closed):
-                self._receive_plain(data)
+            self.peer.engine.resume()
         except Exception as error:
             self.crash(error)
 
-    def _decrypt(self, data: bytes) -> bytes:
-        tunnel = self.tunnel
-        assert tunnel is not None
+    def receive(self, data: bytes) -> None:
+        """Bytes came from the socket, or there were some left."""
+        if self.stage is _CLOSED:
+            return
         try:
-            plaintext = tunnel.receive(data, self.core.work.begin_turn)
-        except TlsFailure as failure:
-            self._write_socket(tunnel.take_output())
-            self._on_tls_failure(failure)
-            return b""
-        if output := tunnel.take_output():
-            self._write_socket(output)
-        if tunnel.has_more:
-            self.on_behind()
-        if self.stage is Stage.TLS and tunnel.is_established:
-            self._on_tunnel_established()
-        return plaintext
+            self._pass_up(self.layers.receive(data))
+        except Exception as error:
+            self.crash(error)
 
-    def _receive_plain(self, data: bytes) -> None:
-        while data and self.stage is not Stage.CLOSED:
-            if self.stage is Stage.AMQP:
-                assert self.peer is not None
-                self.peer.engine.receive(data)
-                return
-            if self.stage is Stage.SASL:
-                assert self._negotiation is not None
-                self._carry_out(self._negotiation.receive(data))
-                return
-            data = self._sniff(data)
+    def _pass_up(self, data: bytes | None) -> None:
+        """Bytes came out above the layers."""
+        while data and self.stage is not _CLOSED:
+            data = self._end.receive(data)
 
-    def _protocol_of(self, data: bytes) -> tuple[Protocol | None, bytes]:
-        """What `data`, after what came before, announces; None, and the bytes kept, while that is not clear."""
-        data = self._early + data
-        protocol = headers.sniff(data)
-        self._early = data if protocol is None else b""
-        return protocol, data
+    # Towards AMQP
 
-    def _take_sasl_rest(self) -> bytes:
-        """The SASL exchange is over: what came after it."""
-        assert self._negotiation is not None
-        rest, self._negotiation = self._negotiation.take_rest(), None
-        return rest
+    def _start_tls(self, tunnel: TlsTunnel, data: bytes = b"") -> bytes:
+        """Lay TLS over the socket. data  ciphertext that has come already. Returns its plaintext."""
+        self.tunnel = tunnel
+        self.stage = Stage.TLS
+        self.layers.add(tunnel, self._on_tunnel_established)
+        return self.layers.receive(data)
 
-    def _make_peer(self, identity: Identity, *, is_server: bool) -> Peer:
+    def _start_sasl(self, negotiation: ServerNegotiation | ClientNegotiation) -> None:
+        end = self._end = SaslEnd(negotiation, self.layers.write, self._on_sasl)
+        self.stage = Stage.SASL
+        end.start()
+
+    def _await_header(self) -> None:
+        """The SASL exchange has succeeded."""
+        self.stage = Stage.HEADER
+        self._end = HeaderEnd(self._begin)
+
+    def _start_amqp(self) -> None:
+        assert self.peer is not None
+        self.stage = Stage.AMQP
+        self._end = self.peer.engine
+
+    def _make_peer(self, identity: Identity, opening: Opening) -> None:
         self.gate.identity = identity
-        peer = self.peer = Peer(
-            connection_id=self.connection_id,
-            connection_name=self.remote_name,
+        peer = self.peer = KINDS[self.terms.role](
             terms=self.terms,
             identity=identity,
-            security=self._security(),
+            security=_security_of(self.tunnel, is_configured=self.terms.has_tls),
+            opening=opening,
             gate=self.gate,
-            core=self.core,
-            version=self.version,
-            emit=self.emit,
-            write=self._write_socket if self.tunnel is None else self._write,
-            fail=self.fail,
-            shut=self._shut,
-            crash=self.crash,
-            opened=lambda: self._on_opened(self),
-            wall_clock=self._wall_clock,
-            is_server=is_server,
+            surroundings=self.surroundings,
+            carrier=self,
+            write=self.layers.write,
         )
         peer.engine.on_behind = lambda: self.on_behind()
-        if self.tunnel is None:
+        if not self.layers:
             self.intake = peer.engine.intake
         if self.on_peer is not None:
             self.on_peer(self)
-        return peer
-
-    def _security(self) -> Mapping[str, Any]:
-        tunnel = self.tunnel
-        return {
-            "isEncrypted": tunnel is not None,
-            "sslProto": tunnel.protocol if tunnel is not None else None,
-            "sslCipher": tunnel.cipher if tunnel is not None else None,
-            "sslSsf": tunnel.bits if tunnel is not None else 0,
-            "ssl": self.terms.has_tls,
-        }
+        peer.begin()
 
     @property
     def is_open(self) -> bool:
@@ -260,29 +222,10 @@ class Stack:
     def is_closed(self) -> bool:
         return self.stage is Stage.CLOSED
 
-    @property
-    def attachment(self) -> Attachment | None:
-        return self.peer.attachment if self.peer is not None else None
-
-    # Bytes out
-
-    def _write(self, data: bytes) -> None:
-        """Plaintext for the peer: through the tunnel where there is one."""
-        if self.tunnel is None:
-            self._write_socket(data)
-            return
-        try:
-            self.tunnel.send(data)
-        except TlsFailure as failure:
-            self._on_tls_failure(failure)
-            return
-        self._write_socket(self.tunnel.take_output())
-
     def set_blocked(self, is_blocked: bool) -> None:
         """The socket's buffer is full, or has room again."""
         if self.peer is not None:
-            self.peer.engine.set_blocked(is_blocked)
-            self.core.set_blocked(self.peer.attachment, is_blocked=is_blocked)
+            self.peer.set_blocked(is_blocked)
 
     # Time
 
@@ -295,19 +238,14 @@ class Stack:
             if now < self._deadline:
                 return self._deadline
             log(self.emit, "ERROR", "error", "Run Time: Timeout waiting for initial handshake")
-            self.fail(
-                Condition(name="amqp:not-allowed", description="Timeout waiting for initial handshake"),
-                "handshake_timeout",
-            )
+            timeout = Condition(name="amqp:not-allowed", description="Timeout waiting for initial handshake")
+            self.fail(timeout, "handshake_timeout")
             return None
         try:
-            deadline_ms = peer.engine.tick(int(now * 1000))
+            return peer.tick(now)
         except Exception as error:
             self.crash(error)
             return None
-        self.core.work.touched.add(peer.engine)
-        # Half way: proton notices traffic only when it is asked, so asking twice per period keeps it punctual.
-        return now + max((deadline_ms / 1000 - now) / 2, 0.2) if deadline_ms else None
 
     # Policy
 
@@ -342,7 +280,7 @@ class Stack:
             self._is_reported = True
             self.report(condition)
             self._record(condition, reason)
-        self._shut()
+        self.shut()
 
     def crash(self, error: Exception) -> None:
         """Something below raised: this connection ends, the router lives on."""
@@ -351,12 +289,11 @@ class Stack:
         else:
             condition, reason = _INTERNAL, "internal_error"
             log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {fault_text(error)}")
-        if self.peer is not None and not self.peer.engine.is_freed:
-            self.peer.engine.stop_listening()
-            self.peer.engine.close(condition)
+        if self.peer is not None:
+            self.peer.break_off(condition)
         self.fail(condition, reason)
 
-    def _shut(self) -> None:
+    def shut(self) -> None:
         """Write what is pending at the end of this pass, then close. From now on nobody's messages go to this peer."""
         if self.stage is Stage.CLOSED:
             return
@@ -372,9 +309,7 @@ class Stack:
     def _write_last(self) -> None:
         if self.peer is not None and not self.peer.engine.is_freed:
             self.peer.engine.flush()
-        if self.tunnel is not None and self.tunnel.is_established:
-            self.tunnel.close()
-            self._write_socket(self.tunnel.take_output())
+        self.layers.close()
 
     def _survive(self, step: Callable[[], None]) -> None:
         """One step of the end: what it raises is logged, and stops none of the others."""
@@ -386,18 +321,16 @@ class Stack:
     def expel(self, condition: Condition) -> None:
         """Policy has this peer no longer, and the caller has recorded why: tell the peer and close."""
         self._is_reported = True
-        if self.peer is not None and not self.peer.engine.is_freed:
-            self.peer.engine.stop_listening()
-            self.peer.close_condition = condition
-            self.peer.engine.close(condition)
-        self._shut()
+        if self.peer is not None:
+            self.peer.break_off(condition)
+        self.shut()
 
     def close_for_shutdown(self) -> None:
         """The router stops: tell the peer and close."""
         self._is_reported = True
         if self.peer is not None and not self.peer.engine.is_freed:
             self.peer.engine.close()
-        self._shut()
+        self.shut()
 
     def force_close(self) -> None:
         """Drop the socket without an AMQP Close (management adminStatus=deleted; routing §1.10)."""
@@ -413,6 +346,16 @@ class Stack:
         self.stage = Stage.CLOSED
         if self.peer is not None:
             self._survive(self.peer.end)
-        if self.tunnel is not None:
-            self._survive(self.tunnel.discard)
+        self._survive(self.layers.discard)
         self.gate.close()
+
+
+def _security_of(tunnel: TlsTunnel | None, *, is_configured: bool) -> Mapping[str, Any]:
+    """The attributes of a connection entity that speak of TLS. is_configured  there is an sslProfile"""
+    return {
+        "isEncrypted": tunnel is not None,
+        "sslProto": tunnel.protocol if tunnel is not None else None,
+        "sslCipher": tunnel.cipher if tunnel is not None else None,
+        "sslSsf": tunnel.bits if tunnel is not None else 0,
+        "ssl": is_configured,
+    }

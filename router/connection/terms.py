@@ -15,8 +15,8 @@ MAX_SESSIONS: Final = 32768
 DEFAULT_CAPACITY: Final = 250
 DEFAULT_FAILOVER_PORT: Final = "5672"
 
-# What a session may send before it is read, where maxSessionFrames is unset. The C router allows 2^31-1 frames, which
-# lets one sender fill the memory through one slow receiver.
+# Bytes a session may send before they are read, where maxSessionFrames is unset. The C router allows 2^31-1 frames,
+# which lets one sender fill the memory through one slow receiver.
 DEFAULT_SESSION_BYTES: Final = 8 * 1024 * 1024
 
 # Where initialHandshakeTimeoutSeconds is 0 ("none"), a peer still gets no longer than this to reach its Open: stops
@@ -40,7 +40,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionTerms:
-    """What holds for the connections of a listener or connector once AMQP begins."""
+    """The settings of a listener or connector for its connections once AMQP begins."""
 
     name: str
     host: str

@@ -8,13 +8,13 @@ import os
 import socket
 from typing import Final, Protocol
 
-from auth.tls import TlsFailure, TlsProfileError
+from auth.tls import TlsProfileError
 from router.admission.connection_gate import ConnectionGate
 from router.amqp.terminus import Condition
 from router.connection.outgoing import Connector, Outgoing, RetryDelays, Server, Servers
 from router.connection.stack import FRAMING, Stack
+from router.connection.surroundings import Surroundings
 from router.control.server import ADDRESS_FAMILIES, service_port
-from router.core.core import Core
 from router.effects import Emit, log
 from router.io.host_names import numeric
 from router.io.sockets import Socket, SocketOwner
@@ -25,15 +25,12 @@ CONNECT_LIMIT_S: Final = 20.0
 class Home(SocketOwner[Stack], Protocol):
     """What a connector needs of the router (router.control.router)."""
 
-    core: Core
-    version: str
+    surroundings: Surroundings
 
     def next_connection_id(self) -> int: ...
     def connector_gate(self, connection_id: int, remote_name: str) -> ConnectionGate: ...
     def adopt(self, connection: Stack) -> None: ...
     def on_opened(self, connection: Stack) -> None: ...
-    def clock(self) -> float: ...
-    def wall_clock(self) -> float: ...
 
 
 class Connecting:
@@ -103,20 +100,14 @@ class Connecting:
         """The TCP connection is made."""
         server = self._servers.current
         connection = self._connection = Outgoing(
-            connection_id=connection_id,
             host=server.host,
-            port=server.port,
             connector=self.connector,
             gate=self.router.connector_gate(connection_id, f"{server.host}:{server.port}"),
-            core=self.router.core,
-            version=self.router.version,
-            emit=self._emit,
+            surroundings=self.router.surroundings,
             write=transport.write,
             close=end.close,
             on_opened=self.on_opened,
             on_failed=self.on_failed,
-            now=self.router.clock(),
-            wall_clock=self.router.wall_clock,
         )
         end.connection = connection
         self.router.adopt(connection)
@@ -138,8 +129,6 @@ class Connecting:
                 ),
                 "tls_configuration",
             )
-        except TlsFailure as failure:
-            connection.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), "tls_handshake_failed")
         except Exception as error:  # a failover host that cannot be a name in a certificate, for example
             connection.crash(error)
         self.router.work.finish()

@@ -14,6 +14,7 @@ from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection
 from router.connection.outgoing import Connector
 from router.connection.stack import Stack
+from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
 from router.control.connecting import Connecting
 from router.control.connection_view import connection_row
@@ -55,7 +56,6 @@ class Router:
         thresholds: Thresholds = NORMAL,
     ) -> None:
         self.router_id = router_id
-        self.version = version
         self.gate = gate
         self.emit = emit
         self.trace = trace
@@ -69,6 +69,9 @@ class Router:
             random_name=random_name,
             clock=self.clock,
             set_timer=self._timers.set,
+        )
+        self.surroundings = Surroundings(
+            core=self.core, version=version, emit=emit, verify=workers.submit, wall_clock=self.wall_clock
         )
         self.connections: dict[int, Stack] = {}
         self._opened: dict[int, Stack] = {}  # those of them whose Open was admitted: what management shows
@@ -137,19 +140,12 @@ class Router:
             is_governed=listener.is_governed,
         )
         connection = Connection(
-            connection_id=connection_id,
-            remote_name=remote_name,
             listener=listener,
             gate=gate,
-            core=self.core,
-            version=self.version,
-            verify=self._workers.submit,
-            emit=self.emit,
+            surroundings=self.surroundings,
             write=write,
             close=close,
             on_opened=self.on_opened,
-            now=self.clock(),
-            wall_clock=self.wall_clock,
         )
         self.adopt(connection)
         return connection

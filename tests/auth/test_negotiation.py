@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auth import sasl_frames
-from auth.credentials import UNKNOWN_USER, WRONG_PASSWORD, VerifyRequest, VerifyResult
+from auth.credentials import UNKNOWN_USER, WRONG_PASSWORD, CheckPassword, VerifyResult
 from auth.identity import Identity
 from auth.negotiation import (
     FRAMING_ERROR,
@@ -92,7 +92,7 @@ def test_plain_is_verified_and_the_name_is_kept_with_its_domain() -> None:
     """policy 56"""
     negotiation = server("PLAIN")
     effects = negotiation.receive(init("PLAIN", b"\0test@domain.com\0secret"))
-    request = VerifyRequest(user="test@domain.com", password=Secret("secret"))
+    request = CheckPassword(user="test@domain.com", password=Secret("secret"))
     assert effects == [Verify(request=request)]
     effects = negotiation.resume(VALID)
     assert frames_of(effects) == [Outcome(code=0)]
@@ -104,7 +104,7 @@ def test_plain_without_initial_response_is_asked_for_it() -> None:
     negotiation = server("PLAIN")
     assert frames_of(negotiation.receive(init("PLAIN"))) == [Challenge(challenge=b"")]
     effects = negotiation.receive(sasl_frames.encode(Response(response=b"\0u\0p")))
-    assert effects == [Verify(request=VerifyRequest(user="u", password=Secret("p")))]
+    assert effects == [Verify(request=CheckPassword(user="u", password=Secret("p")))]
 
 
 @pytest.mark.parametrize("detail", [WRONG_PASSWORD, UNKNOWN_USER])
@@ -158,7 +158,7 @@ def framed_init(mechanism: bytes, response: bytes) -> bytes:
 
 def test_an_own_authzid_is_accepted() -> None:
     effects = server("PLAIN").receive(init("PLAIN", b"user\0user\0p"))
-    assert effects == [Verify(request=VerifyRequest(user="user", password=Secret("p")))]
+    assert effects == [Verify(request=CheckPassword(user="user", password=Secret("p")))]
 
 
 @pytest.mark.parametrize("response", [None, b"", b"CN=alice"])

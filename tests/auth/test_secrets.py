@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from auth.credentials import VerifyRequest
+from auth.credentials import CheckPassword
 from auth.secrets import UNSAFE_TEXT, PasswordError, ResolvedPassword, Secret, resolve_password
 from auth.verifiers.password_sources import resolve_configured
 
@@ -28,7 +28,7 @@ def resolve(configured: str, *, is_literal_prefix: bool = True) -> ResolvedPassw
 
 def test_a_secret_prints_as_an_ellipsis() -> None:
     secret = Secret("hunter2")
-    request = VerifyRequest(user="alice", password=secret)
+    request = CheckPassword(user="alice", password=secret)
     for text in (repr(secret), str(secret), f"{secret}", f"{secret!r}", "%s" % secret, repr([secret]), repr(request)):  # noqa: UP031
         assert "hunter2" not in text
         assert "…" in text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from auth.credentials import MAX_PASSWORD_BYTES, UNKNOWN_USER, WRONG_PASSWORD, VerifyRequest
+from auth.credentials import MAX_PASSWORD_BYTES, UNKNOWN_USER, WRONG_PASSWORD, CheckPassword
 from auth.secrets import Secret
 from auth.verifiers import files, qdpasswd
 from auth.verifiers.files import UserFile, UserFileError, UserFileVerifier, parse_users, remove_user, set_user
@@ -148,7 +148,7 @@ def test_a_password_of_megabytes_is_never_hashed(path: str, monkeypatch: pytest.
 
 def test_a_changed_file_counts_at_once(path: str) -> None:
     verifier = UserFileVerifier(path)
-    request = VerifyRequest(user="bob", password=Secret("builder"))
+    request = CheckPassword(user="bob", password=Secret("builder"))
     assert verifier.verify(request).detail == UNKNOWN_USER
     set_user(path, "bob", Secret("builder"), cost=CHEAP)
     assert verifier.verify(request).is_valid
@@ -158,7 +158,7 @@ def test_a_changed_file_counts_at_once(path: str) -> None:
 
 def test_a_file_that_becomes_unusable_refuses_everybody(path: str) -> None:
     verifier = UserFileVerifier(path)
-    request = VerifyRequest(user="alice", password=Secret("wonderland"))
+    request = CheckPassword(user="alice", password=Secret("wonderland"))
     assert verifier.verify(request).is_valid
     Path(path).chmod(0o666)
     refused = verifier.verify(request)
@@ -168,7 +168,7 @@ def test_a_file_that_becomes_unusable_refuses_everybody(path: str) -> None:
     assert not verifier.verify(request).is_valid
     set_user(path, "alice", Secret("new"), cost=CHEAP, must_exist=False)
     assert not verifier.verify(request).is_valid
-    assert verifier.verify(VerifyRequest(user="alice", password=Secret("new"))).is_valid
+    assert verifier.verify(CheckPassword(user="alice", password=Secret("new"))).is_valid
 
 
 # The file ---------------------------------------------------------------------------------------------------------

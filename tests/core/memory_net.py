@@ -30,8 +30,9 @@ from router.admission.connection_gate import ConnectionGate, Gate
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.codec import decode
 from router.amqp.engine import message_bytes
-from router.connection.accepted import Connection, Stage, Verifier
+from router.connection.accepted import Connection, Stage
 from router.connection.peer import Peer
+from router.connection.surroundings import Surroundings, Verifier
 from router.connection.terms import Listener
 from router.core.addresses import Treatment
 from router.core.core import Core
@@ -604,6 +605,13 @@ class Net:
             clock=lambda: self.now,
             set_timer=self._set_timer,
         )
+        self.surroundings = Surroundings(
+            core=self.core,
+            version="1.20.0",
+            emit=self.effects.append,
+            verify=lambda request, done: self.verify(request, done),
+            wall_clock=lambda: self.wall_s,
+        )
         self.ledger = UsageLedger()
         self.shadow = Shadow(self.effects.append) if candidate is not None else None
         self.gate = Gate(ruleset_of(vhosts), self.ledger, self.effects.append, self.shadow)
@@ -658,19 +666,12 @@ class Net:
             is_governed=listener.is_governed,
         )
         return Connection(
-            connection_id=self._last_id,
-            remote_name=name,
             listener=listener,
             gate=gate,
-            core=self.core,
-            version="1.20.0",
-            verify=self.verify,
-            emit=self.effects.append,
+            surroundings=self.surroundings,
             write=client.write,
             close=client.close_socket,
             on_opened=lambda _connection: self.deadlines.__setitem__(client, self.now),
-            now=self.now,
-            wall_clock=lambda: self.wall_s,
         )
 
     def pump(self, *, rounds: int = 100_000) -> None:

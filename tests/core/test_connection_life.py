@@ -142,7 +142,7 @@ def attaching(net: Net, client: Client, sender: Any) -> None:
 
 
 def detaching(net: Net, client: Client, sender: Any) -> None:
-    client.router.peer._drop_link = boom
+    client.router.peer.links.drop = boom
     sender.close()
 
 

@@ -37,20 +37,14 @@ class Attempt:
             is_accepted=False,
         )
         return Outgoing(
-            connection_id=7,
             host="server",
-            port="5672",
             connector=Connector(name="out", host="server", port="5672", **connector),
             gate=gate,
-            core=self.net.core,
-            version="1.20.0",
-            emit=self.net.effects.append,
+            surroundings=self.net.surroundings,
             write=self.written.extend,
             close=self.close,
             on_opened=lambda _stack: None,
             on_failed=self.failures.append,
-            now=self.net.now,
-            wall_clock=lambda: self.net.wall_s,
         )
 
     def close(self) -> None:

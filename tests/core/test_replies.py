@@ -561,8 +561,8 @@ def test_who_may_not_reply_pays_nothing() -> None:
     (link,) = net.core.links.values()
     assert (link.compose, link.on_sending) == (None, None)  # type: ignore[union-attr]
     assert client.router.peer is not None
-    assert client.router.peer._replies is not None
-    assert client.router.peer._replies.memory is None
+    assert client.router.peer.messages.replies is not None
+    assert client.router.peer.messages.replies.memory is None
 
 
 @pytest.mark.parametrize("service", [{}, {"allowReplies": False}])

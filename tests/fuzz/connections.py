@@ -244,10 +244,9 @@ class FuzzPeer:
         )  # fmt: skip
         terms = {key: value for key, value in net.listener_terms.items() if key not in ("name", "host", "port")}
         return Outgoing(
-            connection_id=net._last_id, host="server", port="5672", gate=gate, core=net.core, version="1.20.0",
-            connector=Connector(name="out", host="server", port="5672", **terms), emit=net.effects.append,
-            write=self.write, close=self.close_socket, on_failed=lambda _text: None, now=net.now,
-            on_opened=lambda _stack: net.deadlines.__setitem__(self, net.now), wall_clock=lambda: net.wall_s,
+            host="server", connector=Connector(name="out", host="server", port="5672", **terms), gate=gate,
+            surroundings=net.surroundings, write=self.write, close=self.close_socket, on_failed=lambda _text: None,
+            on_opened=lambda _stack: net.deadlines.__setitem__(self, net.now),
         )  # fmt: skip
 
     def write(self, data: bytes) -> None:

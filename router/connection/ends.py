@@ -1,0 +1,83 @@
+"""The ends above a connection's layers, one at a time: the protocol header, the SASL exchange. The last is the engine.
+
+Sans-IO. Sources: docs/spec/routing.md §1.7; docs/spec/policy-and-auth.md §8.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from auth.credentials import VerifyResult
+from auth.negotiation import (
+    Authenticated,
+    ClientNegotiation,
+    Rejected,
+    Reply,
+    SaslEffect,
+    ServerNegotiation,
+    Verify,
+)
+from router.amqp import headers
+
+
+class End(Protocol):
+    """Takes the bytes that come out above the layers; returns what it leaves for the end that follows it."""
+
+    def receive(self, data: bytes, /) -> bytes | None: ...
+
+
+class HeaderEnd:
+    """Waits for a whole protocol header.
+
+    begin  (protocol, bytes from its header on) begins what the header announces, and returns what is left for that
+    """
+
+    __slots__ = ("_begin", "_early")
+
+    def __init__(self, begin: Callable[[headers.Protocol, bytes], bytes]) -> None:
+        self._begin = begin
+        self._early = b""  # the beginning of a header
+
+    def receive(self, data: bytes) -> bytes:
+        data = self._early + data
+        protocol = headers.sniff(data)
+        self._early = data if protocol is None else b""
+        return self._begin(protocol, data) if protocol is not None else b""
+
+
+class SaslEnd:
+    """One SASL exchange.
+
+    write      takes its replies
+    carry_out  does everything else that it asks for
+    """
+
+    __slots__ = ("_carry_out", "_negotiation", "_write")
+
+    def __init__(
+        self,
+        negotiation: ServerNegotiation | ClientNegotiation,
+        write: Callable[[bytes], None],
+        carry_out: Callable[[Verify | Authenticated | Rejected], None],
+    ) -> None:
+        self._negotiation = negotiation
+        self._write = write
+        self._carry_out = carry_out
+
+    def start(self) -> None:
+        self._follow(self._negotiation.start())
+
+    def receive(self, data: bytes) -> bytes:
+        return self._follow(self._negotiation.receive(data))
+
+    def resume(self, result: VerifyResult) -> bytes:
+        """The verifier has answered a server's negotiation. Returns as `receive`."""
+        assert isinstance(self._negotiation, ServerNegotiation)
+        return self._follow(self._negotiation.resume(result))
+
+    def _follow(self, effects: list[SaslEffect]) -> bytes:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self._write(effect.data)
+            else:
+                self._carry_out(effect)
+        return self._negotiation.take_rest()

@@ -1,0 +1,117 @@
+"""The layers between a connection's socket and AMQP, in a list: TLS now; what else changes the bytes is one more.
+
+Above them stands one end at a time, which passes nothing on: the protocol header, the SASL negotiation, the engine.
+Sans-IO. Source: docs/architecture.md, three journeys.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from auth.tls import TlsFailure
+
+Write = Callable[[bytes], None]
+
+
+class Layer(Protocol):
+    """A layer that bytes pass both ways, such as auth.tls.TlsTunnel.
+
+    is_established  its handshake is done
+    has_more     some of what came waits for the connection's next turn: then it receives b""
+    receive      takes bytes from below; returns those for above, perhaps none. begin_turn  as of Work
+    send         takes bytes from above
+    take_output  returns the bytes for below; called after each of the others
+    close        tells the peer that nothing more comes
+    discard      the socket is closed
+    Errors       TlsFailure from receive and send: the layer is broken for good
+    """
+
+    has_more: bool
+
+    @property
+    def is_established(self) -> bool: ...
+    def receive(self, data: bytes, begin_turn: Callable[[], Callable[[], bool]], /) -> bytes: ...
+    def send(self, data: bytes, /) -> None: ...
+    def take_output(self) -> bytes: ...
+    def close(self) -> None: ...
+    def discard(self) -> None: ...
+
+
+class Layers:
+    """The layers of one connection, the lowest first.
+
+    write  takes the bytes of the end above the layers. The socket's own function while there is no layer
+    """
+
+    __slots__ = ("_awaited", "_begin_turn", "_layers", "_on_behind", "_on_failure", "write")
+
+    def __init__(
+        self,
+        write: Write,
+        begin_turn: Callable[[], Callable[[], bool]],
+        on_behind: Callable[[], None],
+        on_failure: Callable[[TlsFailure], None],
+    ) -> None:
+        """write    hands bytes to the socket
+        on_behind   a layer has more than its turn had time for
+        on_failure  a layer is broken; what it still has for the peer was written
+        """
+        self.write = write
+        self._begin_turn = begin_turn
+        self._on_behind = on_behind
+        self._on_failure = on_failure
+        self._layers: list[tuple[Layer, Write]] = []  # each with what takes its output
+        # The layer whose handshake goes on, and what is to be done after it.
+        self._awaited: tuple[Layer, Callable[[], None]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def add(self, layer: Layer, on_established: Callable[[], None]) -> None:
+        """Lay one over the others. on_established  its handshake is done"""
+        below = self.write
+        self._awaited = layer, on_established
+        self._layers.append((layer, below))
+
+        def write(data: bytes) -> None:
+            try:
+                layer.send(data)
+            except TlsFailure as failure:
+                self._on_failure(failure)
+                return
+            below(layer.take_output())
+
+        self.write = write
+
+    def receive(self, data: bytes) -> bytes:
+        """Take bytes from the socket, none where a layer has more. Returns those for the end above. Hot."""
+        for layer, write in self._layers:
+            try:
+                data = layer.receive(data, self._begin_turn)
+            except TlsFailure as failure:
+                write(layer.take_output())
+                self._on_failure(failure)
+                return b""
+            if output := layer.take_output():
+                write(output)
+            if layer.has_more:
+                self._on_behind()
+        if self._awaited is not None and self._awaited[0].is_established:
+            (_, on_established), self._awaited = self._awaited, None
+            on_established()
+        return data
+
+    @property
+    def has_more(self) -> bool:
+        return any(layer.has_more for layer, _ in self._layers)
+
+    def close(self) -> None:
+        """Tell the peer that nothing more comes."""
+        for layer, write in reversed(self._layers):
+            if layer.is_established:
+                layer.close()
+                write(layer.take_output())
+
+    def discard(self) -> None:
+        """The socket is closed."""
+        for layer, _ in self._layers:
+            layer.discard()

@@ -1,0 +1,273 @@
+"""The sessions and links of one peer: each passes the gate first; only what was admitted reaches the core.
+
+Sources: docs/spec/routing.md §5; docs/spec/policy-and-auth.md §3.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from policy.addressing.address import Address, Unclear
+from router.admission.connection_gate import ConnectionGate, Direction, LinkRequest, Refusal
+from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
+from router.amqp.terminus import Condition, Terminus, describe
+from router.connection.inspection import condition_of, target_of, wire_of
+from router.connection.peer_messages import PeerMessages
+from router.connection.surroundings import Surroundings
+from router.connection.terms import ConnectionTerms
+from router.core.attachments import Attachment
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
+from router.effects import log
+from router.values import Handle
+
+_ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
+_FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
+# For what is left of a dynamic address when the link that it was made for is gone.
+_ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
+_LINK_OVER_CREDIT: Final = Condition(
+    name="amqp:link:transfer-limit-exceeded", description="more messages than credit was granted for"
+)
+
+Wire = IncomingWire | OutgoingWire
+
+
+class PeerLinks:
+    """Attaches, counts and drops the links of one connection."""
+
+    def __init__(
+        self,
+        terms: ConnectionTerms,
+        gate: ConnectionGate,
+        surroundings: Surroundings,
+        engine: Engine,
+        attachment: Attachment,
+        messages: PeerMessages,
+        resolve: Callable[[str], Address | Unclear],
+        shut: Callable[[], None],
+    ) -> None:
+        """resolve  the address that the peer means by a text
+        shut     writes what is pending, then closes the socket
+        """
+        self.terms = terms
+        self.gate = gate
+        self.core = surroundings.core
+        self.engine = engine
+        self.attachment = attachment
+        self.messages = messages
+        self._emit = surroundings.emit
+        self._resolve = resolve
+        self._shut = shut
+
+    # Sessions
+
+    def begin(self, session: Session) -> None:
+        refusal = self.gate.begin()
+        if refusal is not None:
+            session.refuse(condition_of(refusal))
+            return
+        session.is_counted = True
+        settings = self.gate.settings
+        window = settings.max_session_window if settings is not None else 0
+        session.accept(incoming_capacity_bytes=window or self.terms.session_bytes)
+
+    def end(self, session: Session) -> None:
+        if session.is_counted:
+            self.gate.end()
+
+    def end_session(self, session: Session, refusal: Refusal) -> None:
+        """End a session that is denied by now, and its links with it."""
+        for wire in self.engine.links_of(session):
+            _take_no_more(wire)
+            self.drop(wire, "Link closed with its session")
+        session.is_counted = False
+        self.gate.end()
+        session.close(condition_of(refusal))
+        self._touch()
+
+    # Attach
+
+    def attach(self, wire: Wire) -> None:
+        source, target = wire.source, wire.target
+        is_sender = isinstance(wire, IncomingWire)
+        terminus = target if is_sender else source
+        if terminus is not None and not _ROUTER_CAPABILITIES.isdisjoint(terminus.capabilities):
+            self._log("Router attach forbidden on non-inter-router connection")
+            wire.refuse(_FORBIDDEN)
+            return
+        address = self._address_of(terminus)
+        refusal = self._shut_out(wire, address) or self.gate.attach(_request(wire, terminus, address))
+        if refusal is not None:
+            wire.refuse(condition_of(refusal))
+            return
+        assert not isinstance(address, Unclear)  # refused, with or without policy
+        wire.named = address
+        wire.is_counted = True
+        if isinstance(wire, IncomingWire):
+            self._attach_sender(wire, terminus)
+        else:
+            self._attach_receiver(wire, terminus)
+        if isinstance(wire.core, InLink | OutLink):
+            self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
+                                      f"source={describe(source)} target={describe(target)}")  # fmt: skip
+
+    def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
+        """None where the peer names no address, or wants one made."""
+        if terminus is None or terminus.is_dynamic or not terminus.address:
+            return None
+        return self._resolve(terminus.address)
+
+    def _shut_out(self, wire: Wire, address: Address | Unclear | None) -> Refusal | None:
+        """Does a link lead into the router itself, on a connection that may not?"""
+        if self.terms.reaches_in_process or not isinstance(address, Address):
+            return None
+        if not (address.is_management or self.core.is_in_process(address)):
+            return None
+        return self.gate.refuse_in_process(direction_of(wire), address.written, link_name=wire.name)
+
+    def _attach_sender(self, wire: IncomingWire, target: Terminus | None) -> None:
+        dynamic = None
+        if target is not None and target.is_dynamic:
+            wire.named = dynamic = self.core.dynamic_address(is_source=False)
+        else:
+            is_coordinator = target is not None and target.is_coordinator
+            unroutable = self.core.check_target(wire.named, is_coordinator=is_coordinator)
+            if unroutable is not None:
+                wire.refuse(unroutable)
+                return
+        settings = self.gate.settings
+        limit = settings.max_message_size if settings is not None else 0
+        wire.accept(dynamic_address=dynamic.written if dynamic is not None else None, max_message_bytes=limit)
+        link = self.core.add_in_link(wire, self.attachment, wire.named, is_dynamic=dynamic is not None)
+        link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
+        link.on_over_credit = lambda: self._on_over_credit(link)
+        self.messages.choose_inspection(link)
+
+    def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
+        dynamic = None
+        if source is not None and source.is_dynamic:
+            wire.named = dynamic = self.core.dynamic_address(is_source=True)
+        unroutable = self.core.check_source(wire.named)
+        if unroutable is not None:
+            wire.refuse(unroutable)
+            return
+        assert wire.named is not None  # without a name it would be unroutable
+        wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
+        link = self.core.add_out_link(wire, self.attachment, wire.named, is_dynamic=dynamic is not None)
+        self.messages.choose_composition(link)
+
+    # Detach
+
+    def drop(self, wire: Wire, why: str) -> None:
+        """The link is over, whichever side ended it: it counts no longer."""
+        link = wire.core
+        if isinstance(link, InLink | OutLink):
+            self._remove(link, why)
+        if wire.is_counted:
+            wire.is_counted = False
+            self.gate.detach(direction_of(wire))
+
+    def _remove(self, link: InLink | OutLink, why: str) -> None:
+        """The link is gone. A dynamic address that was made for it goes as well, where policy is on."""
+        address = self.core.table.bound(link)
+        is_maker = address is not None and address.made_by is link
+        self.core.remove_link(link)
+        self._log_end(link, why)
+        if is_maker and address is not None and self.gate.gate.ruleset.is_enabled:
+            for other in [other for other in address.out_links if other.attachment is self.attachment]:
+                self.end_link(wire_of(other), _ADDRESS_GONE, is_peers_doing=True)
+
+    def end_link(self, wire: Wire, condition: Condition, *, is_peers_doing: bool = False) -> None:
+        _take_no_more(wire)
+        self.drop(wire, "Link detached")
+        wire.close(condition, is_peers_doing=is_peers_doing)
+        self._touch()
+
+    def take_no_more(self) -> None:
+        """Forward nothing any more of what has come on any link."""
+        for wire in self.engine.links.values():
+            _take_no_more(wire)
+
+    def lose_all(self) -> None:
+        """The connection is going: every link on it is gone."""
+        links: list[InLink | OutLink] = [*self.attachment.in_links, *self.attachment.out_links]
+        for link in links:
+            self.core.remove_link(link)
+            self._log_end(link, "Link closed due to connection loss")
+
+    # Limits
+
+    def _on_oversize(self, link: InLink, delivery: Handle, size: int, before: int) -> bool:
+        """A message grew past the size that is watched. Returns whether it is refused.
+
+        Then with the three-level reaction of policy §3.10: reject, detach, close.
+        """
+        refusal = self.gate.refuse_size(size, before, link.identity, target_of(link))
+        if refusal is None:
+            return False
+        link.wire.abort_stream()  # first, lest closing the link hurries the rest of it to the receivers
+        link.refuse(delivery, condition_of(refusal))
+        link.settle(delivery)  # although the rest of it is not read
+        wire_of(link).close()
+        self.engine.stop_listening()
+        self.engine.close(Condition(name="amqp:connection:forced", description=refusal.description))
+        self._touch()
+        self._shut()
+        return True
+
+    def _on_over_credit(self, link: InLink) -> None:
+        """A sender that ignores its credit would fill our memory: its link is closed."""
+        wire = wire_of(link)
+        _take_no_more(wire)
+        self._remove(link, "Link detached")
+        wire.close(_LINK_OVER_CREDIT)
+        self._touch()
+
+    def _touch(self) -> None:
+        """The engine has something to write."""
+        self.core.work.touched.add(self.engine)
+
+    # Logs
+
+    def _log(self, text: str) -> None:
+        log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}] {text}")
+
+    def _log_link(self, link: InLink | OutLink, text: str) -> None:
+        log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}][L{link.identity}] {text}")
+
+    def _log_end(self, link: InLink | OutLink, why: str) -> None:
+        self._log_link(
+            link,
+            f"{why}: del={link.delivery_count} presett={link.presettled} psdrop={link.dropped_presettled} "
+            f"acc={link.accepted} rej={link.rejected} rel={link.released} mod={link.modified} "
+            f"delay1={link.delayed_1s} delay10={link.delayed_10s} blocked=no",
+        )
+
+
+def _take_no_more(wire: Wire) -> None:
+    """Forward nothing any more of what has come on the link."""
+    if isinstance(wire, IncomingWire):
+        wire.take_no_more()
+
+
+def direction_of(wire: Wire) -> Direction:
+    return "send" if isinstance(wire, IncomingWire) else "receive"
+
+
+def _request(wire: Wire, terminus: Terminus | None, address: Address | Unclear | None) -> LinkRequest:
+    direction = direction_of(wire)
+    if terminus is None:
+        return LinkRequest(direction=direction, address=address, link_name=wire.name)
+    return LinkRequest(
+        direction=direction,
+        address=address,
+        link_name=wire.name,
+        is_dynamic=terminus.is_dynamic,
+        is_coordinator=terminus.is_coordinator,
+        capabilities=terminus.capabilities,
+    )
+
+
+def request_again(wire: Wire) -> LinkRequest:
+    """The request of an open link, by the address that it is bound to."""
+    terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
+    return _request(wire, terminus, None if terminus is not None and terminus.is_dynamic else wire.named)

@@ -1,0 +1,113 @@
+"""The treatment of one connection's messages: what is looked at, shown, remembered and paced, as its settings ask.
+
+It is chosen when a link attaches and again when the settings change, so that a link pays only for what it needs.
+Sources: docs/spec/routing.md §11, §21; docs/spec/policy-and-auth.md §3.9, §3.16.
+"""
+
+from collections.abc import Callable
+
+from policy.addressing.address import Address, Unclear
+from router.admission.connection_gate import ConnectionGate
+from router.amqp.message_text import message_text
+from router.connection.inspection import (
+    composer,
+    inspector,
+    observed,
+    observed_sending,
+    outside,
+    reply_inspector,
+    router_for,
+    wire_of,
+)
+from router.connection.replies import Replies
+from router.connection.surroundings import Surroundings
+from router.connection.terms import ConnectionTerms
+from router.core.attachments import Attachment
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
+from router.core.rates import Rates
+from router.core.selection import AnonymousInLink
+from router.effects import log
+from router.values import Handle
+
+
+class PeerMessages:
+    """replies  the messages that the connection was asked to reply to; None before its Open"""
+
+    def __init__(
+        self,
+        terms: ConnectionTerms,
+        gate: ConnectionGate,
+        surroundings: Surroundings,
+        attachment: Attachment,
+        resolve: Callable[[str], Address | Unclear],
+    ) -> None:
+        """resolve  the address that the peer means by a text"""
+        self.replies: Replies | None = None
+        self._terms = terms
+        self._gate = gate
+        self._core = surroundings.core
+        self._emit = surroundings.emit
+        self._attachment = attachment
+        self._resolve = resolve
+
+    def follow_rates(self) -> None:
+        """Let the connection send in a second as much as its settings say now."""
+        settings = self._gate.settings
+        rates = Rates(messages=settings.max_message_rate, bytes=settings.max_byte_rate) if settings else Rates()
+        self._core.set_rates(self._attachment, rates)
+
+    def follow_replies(self, tenant: str | None) -> None:
+        """Remember reply addresses for as long as the connection's settings, or a candidate's, ask for.
+
+        tenant  whose address space the connection's mobile addresses are in
+        """
+        if self.replies is None:
+            self.replies = self._gate.addresses = Replies(self._core, self._attachment, tenant)
+        if self.replies.keep(self._gate.reply_window_s):
+            for link in self._attachment.out_links:
+                self.choose_composition(link)
+
+    def choose_inspection(self, link: InLink) -> None:
+        """Set what is looked at in each message that comes on a link."""
+        link.max_message_bytes = self._gate.watched_message_bytes
+        inspect = inspector(link, self._gate, strips=self._terms.strips_in)
+        if self.replies is not None and self.replies.memory is not None:
+            inspect = self._as_reply(link, inspect)
+        if self._terms.message_components:
+            inspect = observed(inspect, self._message_log("Received", link))
+        if isinstance(link, AnonymousInLink):
+            route = router_for(link, inspect, self._gate, self._core, self._resolve)
+            link.route = route if self._terms.reaches_in_process else outside(link, route, self._gate)
+        else:
+            link.inspect = inspect
+
+    def _as_reply(self, link: InLink, inspect: Callable[[Handle, int], int]) -> Callable[[Handle, int], int]:
+        """On a link that was attached to reply each message is asked about: the right is for a time."""
+        target = link.wire.named
+        if target is None or self._gate.is_listed(target):
+            return inspect
+        if self._core.owner_of(target, self._attachment, is_ingress=True) == "own":
+            return inspect
+        return reply_inspector(link, inspect, self._gate, target)
+
+    def choose_composition(self, link: OutLink) -> None:
+        """Set what is done to each message before it leaves on a link."""
+        link.compose = composer(self._core.router_id) if not self._terms.strips_out else None
+        link.on_sending = None
+        if self._terms.message_components:
+            link.compose = observed_sending(link.compose, self._message_log("Sent", link))
+        if self.replies is not None and self.replies.memory is not None:
+            self.replies.watch(link)
+
+    def _message_log(self, verb: str, link: InLink | OutLink) -> Callable[[bytes], None]:
+        """Logs the messages of a link as messageLoggingComponents asks (routing §21)."""
+        wire = wire_of(link)
+        source, target = (terminus.address if terminus is not None else None for terminus in (wire.source, wire.target))
+        where = f"on link '{wire.name}' ({source or ''} -> {target or ''})"
+
+        def see(head: bytes) -> None:
+            text = message_text(head, self._terms.message_components)
+            log(self._emit, "MESSAGE", "trace", f"[C{self._attachment.connection_id}]: {verb} {text} {where}")
+
+        return see

@@ -1,0 +1,122 @@
+"""The two Opens of a connection: the peer's is judged, the router's says which router it is.
+
+Sources: docs/spec/routing.md §1.4, §1.8; docs/spec/policy-and-auth.md §3.3.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
+
+from auth.identity import Identity
+from router.admission.connection_gate import ConnectionGate, Refusal
+from router.amqp.engine import Engine
+from router.amqp.terminus import RemoteOpen
+from router.connection.surroundings import Surroundings
+from router.connection.terms import ConnectionTerms
+from router.values import Array, int_, symbol
+
+PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
+CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol("qd.streaming-links")))
+
+
+class Speaker(Protocol):
+    """The parts of a peer that the Opens need (router.connection.peer)."""
+
+    terms: ConnectionTerms
+    identity: Identity
+    security: Mapping[str, Any]
+    gate: ConnectionGate
+    surroundings: Surroundings
+    engine: Engine
+
+
+@dataclass(frozen=True, slots=True)
+class PeerOpens:
+    """The peer connected to the router: its Open goes first, is judged, and is answered."""
+
+    is_outgoing: ClassVar[bool] = False
+
+    def begin(self, peer: Speaker) -> None:
+        """The router has nothing to say yet."""
+
+    def judge(self, peer: Speaker, remote: RemoteOpen) -> Refusal | None:
+        """Ask the gate, then answer with the limits of the peer's group, where it has one."""
+        gate = peer.gate
+        refusal = gate.admit(
+            peer.identity,
+            hostname=remote.hostname,
+            policy_vhost=peer.terms.policy_vhost,
+            is_encrypted=bool(peer.security["isEncrypted"]),
+            now=peer.surroundings.wall_clock(),
+        )
+        settings = gate.settings
+        peer.engine.open(
+            properties=_properties(peer),
+            capabilities=CAPABILITIES,
+            max_frame_bytes=max(settings.max_frame_size, 512) if settings and settings.max_frame_size else None,
+            channel_max=min(settings.max_sessions - 1, 32767) if settings and settings.max_sessions else None,
+        )
+        return refusal
+
+
+@dataclass(frozen=True, slots=True)
+class RouterOpens:
+    """The router connected to a server: its Open goes first, and names the server's host.
+
+    The answer is restricted by the connector's policyVhost alone.
+    """
+
+    hostname: str
+    is_outgoing: ClassVar[bool] = True
+
+    def begin(self, peer: Speaker) -> None:
+        engine = peer.engine
+        engine.open(properties=_properties(peer), capabilities=CAPABILITIES, hostname=self.hostname)
+        engine.touched.add(engine)
+
+    def judge(self, peer: Speaker, _remote: RemoteOpen) -> Refusal | None:
+        if peer.terms.policy_vhost is None:
+            return None
+        return peer.gate.adopt_connector(
+            peer.identity,
+            policy_vhost=peer.terms.policy_vhost,
+            is_encrypted=bool(peer.security["isEncrypted"]),
+            now=peer.surroundings.wall_clock(),
+        )
+
+
+Opening = PeerOpens | RouterOpens
+
+
+def _properties(peer: Speaker) -> dict[Any, Any]:
+    """The connection properties of the router's Open."""
+    terms = peer.terms
+    properties: dict[Any, Any] = {
+        symbol("product"): PRODUCT,
+        symbol("version"): peer.surroundings.version,
+        symbol("qd.conn-id"): int_(peer.gate.connection_id),
+    }
+    if terms.cost > 1:
+        properties[symbol("qd.inter-router-cost")] = int_(terms.cost)
+    if terms.failover:
+        properties[symbol("failover-server-list")] = [
+            {symbol(key): value for key, value in server.items()} for server in terms.failover
+        ]
+    for key, value in terms.open_properties.items():
+        properties[symbol(key)] = value
+    return properties
+
+
+def describe_map(mapping: Mapping[Any, Any]) -> str:
+    """Open properties in the form of the log: `{:product="x", :n=1}`."""
+    return "{" + ", ".join(f"{_describe(key)}={_describe(value)}" for key, value in mapping.items()) + "}"
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, symbol):
+        return f":{value}" if str(value).isidentifier() else f':"{value}"'
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, dict):
+        return describe_map(value)
+    return str(value)

@@ -1,0 +1,56 @@
+"""The sessions and links of an open connection judged again, by the rules in force or by a candidate policy.
+
+The caller may pause at every step: what comes meanwhile has been judged by the new rules already.
+Source: docs/spec/policy-and-auth.md §2.8.
+"""
+
+from collections.abc import Iterator
+
+from router.admission.candidate import ConnectionShadow
+from router.connection.inspection import condition_of
+from router.connection.peer_links import PeerLinks, direction_of, request_again
+from router.core.in_links import InLink
+
+
+def redecide(links: PeerLinks) -> Iterator[None]:
+    """Judge each by the rules in force and end what they deny; of what is too many the newest goes."""
+    engine, gate = links.engine, links.gate
+    kept = 0
+    for session in list(engine.sessions.values()):
+        if session.is_counted and not session.is_ended and not engine.is_deaf:
+            refusal = gate.begin_again(kept)
+            kept += refusal is None
+            if refusal is not None:
+                links.end_session(session, refusal)
+            yield
+    older = {"send": 0, "receive": 0}
+    for wire in list(engine.links.values()):
+        if wire.core is not None and wire.is_counted and not engine.is_deaf:
+            direction = direction_of(wire)
+            refusal = gate.attach_again(request_again(wire), older[direction])
+            if refusal is not None:
+                links.end_link(wire, condition_of(refusal))
+            else:
+                older[direction] += 1
+                if isinstance(wire.core, InLink):
+                    links.messages.choose_inspection(wire.core)
+            yield
+
+
+def ask_candidate(links: PeerLinks, candidate: ConnectionShadow) -> Iterator[None]:
+    """Ask a new candidate policy about each. All of them stay."""
+    engine = links.engine
+    counted = (session for session in list(engine.sessions.values()) if session.is_counted)
+    for number, session in enumerate(counted):
+        if not session.is_ended:
+            candidate.session_again(number)
+            yield
+    older = {"send": 0, "receive": 0}
+    for wire in list(engine.links.values()):
+        if wire.core is not None and wire.is_counted:
+            direction = direction_of(wire)
+            links.gate.ask_candidate(request_again(wire), older[direction])
+            older[direction] += 1
+            if isinstance(wire.core, InLink):
+                links.messages.choose_inspection(wire.core)
+            yield
