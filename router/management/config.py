@@ -14,25 +14,13 @@ from dataclasses import dataclass, field
 from policy.files.conf_text import NamePath
 from router.effects import Log, LogLevel
 from router.management.grammar import ConfigError, Section, parse_config
-from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES
-from router.management.rules import (
-    RuleError,
-    UniqueNames,
-    check_values,
-    default_name,
-    identity_of,
-    implied,
-    role_problem,
-)
+from router.management.kinds import APPLY_ORDER, kind_of
+from router.management.logrules import MODULES
+from router.management.rules import RuleError, UniqueNames, default_name
 from router.management.schema import EntityType, Schema, ValidationError
 
 __all__ = ["ConfigError", "Configuration", "ConfiguredEntity", "Section", "load_config", "parse_config"]
 
-# The order in which entities take effect: when a port opens, everything else is in place.
-APPLY_ORDER = (
-    *("log", "router", "policy", "sslProfile", "authServicePlugin", "address", "linkRoute", "autoLink"),
-    *("exchange", "binding", "vhost", "ban", "console", "dummy", "connector", "listener"),
-)
 ROUTER_ID_CHARACTERS = string.ascii_letters + string.digits + "+_"
 CONSOLE_WARNING = "Console entity is deprecated: Use http:yes on listener entity instead"
 
@@ -182,7 +170,7 @@ class _Loading:
         if "identity" in section.attributes:
             text = entity_type.text(section.attributes)
             raise RuleError(f"'identity' attribute cannot be specified {text}", "identity")
-        attributes = entity_type.validate(implied(entity_type, section.attributes), self.warn)
+        attributes = entity_type.validate(kind_of(entity_type).implied(section.attributes), self.warn)
         if entity_type.short_name == "console":
             self.warn("AGENT", CONSOLE_WARNING)
         return ConfiguredEntity(
@@ -197,14 +185,12 @@ class _Loading:
         """Defaults that are not constants."""
         if entity_type.short_name == "router" and attributes.get("id") is None:
             attributes["id"] = _random_id(str(attributes["mode"]))
-        if entity_type.short_name == "log" and attributes["module"] == "DEFAULT":
-            return {**DEFAULT_ATTRIBUTES, **attributes}
-        return attributes
+        return kind_of(entity_type).completed(attributes)
 
     def add(self, made: ConfiguredEntity) -> None:
         entity_type = self.schema.types[made.type]
         number = self.numbers.get(made.type, 0)
-        identity = identity_of(entity_type, made.attributes, number)
+        identity = kind_of(entity_type).identity(entity_type, made.attributes, number)
         attributes = {
             **made.attributes,
             "name": default_name(made.attributes, identity),
@@ -258,15 +244,17 @@ class _Loading:
         """Once the router's mode is known: its section may stand behind the listeners."""
         mode = str(next(self.of_type("router")).attributes["mode"])
         for each in self.entities:
-            problem = role_problem(mode, self.schema.types[each.type], each.attributes)
+            entity_type = self.schema.types[each.type]
+            problem = kind_of(entity_type).role_problem(entity_type, each.attributes, mode)
             if problem is not None:
                 line = each.attribute_lines.get(("role",), each.line)
                 raise ConfigError(problem, path=self.path, file=each.file, line=line)
 
     def check_values(self) -> None:
         for each in self.entities:
+            entity_type = self.schema.types[each.type]
             try:
-                check_values(self.schema.types[each.type], each.attributes)
+                kind_of(entity_type).check(entity_type, each.attributes)
             except ValidationError as error:
                 line = each.attribute_lines.get((error.attribute or "",), each.line)
                 raise self.error(error, line, each.file or self.path) from None
