@@ -19,7 +19,7 @@ from router.management.entities import Entity, EntityStore, NameTakenError
 from router.management.host_values import HostValues
 from router.management.journal import Journal, denial_reason
 from router.management.kinds import kind_of
-from router.management.node_operations import NODE, NODE_TYPE, type_filter
+from router.management.node_operations import type_filter
 from router.management.query import QueryRows, Row, agent_results, number, requested_names
 from router.management.redaction import shown
 from router.management.requests import CHANGES, ManagementError, NotAllowedError, Plan, Request, Requester, Response
@@ -70,7 +70,6 @@ class Agent:
         self._is_debug_enabled = is_debug_enabled
         self._views = Views(schema, store)
         self._core = CoreOperations(self._views)
-        self._node_type = schema.types[NODE_TYPE]
         self._host_values = host_values or HostValues()
         self._may_record = may_record
         self._journal = Journal(emit)
@@ -145,13 +144,13 @@ class Agent:
             return self._create_plan(properties, request)
         if (base := self._query_base(name, properties)) is not None:
             return self._query_plan(base[0], properties, request)
-        entity_type = self._named_type(properties)
+        entity_type = self._views.named_type(properties)
         if entity_type is None:
             if request.requester.rights.is_nothing:
                 raise NotAllowedError(NO_RIGHTS)  # nor does it learn what there is
-            entity_type, _ = self._target(properties)
+            entity_type, _ = self._views.target(properties)
         if name == "QUERY" and name in entity_type.operations:
-            self._target(properties)
+            self._views.target(properties)
             return self._query_plan(type_filter(self.schema, properties), properties, request)
         given = _text_keys(request.body) if name == "UPDATE" else {}
         plan = Plan(
@@ -248,14 +247,14 @@ class Agent:
     def _on_agent(
         self, operation: str, word: str, properties: Row, request: Request, plan: Plan
     ) -> tuple[int, object]:
-        entity_type, row = self._target(properties)
+        entity_type, row = self._views.target(properties)
         if operation not in entity_type.operations:
             raise ManagementError(
                 501,
                 f"Operation '{operation}' not implemented for '{entity_type.long_name}' {list(entity_type.operations)}",
             )
         if operation == "READ":
-            self._check_exact_type(entity_type, properties)
+            self._views.check_exact_type(entity_type, properties)
             return 200, _set_attributes(row)
         if operation in ("UPDATE", "DELETE"):
             entity = self.store.find(identity=str(row.get("identity")))
@@ -305,55 +304,11 @@ class Agent:
         found = self.schema.find(one)
         return found is not None and found is self.schema.find(other)
 
-    def _named_type(self, properties: Row) -> EntityType | None:
-        """The type that the request names, where that is the type of what it selects; so it need not be looked for."""
-        if all(properties.get(key) is None for key in ("name", "identity")) or properties.get("type") is None:
-            return None
-        named = self.schema.type(properties["type"])
-        return named if sum(1 for _ in self.schema.subtypes(named)) == 1 else None
-
     def _selected(self, properties: Row) -> Row | None:
         try:
-            return self._target(properties)[1]
+            return self._views.target(properties)[1]
         except (ManagementError, ValidationError):
             return None
-
-    def _target(self, properties: Row) -> tuple[EntityType, Row]:
-        """The one entity that name, identity and type select (§7.3)."""
-        requested = self.schema.type(properties["type"]) if properties.get("type") is not None else None
-        selectors = {key: properties[key] for key in ("name", "identity") if properties.get(key) is not None}
-        if not selectors:
-            if requested is None or self.schema.extends(self._node_type, requested):
-                return self._node_type, {**NODE, "type": self._node_type.long_name}
-            raise ManagementError(400, f"{requested.long_name}: No name or identity provided")
-        texts = {key: _plain(value) for key, value in selectors.items()}
-        asked = " ".join(f"{key}={value[:MAX_QUOTED_CHARACTERS]}" for key, value in texts.items())
-        first = next(iter(texts))
-        found = list(self._views.matches(first, texts[first]))
-        if not found:
-            raise ManagementError(404, f"No entity with {asked}")
-        if len(found) > 1:
-            raise ManagementError(500, f"Duplicate ({len(found)}) entities with {asked}")
-        entity_type, row = found[0]
-        if any(str(row.get(key)) != value for key, value in texts.items()):
-            raise ManagementError(400, f"Conflicting {asked}")
-        if requested is not None and not self.schema.extends(entity_type, requested):
-            raise ManagementError(
-                400,
-                f"Entity type '{entity_type.long_name}' does not extend requested type '{requested.long_name}'",
-            )
-        return entity_type, row
-
-    def _check_exact_type(self, entity_type: EntityType, properties: Row) -> None:
-        requested = properties.get("type")
-        if not {"name", "identity"} & properties.keys():
-            return  # a type that the management node extends selects the node
-        if requested is not None and self.schema.find(requested) is not entity_type:
-            raise ManagementError(
-                404,
-                f"Entity type '{entity_type.long_name}' does match requested type"
-                f" '{self.schema.type(requested).long_name}'",
-            )
 
     # QUERY
 
@@ -364,7 +319,7 @@ class Agent:
         if properties.get("type") is None:
             return None
         requested = self.schema.type(properties["type"])
-        is_node = self.schema.extends(self._node_type, requested)
+        is_node = self.schema.extends(self._views.node_type, requested)
         return None if is_node else (requested,)
 
     def _query(
@@ -411,10 +366,6 @@ def _without_unreadable(plan: Plan, requester: Requester, response: Response) ->
         return response
     told = {kind.canonical_names.get(name, name) for name in plan.given} | NAMING
     return replace(response, body={name: value for name, value in body.items() if name in told})
-
-
-def _plain(value: object) -> str:
-    return str(value) if isinstance(value, str) else shown(value, MAX_QUOTED_CHARACTERS)
 
 
 def _set_attributes(row: Row) -> dict[str, object]:

@@ -5,12 +5,16 @@ Two views, as in docs/spec/management.md §5: the agent's, over all types but th
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from router.management.entities import Entity, EntityStore
 from router.management.kinds import kind_of
 from router.management.kinds.core_kind import CoreKind
+from router.management.node_operations import NODE, NODE_TYPE
 from router.management.query import PagedRows, Provider, Row, made, skip
-from router.management.schema import EntityType, Schema
+from router.management.redaction import shown
+from router.management.requests import ManagementError
+from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema
 
 
 class Views:
@@ -20,6 +24,7 @@ class Views:
     def __init__(self, schema: Schema, store: EntityStore) -> None:
         self.schema = schema
         self.store = store
+        self.node_type: Final = schema.types[NODE_TYPE]
 
     # The agent's view
 
@@ -104,6 +109,52 @@ class Views:
         )
         return kind_of(entity_type).agent_row(attributes, found)
 
+    # Selecting in the agent's view
+
+    def named_type(self, properties: Row) -> EntityType | None:
+        """The type that the request names, where that is the type of what it selects; so it need not be looked for."""
+        if all(properties.get(key) is None for key in ("name", "identity")) or properties.get("type") is None:
+            return None
+        named = self.schema.type(properties["type"])
+        return named if sum(1 for _ in self.schema.subtypes(named)) == 1 else None
+
+    def target(self, properties: Row) -> tuple[EntityType, Row]:
+        """The one entity that name, identity and type select (§7.3)."""
+        requested = self.schema.type(properties["type"]) if properties.get("type") is not None else None
+        selectors = {key: properties[key] for key in ("name", "identity") if properties.get(key) is not None}
+        if not selectors:
+            if requested is None or self.schema.extends(self.node_type, requested):
+                return self.node_type, {**NODE, "type": self.node_type.long_name}
+            raise ManagementError(400, f"{requested.long_name}: No name or identity provided")
+        texts = {key: _plain(value) for key, value in selectors.items()}
+        asked = " ".join(f"{key}={value[:MAX_QUOTED_CHARACTERS]}" for key, value in texts.items())
+        first = next(iter(texts))
+        found = list(self.matches(first, texts[first]))
+        if not found:
+            raise ManagementError(404, f"No entity with {asked}")
+        if len(found) > 1:
+            raise ManagementError(500, f"Duplicate ({len(found)}) entities with {asked}")
+        entity_type, row = found[0]
+        if any(str(row.get(key)) != value for key, value in texts.items()):
+            raise ManagementError(400, f"Conflicting {asked}")
+        if requested is not None and not self.schema.extends(entity_type, requested):
+            raise ManagementError(
+                400,
+                f"Entity type '{entity_type.long_name}' does not extend requested type '{requested.long_name}'",
+            )
+        return entity_type, row
+
+    def check_exact_type(self, entity_type: EntityType, properties: Row) -> None:
+        requested = properties.get("type")
+        if not {"name", "identity"} & properties.keys():
+            return  # a type that the management node extends selects the node
+        if requested is not None and self.schema.find(requested) is not entity_type:
+            raise ManagementError(
+                404,
+                f"Entity type '{entity_type.long_name}' does match requested type"
+                f" '{self.schema.type(requested).long_name}'",
+            )
+
     # The core's view
 
     def core_rows(self, entity_type: EntityType, offset: int = 0) -> Iterator[Row | None]:
@@ -149,3 +200,7 @@ def _core_row(entity: Entity, live: Mapping[str, Row]) -> Row:
 
 def _shown(entity_type: EntityType, row: Row) -> Row:
     return {**entity_type.redacted(row), "type": entity_type.long_name}
+
+
+def _plain(value: object) -> str:
+    return str(value) if isinstance(value, str) else shown(value, MAX_QUOTED_CHARACTERS)
