@@ -22,7 +22,6 @@ from router.management.schema import EntityType, Schema, ValidationError
 __all__ = ["ConfigError", "Configuration", "ConfiguredEntity", "Section", "load_config", "parse_config"]
 
 ROUTER_ID_CHARACTERS = string.ascii_letters + string.digits + "+_"
-CONSOLE_WARNING = "Console entity is deprecated: Use http:yes on listener entity instead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +170,8 @@ class _Loading:
             text = entity_type.text(section.attributes)
             raise RuleError(f"'identity' attribute cannot be specified {text}", "identity")
         attributes = entity_type.validate(kind_of(entity_type).implied(section.attributes), self.warn)
-        if entity_type.short_name == "console":
-            self.warn("AGENT", CONSOLE_WARNING)
+        if (deprecation := kind_of(entity_type).deprecation) is not None:
+            self.warn("AGENT", deprecation)
         return ConfiguredEntity(
             type=entity_type.short_name,
             attributes=self.with_defaults(entity_type, attributes),
@@ -225,17 +224,8 @@ class _Loading:
 
     def is_ignored(self, made: ConfiguredEntity) -> bool:
         """A mistake in an address or link route costs that entity only (§1.4)."""
-        if made.type not in ("address", "linkRoute"):
-            return False
-        is_address = made.type == "address"
-        prefix, pattern = made.attributes.get("prefix"), made.attributes.get("pattern")
-        if prefix is None and pattern is None:
-            what = "configured address" if is_address else "link route address"
-            text = f"Must set either 'prefix' or 'pattern' attribute: ignoring {what}"
-        elif prefix is not None and pattern is not None:
-            what = "configured address" if is_address else "link route"
-            text = f"Cannot set both 'prefix' and 'pattern': ignoring {what} {prefix}, {pattern}"
-        else:
+        text = kind_of(self.schema.types[made.type]).ignored(made.attributes)
+        if text is None:
             return False
         self.late.append(Log(module="ROUTER", level="warning", text=text))
         return True

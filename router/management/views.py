@@ -1,4 +1,4 @@
-"""All entities as requests see them: the store's, the providers' and the management node, secrets hidden.
+"""All entities as requests see them: the store's and the owners' rows, secrets hidden; and which one a request selects.
 
 Two views, as in docs/spec/management.md §5: the agent's, over all types but the core's live ones, with identities like
 `listener/…`; and the core's, over one type, with decimal identities.
@@ -145,6 +145,7 @@ class Views:
         return entity_type, row
 
     def check_exact_type(self, entity_type: EntityType, properties: Row) -> None:
+        """A READ may name the type of what it selects, and no base of it. Errors: ManagementError."""
         requested = properties.get("type")
         if not {"name", "identity"} & properties.keys():
             return  # a type that the management node extends selects the node

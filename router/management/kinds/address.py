@@ -8,6 +8,7 @@ from router.management.kinds.core_kind import (
     CoreKind,
     boolean,
     form,
+    ignored_form,
     number,
     presence_problem,
     refuse_if,
@@ -21,6 +22,9 @@ _DISTRIBUTIONS: Final = ("multicast", "closest", "balanced", "unavailable")
 
 
 class AddressKind(CoreKind):
+    def ignored(self, attributes: Attributes) -> str | None:
+        return ignored_form(attributes, "configured address", "configured address")
+
     def attributes(self, given: Attributes, name: str | None, existing: AllExisting) -> dict[str, object]:
         is_waypoint = boolean(given.get("waypoint"))
         is_fallback = boolean(given.get("enableFallback"))

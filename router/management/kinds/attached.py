@@ -7,6 +7,7 @@ from router.management.kinds.core_kind import (
     boolean,
     direction_of,
     form,
+    ignored_form,
     number,
     presence_problem,
     refuse_both,
@@ -19,6 +20,9 @@ from router.management.schema import EntityType, ValidationError
 
 class LinkRouteKind(CoreKind):
     logged_as = "linkRoute"
+
+    def ignored(self, attributes: Attributes) -> str | None:
+        return ignored_form(attributes, "link route address", "link route")
 
     def attributes(self, given: Attributes, name: str | None, existing: AllExisting) -> dict[str, object]:
         refuse_both(given)

@@ -145,6 +145,16 @@ def presence_problem(given: Attributes) -> str | None:
     return None
 
 
+def ignored_form(attributes: Attributes, missing: str, both: str) -> str | None:
+    """As `Kind.ignored`, of an entity with a prefix or a pattern. missing, both  how the texts call it"""
+    prefix, pattern = attributes.get("prefix"), attributes.get("pattern")
+    if prefix is None and pattern is None:
+        return f"Must set either 'prefix' or 'pattern' attribute: ignoring {missing}"
+    if prefix is not None and pattern is not None:
+        return f"Cannot set both 'prefix' and 'pattern': ignoring {both} {prefix}, {pattern}"
+    return None
+
+
 def form(given: Attributes) -> tuple[dict[str, object], tuple[str, ...]]:
     """The prefix or pattern, without separators around a prefix; and its tokens, by which it is compared."""
     is_prefix = given.get("prefix") is not None

@@ -18,6 +18,8 @@ class Kind:
 
     # An entity of the file takes effect by other ways than its creation: read before, or with others as a whole.
     is_passive_in_file: ClassVar[bool] = False
+    # The warning for an entity in the file; None: there is none.
+    deprecation: ClassVar[str | None] = None
     # No request sees the entities.
     is_hidden: ClassVar[bool] = False
     # Both views show the one entity, under two identities.
@@ -32,6 +34,10 @@ class Kind:
         self.name: Final = name
 
     # Configured entities
+
+    def ignored(self, attributes: Attributes) -> str | None:
+        """The warning with which an entity of the file is left out (§1.4); None: it is not left out."""
+        return None
 
     def implied(self, given: Attributes) -> dict[str, object]:
         """The given attributes and those that follow from them."""

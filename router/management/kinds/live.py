@@ -26,6 +26,7 @@ class ConsoleKind(Kind):
     """`console`: accepted in a configuration file, without meaning."""
 
     is_passive_in_file = True
+    deprecation = "Console entity is deprecated: Use http:yes on listener entity instead"
     is_hidden = True
     forbidden = frozenset({"QUERY", "CREATE", "READ", "UPDATE", "DELETE"})
     refused_query: ClassVar[Mapping[str, object]] = {"attributeNames": [], "results": []}
