@@ -260,7 +260,9 @@ class Agent:
             entity = self.store.find(identity=str(row.get("identity")))
             if entity is not None:
                 return self._change(operation, entity, request.body, plan)
-        elif (perform := self.store.owner(entity_type).operations.get(operation)) is not None:
+        elif (perform := self.store.owner(entity_type).operations.get(operation)) is not None and (
+            plan.is_change or operation.startswith(READING_PREFIX)
+        ):  # any other took no right but to read, and would leave no record
             return 200, perform(properties)
         raise ManagementError(501, f"Operation '{word}' not implemented on {entity_type.long_name}")
 

@@ -100,8 +100,8 @@ class EntityStore:
     # Owners
 
     def own(self, *owners: Owner) -> None:
-        """Each takes the place of the owner that its type had."""
-        self._owners.update((owner.type, owner) for owner in owners)
+        """Each takes the place of the owner that its type had. Errors: KeyError for a type that the schema lacks."""
+        self._owners.update((self.schema.types[owner.type].short_name, owner) for owner in owners)
 
     def owner(self, entity_type: EntityType) -> Owner:
         """A type without an owner has one that can nothing."""

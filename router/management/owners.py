@@ -23,7 +23,9 @@ class Owner:
     update      (before, after): the result is merged into `after`
     delete      (attributes): core types get their columns
     change      (identity, changes, id of the requesting connection): an UPDATE of a live entity of the core
-    operations  further ones, in upper case: (application properties) -> body of the reply. Errors: ValidationError
+    operations  further ones, in upper case: (application properties) -> body of the reply. Errors: ValidationError.
+                Those that begin with GET- take the right to read and leave no record: they only read. All others take
+                the right to update, and do not exist for a type that has no such right
     """
 
     type: str
