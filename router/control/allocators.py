@@ -4,12 +4,14 @@ There are no pools here: Python's own allocator has them. The names are those op
 we replace; what has no counterpart is counted as none. Source: docs/spec/management.md §6.5.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sized
 from typing import Any, Final
 
 from router.connection.stack import Stack
 from router.core.core import Core
 from router.core.out_links import OutLink
+from router.management.owners import Owner
+from router.management.query import Rows
 
 # Bytes of one object with what it alone refers to, typical of CPython 3.11, 64 bits; rounded.
 _BYTES: Final[Mapping[str, int]] = {
@@ -34,6 +36,13 @@ _BYTES: Final[Mapping[str, int]] = {
 # What a dashboard divides by must not be zero; nothing is kept for reuse or moved in batches.
 _BATCH: Final = 64
 _LOCAL_MAX: Final = 128
+
+
+def allocator_owner(core: Core, connections: Mapping[int, Stack], entries: Sized) -> Owner:
+    """entries  of the log, those that are kept"""
+    return Owner(
+        type="allocator", rows=Rows(lambda: allocator_rows(core, connections.values(), log_entries=len(entries)))
+    )
 
 
 def allocator_rows(

@@ -5,87 +5,60 @@ Each `create_*` is also what a management CREATE of that type does: the file is 
 
 import asyncio
 import os
-import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
-from policy.addressing.address import Address
 from policy.failures import read_failure_rule
-from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED
 from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.admission.candidate import Shadow
 from router.admission.connection_gate import Gate
 from router.audit.trail import AuditLog
-from router.control.allocators import allocator_rows
+from router.control.allocators import allocator_owner
 from router.control.bans_in_force import Bans
+from router.control.connection_entity import connection_owner
+from router.control.connectors import Connectors
+from router.control.core_entities import core_owners
 from router.control.credentials import Credentials
-from router.control.endpoints import Endpoints, family_of
 from router.control.frame_trace import FrameTrace
+from router.control.listeners import Listeners
+from router.control.log_entities import log_owners, trace_as_logged
 from router.control.logs import LogFileError, Logs
 from router.control.management_service import ManagementService
+from router.control.reloading import Reloading
 from router.control.reporting import Reporting
+from router.control.requesters import Requesters
 from router.control.router import Router
+from router.control.router_entity import router_owner
+from router.control.sasl_plugins import SaslPlugins
 from router.control.security import Authentication
 from router.control.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
+from router.control.ssl_profiles import SslProfiles
+from router.control.vhost_stats import vhost_stats_owner
 from router.control.vhosts import Vhosts, compile_configured, place_of, tell_of
-from router.core.core import Core
-from router.core.in_links import InLink
 from router.core.treatments import AddressBook
-from router.core.views import (
-    address_rows,
-    find_address_row,
-    find_link_by_name,
-    find_link_row,
-    link_rows,
-    totalling,
-)
 from router.core.watch import NORMAL, Thresholds
-from router.effects import AdmissionFailed, Audit, Effect, Log, RequestMembers, audit_event
+from router.effects import AdmissionFailed, Audit, Effect, Log
 from router.faults import fault_text
 from router.io.folder_watch import FolderWatch
-from router.io.memory import virtual_bytes, virtual_text
+from router.io.memory import virtual_text
 from router.io.workers import Workers
-from router.management.agent import Agent, Requester
+from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity, is_policy_file
-from router.management.entities import EntityStore, ManagementError
+from router.management.entities import EntityStore
 from router.management.host_values import HostValues
-from router.management.logrules import LogSettingError, TimeStyle, rules_from, settings_of
-from router.management.rules import management_directories
+from router.management.kinds.router import management_directories
+from router.management.logrules import LogSettingError, TimeStyle, rules_from
+from router.management.node_operations import node_owner
+from router.management.owners import DUMMY
+from router.management.requests import ManagementError
 from router.management.schema import Schema
 
 AUDIT_DRAIN_S: Final = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """A management provider around a function."""
-
-    make: Callable[[], Iterator[Mapping[str, Any] | None]]
-
-    def rows(self) -> Iterator[Mapping[str, Any] | None]:
-        return self.make()
-
-
-@dataclass(frozen=True, slots=True)
-class _PagedRows:
-    """A management provider around functions: of the number of the first row, of an identity and of a name."""
-
-    page: Callable[[int], Iterator[Mapping[str, Any]]]
-    by_identity: Callable[[str], Mapping[str, Any] | None]
-    by_name: Callable[[str], Mapping[str, Any] | None]
-
-    def rows(self) -> Iterator[Mapping[str, Any]]:
-        return self.page(0)
-
-    def find(self, column: str, value: str) -> Mapping[str, Any] | None:
-        return self.by_identity(value) if column == "identity" else self.by_name(value)
 
 
 class StartError(Exception):
@@ -115,16 +88,12 @@ class Application:
         self.version = version
         self.attributes: Mapping[str, Any] = configuration.router
         self.audit: AuditLog | None = None
-        self.trace = FrameTrace(logs.write_frame)
         self.addresses = AddressBook(str(self.attributes["defaultDistribution"]))
+        self.profiles = SslProfiles(self.emit)
+        self.reloading = Reloading(self.emit)
         self.stopping = asyncio.Event()
         self.failure: str | None = None  # why it stops by itself
         self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
-        self._reloading: asyncio.Task[None] | None = None
-        self._wants_reload = False
-        self._watch: FolderWatch | None = None  # of policyDir
-        self._watching: list[asyncio.Task[None]] = []
-        self._credentials: Credentials | None = None
 
     # Effects
 
@@ -187,98 +156,75 @@ class Application:
             workers=workers,
             emit=self.emit,
             treatment_of=self.addresses.treatment_of,
-            trace=self.trace,
+            trace=FrameTrace(self.logs.write_frame),
             thresholds=self._thresholds,
         )
         if self.audit is not None:
             self.router.redecision.has_much_to_write = self.audit.has_much_to_write
         if shadow is not None:
             self.candidate = ShadowFolder(configuration.policy, shadow, gate, self.router.connections, self.emit)
-        self._trace_as_logged()
+        trace_as_logged(self.logs, self.router)
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")
         self._log_policy(gate.ruleset)
         self._start_management(authentication)
         for name in gate.ruleset.vhosts:
             self._log("POLICY", "info", f"Created policy rules for vhost {name}")
-        self._watch_policy_dir()
-        self._watch_users(authentication.user_file)
+        self._prepare_reload(authentication.user_file)
 
     def _start_management(self, authentication: Authentication) -> None:
-        """The entity store takes in the file through the handlers that serve management requests too."""
-        store = self.store = EntityStore(self.schema, self.emit, self.core.next_identity, self.is_agent_debugged)
-        endpoints = self.endpoints = Endpoints(self.router, authentication, self.emit)
-        store.on_create("sslProfile", endpoints.create_ssl_profile)
-        store.on_delete("sslProfile", endpoints.delete_ssl_profile)
-        store.on_create("authServicePlugin", endpoints.create_plugin)
-        store.on_delete("authServicePlugin", endpoints.delete_plugin)
-        store.on_create("address", self.create_address)
-        store.on_delete("address", self.addresses.remove)
-        rule = read_failure_rule(self.configuration.policy)
-        bans = self.bans = Bans(self.router, store, rule, self.emit)
-        reporting = self.reporting = Reporting(self.router.gate, self.router.clock())
-        self.router.on_second += [bans.on_second, reporting.on_second]
-        store.on_create("ban", bans.create)
-        store.on_delete("ban", bans.delete)
-        store.on_create("connector", endpoints.create_connector)
-        store.on_delete("connector", endpoints.delete_connector)
-        # The vhosts and listeners of the file come as a whole: compiled once, opened last.
-        store.on_create("vhost", lambda _attributes: None)
-        store.on_create("listener", lambda _attributes: None)
+        """The entity store takes in the file through the owners that serve management requests too."""
+        router, core, emit = self.router, self.router.core, self.emit
+        store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
+        profiles, plugins = self.profiles, SaslPlugins(emit)
+        self.listeners = Listeners(router, authentication, profiles, plugins, emit)
+        self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
+        self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
+        self.reporting = Reporting(router.gate, router.clock())
+        router.on_second += [self.bans.on_second, self.reporting.on_second]
+        # Every owner of entities there is.
+        store.own(
+            node_owner(self.schema, log_entries=self.logs.ring.entries),
+            router_owner(router, self.attributes),
+            *log_owners(self.logs, router),
+            profiles.owner,
+            plugins.owner,
+            *core_owners(core, self.addresses),
+            *self.vhosts.owners,
+            vhost_stats_owner(router.gate.ledger),
+            self.bans.owner,
+            Connectors(router, profiles, emit).owner,
+            self.listeners.owner,
+            connection_owner(router),
+            allocator_owner(core, router.connections, self.logs.ring),
+            DUMMY,
+            *(self.candidate.owners if self.candidate is not None else ()),
+        )
         for entity in self.configuration.entities:
             try:
                 store.load((entity,))
             except ManagementError as error:
                 raise StartError(f"{_start_text(error)}{_place(entity)}") from None
-        gate = self.router.gate
-        self.vhosts = Vhosts(self.configuration, store, gate, self.emit, self.on_policy_change)
-        store.on_create("vhost", self.vhosts.create)
-        store.on_update("vhost", self.vhosts.update)
-        store.on_delete("vhost", self.vhosts.delete)
-        store.on_create("listener", endpoints.create_listener)
-        store.on_delete("listener", endpoints.delete_listener)
-        store.on_update("log", self.update_log)
-        core, candidate = self.core, self.candidate
         agent = Agent(
             self.schema,
             store,
-            {
-                "router": _Rows(self.router_rows),
-                "connection": _PagedRows(
-                    self.router.connection_rows, self.router.find_connection_row, lambda _name: None
-                ),
-                "router.link": _PagedRows(
-                    partial(link_rows, core), partial(find_link_row, core), partial(find_link_by_name, core)
-                ),
-                "router.address": _PagedRows(
-                    partial(address_rows, core), partial(find_address_row, core), partial(find_address_row, core)
-                ),
-                "ban": _PagedRows(bans.page, bans.find, bans.find_by_name),
-                "connector": _Rows(self.connector_rows),
-                "policy": _Rows(self.policy_rows),
-                "vhostStats": _PagedRows(self.vhost_stats_rows, self.find_vhost_stats_row, self.find_vhost_stats_row),
-                **({name: _Rows(make) for name, make in candidate.views.items()} if candidate is not None else {}),
-                "logStats": _Rows(self.logs.ring.rows),
-                "allocator": _Rows(self.allocator_rows),
-            },
-            self.emit,
-            log_entries=self.logs.ring.entries,
-            update_connection=self.update_connection,
+            emit,
             is_debug_enabled=self.is_agent_debugged,
             host_values=self._host_values(),
             may_record=lambda: self.audit is None or self.audit.has_room(),
         )
+        requesters = Requesters(router)
         ManagementService(
-            self.core,
+            core,
             agent,
-            self.requester,
-            self.reply_address,
-            self.emit,
-            self.router.work.finish,
+            requesters.requester,
+            requesters.reply_address,
+            emit,
+            router.work.finish,
             self.vhosts.names,
         )
         # Edge routers beat here; there are none yet, but operators' scripts count the address.
-        self.core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
+        core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
 
     def is_agent_debugged(self) -> bool:
         return self.logs.rules.is_enabled("AGENT", "debug")
@@ -289,16 +235,6 @@ class Application:
         self.router.expiry.learn(ruleset)
         if self.configuration.policy["onPolicyChange"] == "enforce" and ruleset.digest != before.digest:
             self.router.redecision.begin("policy_change")
-
-    def update_connection(self, identity: str, changes: Mapping[str, object], requester: int | None) -> None:
-        """adminStatus "deleted" drops the connection (routing §1.10)."""
-        connection = self.router.connections.get(int(identity))
-        if "enableProtocolTrace" in changes and connection is not None:
-            self.trace.switch(connection, bool(changes["enableProtocolTrace"]))
-        if changes.get("adminStatus") == "deleted" and self.router.close_connection(int(identity)):
-            by = f"[C{requester}]" if requester is not None else "[management]"
-            text = f"[C{identity}] Connection force-closed by request from connection {by}"
-            self._log("ROUTER_CORE", "info", text)
 
     def _apply_logs(self) -> None:
         style = TimeStyle(
@@ -361,128 +297,47 @@ class Application:
         ready = []
         for entity in listeners:
             try:
-                ready.append((entity, self.endpoints.listener(entity.attributes)))
+                ready.append((entity.attributes, self.listeners.made(entity.attributes)))
             except ManagementError as error:
                 raise StartError(f"{_start_text(error)}{_place(entity)}") from None
         threads = self.attributes["workerThreads"]
         self._log("SERVER", "notice", f"Operational, {threads} Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
         has_connector = bool(self.configuration.of_type("connector"))
-        # Side by side: one whose host name nobody knows must not keep the others waiting.
-        opened = await asyncio.gather(
-            *(self.router.open_port(listener, **family_of(entity.attributes)) for entity, listener in ready),
-            return_exceptions=True,
-        )
-        for number, ((_, listener), result) in enumerate(zip(ready, opened, strict=True)):
-            if isinstance(result, OSError):
-                self.endpoints.log_listener_error(listener.place, result)
-                if number == 0 and not has_connector:
-                    self._log("SERVER", "critical", f"Shutting down, required listener failed {listener.place}")
-                    self.failure = f"required listener failed {listener.place}: {result.strerror or result}"
-                    self.stopping.set()
-            elif isinstance(result, BaseException):
-                raise result
-
-    # Entities
-
-    def create_address(self, attributes: Mapping[str, Any]) -> None:
-        self.addresses.add(attributes)
-
-    def update_log(self, _before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-        try:
-            self.logs.configure(after["module"], settings_of(after))
-        except (LogSettingError, LogFileError) as error:
-            raise ManagementError(500, f"CError: Configuration: {error}") from None
-        self._trace_as_logged()
-
-    def _trace_as_logged(self) -> None:
-        self.trace.set_level(self.logs.rules.is_enabled("PROTOCOL", "trace"), list(self.router.connections.values()))
+        self.failure = await self.listeners.open_all(ready, is_first_required=not has_connector)
+        if self.failure is not None:
+            self.stopping.set()
 
     # Reload
 
-    def _watch_policy_dir(self) -> None:
-        every_s = int(str(self.configuration.policy["policyDirWatchSeconds"]))
-        folder = str(self.configuration.policy["policyDir"] or "")
-        if not folder or not every_s:
-            return
-        watch = self._watch = FolderWatch(folder, is_policy_file, self.vhosts.reload, read_at_ns=self._read_at_ns)
-
-        self._look_again(watch, every_s, "policyDir")  # after a fault the rules in force stay
-
-    def _look_again(self, watch: FolderWatch, every_s: int, what: str) -> None:
-        def failed(error: Exception) -> None:
-            self._log("ERROR", "error", f"Watching {what}: {fault_text(error)}")
-
-        self._watching.append(asyncio.get_running_loop().create_task(watch.run(every_s, failed)))
-
-    def _watch_users(self, path: str | None) -> None:
-        """onPolicyChange: enforce covers who may log in as well. Errors: StartError."""
-        if path is None or self.configuration.policy["onPolicyChange"] != "enforce":
-            return
-        router = self.router
-        try:
-            self._credentials = Credentials(path, router.connections, router.work.finish, self.emit)
-        except UserFileError as error:
-            raise StartError(f"Configuration: {error}") from None
-        router.is_revoked = self._credentials.is_revoked
-        every_s = int(str(self.configuration.policy["policyDirWatchSeconds"]))
-        if every_s:
-            self._look_again(self._credentials.watch, every_s, "the file of users")
+    def _prepare_reload(self, user_file: str | None) -> None:
+        """What SIGHUP reads anew, and what is watched. Errors: StartError."""
+        policy, reloading = self.configuration.policy, self.reloading
+        every_s = int(str(policy["policyDirWatchSeconds"]))
+        reloading.add(self.logs.reopen, self.profiles.reload)
+        if self.vhosts.has_folder:
+            folder = str(policy["policyDir"])
+            if every_s:
+                watch = FolderWatch(folder, is_policy_file, self.vhosts.reload, read_at_ns=self._read_at_ns)
+                reloading.watch(watch, every_s, "policyDir")
+                reloading.add(watch.take)
+            reloading.add(self.vhosts.reload)
+        if user_file is not None and policy["onPolicyChange"] == "enforce":  # it covers who may log in as well
+            router = self.router
+            try:
+                credentials = Credentials(user_file, router.connections, router.work.finish, self.emit)
+            except UserFileError as error:
+                raise StartError(f"Configuration: {error}") from None
+            router.is_revoked = credentials.is_revoked
+            if every_s:
+                reloading.watch(credentials.watch, every_s, "the file of users")
+            reloading.add(credentials.watch.take, credentials.read_again)
+        if self.candidate is not None:
+            reloading.add(self.candidate.reload)
 
     def reload(self) -> None:
         """SIGHUP: log files, certificates and the policy folders are read anew; what cannot be used changes nothing."""
-        self._wants_reload = True
-        if self._reloading is None:
-            self._reloading = asyncio.get_running_loop().create_task(self._reload())
-
-    async def _reload(self) -> None:
-        try:
-            while self._wants_reload:  # a signal that comes while we read means: once more
-                self._wants_reload = False
-                self.logs.reopen()
-                self.endpoints.reload_certificates()
-                if self._watch is not None:
-                    await self._watch.take()
-                if self.vhosts.has_folder:
-                    await self.vhosts.reload()
-                if self._credentials is not None:
-                    await self._credentials.watch.take()
-                    await self._credentials.read_again()
-                if self.candidate is not None:
-                    self.candidate.reload()
-                self._log("SERVER", "notice", "Reload on SIGHUP finished")
-        except Exception as error:  # our own fault: the router goes on with what it has
-            self._log("ERROR", "error", f"Reload on SIGHUP: {fault_text(error)}")
-        finally:
-            self._reloading = None
-
-    # Views
-
-    @property
-    def core(self) -> Core:
-        return self.router.core
-
-    def requester(self, connection_id: int) -> Requester:
-        """What a connection may do by management now.
-
-        Attack: to ask for what takes long, then for a change, and to be gone before its turn. Who is gone may not.
-        """
-        connection = self.router.connections.get(connection_id)
-        ruleset = self.router.gate.ruleset
-        if connection is None:
-            rights = NOTHING if ruleset.is_enabled else UNRESTRICTED
-            return Requester(connection_id=connection_id, rights=rights, is_admin_update_allowed=False)
-        gate = connection.gate
-        gate.catch_up()
-        rights = gate.management_rights()
-        settings = gate.settings
-        return Requester(
-            connection_id=connection_id,
-            rights=rights,
-            rule=settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None,
-            facts={**gate.facts(), "ruleset_digest": ruleset.digest},
-            is_admin_update_allowed=gate.may_update_admin_status(),
-        )
+        self.reloading.begin()
 
     def _host_values(self) -> HostValues:
         """What may be named by management: nothing where the router keeps its rules and records."""
@@ -494,83 +349,11 @@ class Application:
             is_governed=self.router.gate.ruleset.is_enabled,
         )
 
-    def reply_address(self, link: InLink, reply_to: str) -> Address | None:
-        """A requester may have replies sent to where it receives itself, or may send anyway.
-
-        Otherwise whoever may use $management could make the router write to any address in its own name.
-        """
-        connection = self.router.connections.get(link.attachment.connection_id)
-        if connection is None or connection.peer is None:
-            return None
-        address = connection.peer.resolve(reply_to)
-        if isinstance(address, Address):
-            connection.gate.catch_up()
-            if connection.gate.may_send_to(address):
-                return address
-            live = self.core.table.find(address)
-            if live is not None and any(out.address is live for out in connection.peer.attachment.out_links):
-                return address
-        self._log("POLICY", "info", f"[C{connection.connection_id}] DENY management reply to '{reply_to}'")
-        why = "neither received by the requester nor among its targets"
-        detail = f"reply-to is {why}" if isinstance(address, Address) else f"reply-to: {address.why}"
-        request: RequestMembers = {"address": reply_to, "detail": detail}
-        event = audit_event("management", "deny", "forbidden_operation", connection.gate.facts(), request)
-        self.emit(Audit(event=event))
-        return None
-
-    def router_rows(self) -> Iterator[Mapping[str, Any] | None]:
-        for totals in totalling(self.core):
-            if totals is None:
-                yield None
-                continue
-            yield {
-                **self.attributes,
-                "name": self.attributes["id"],
-                "identity": "1",
-                "version": self.version,
-                "hostName": platform.node(),
-                "metadata": self.attributes.get("metadata"),
-                **totals,
-                "connectionCount": self.router.open_count,
-                "uptimeSeconds": int(time.monotonic()) - self.router.started_at_s,
-                "memoryUsage": virtual_bytes(),
-            }
-
-    def connector_rows(self) -> Iterator[Mapping[str, Any]]:
-        for name, connecting in self.router.connectors.items():
-            yield {
-                "name": name,
-                "failoverUrls": connecting.failover_urls,
-                "connectionStatus": connecting.status,
-                "connectionMsg": connecting.message,
-            }
-
-    def allocator_rows(self) -> Iterator[Mapping[str, Any]]:
-        return allocator_rows(self.core, self.router.connections.values(), log_entries=len(self.logs.ring))
-
-    def policy_rows(self) -> Iterator[Mapping[str, Any]]:
-        counters = {**self.router.gate.ledger.policy_counters(), **self.vhosts.counters()}
-        yield {**self.configuration.policy, **counters}
-
-    def vhost_stats_rows(self, offset: int = 0) -> Iterator[Mapping[str, Any]]:
-        return map(self._vhost_stats_row, self.router.gate.ledger.vhost_names()[offset:])
-
-    def find_vhost_stats_row(self, identity: str) -> Mapping[str, Any] | None:
-        name = identity.removeprefix("vhostStats/")
-        is_known = name != identity and self.router.gate.ledger.has_vhost(name)
-        return self._vhost_stats_row(name) if is_known else None
-
-    def _vhost_stats_row(self, name: str) -> Mapping[str, Any]:
-        identity = f"vhostStats/{name}"
-        return {"name": identity, "identity": identity, **self.router.gate.ledger.vhost_stats(name)}
-
     # The end
 
     async def stop(self) -> None:
         """Close everything; audit events that are still queued are written first."""
-        for task in (*self._watching, self._reloading):
-            if task is not None:
-                task.cancel()
+        self.reloading.stop()
         await self.router.stop()
         self.reporting.stop()
         if self.candidate is not None:

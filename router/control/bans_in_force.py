@@ -21,8 +21,11 @@ from router.control.router import Router
 from router.effects import Emit, LogLevel, log
 from router.io.turns import Slices
 from router.management.config import ConfiguredEntity
-from router.management.entities import EntityStore, ManagementError
-from router.management.rules import ban_of
+from router.management.entities import EntityStore
+from router.management.kinds.ban import ban_of
+from router.management.owners import Owner
+from router.management.query import PagedRows
+from router.management.requests import ManagementError
 
 # Bans that end in one second, and connections that are looked at for a new one before the loop may route
 # messages again. A ban of a network with ten thousand connections would hold up everybody else, and overrun the audit
@@ -58,6 +61,11 @@ class Bans:
         self._is_by_rule = False  # while an automatic ban passes through the store
 
     # Entities
+
+    @property
+    def owner(self) -> Owner:
+        rows = PagedRows(self.page, self.find, self.find_by_name)
+        return Owner(type="ban", rows=rows, create=self.create, delete=self.delete)
 
     def create(self, attributes: Mapping[str, Any]) -> dict[str, object]:
         """The ban holds when this returns. Connections it is too late for are closed after the request was answered.

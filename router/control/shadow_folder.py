@@ -7,7 +7,7 @@ Source: docs/policy.md, Shadow.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ from router.faults import fault_text
 from router.io.folder_watch import FolderWatch
 from router.io.turns import take, turn
 from router.management.config import is_policy_file
+from router.management.owners import Owner
+from router.management.query import Rows
 
 SHADOW_DIR: Final = "shadowPolicyDir"  # attribute of the `policy` entity
 SHADOW_TYPES: Final = ("shadowPolicy", "shadowDisagreement")
@@ -165,9 +167,10 @@ class ShadowFolder:
     # Management
 
     @property
-    def views(self) -> Mapping[str, Callable[[], Iterator[Mapping[str, Any]]]]:
-        """What makes the rows of each of SHADOW_TYPES."""
-        return dict(zip(SHADOW_TYPES, (self._policy_rows, self._disagreement_rows), strict=True))
+    def owners(self) -> tuple[Owner, ...]:
+        """Of each of SHADOW_TYPES."""
+        rows = (self._policy_rows, self._disagreement_rows)
+        return tuple(Owner(type=name, rows=Rows(make)) for name, make in zip(SHADOW_TYPES, rows, strict=True))
 
     def _policy_rows(self) -> Iterator[Mapping[str, Any]]:
         shadow, ruleset = self._shadow, self._shadow.ruleset

@@ -5,7 +5,7 @@ Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,10 @@ from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key
 from router.effects import Audit, AuditEvent, Emit, log
 from router.io.host_names import KnownNames, look_up, names_of
 from router.management.config import Configuration, ConfiguredEntity
-from router.management.entities import EntityStore, ManagementError
+from router.management.entities import EntityStore
+from router.management.owners import Owner
+from router.management.query import Rows
+from router.management.requests import ManagementError
 
 # Of the vhosts that a reload changed, as many stand in its record.
 MAX_NAMES: Final = 10
@@ -104,10 +107,6 @@ class Vhosts:
     def _log(self, text: str) -> None:
         log(self._emit, "POLICY", "info", text)
 
-    def counters(self) -> Mapping[str, int]:
-        """The statistics of the `policy` entity that are about changes of the rules."""
-        return {"policyChanges": self._changes, "policyChangeFailures": self._failures}
-
     def _put_in_force(self, ruleset: Ruleset) -> None:
         before, self._gate.ruleset = self._gate.ruleset, ruleset
         self._changes += ruleset.digest != before.digest
@@ -146,6 +145,17 @@ class Vhosts:
         self._emit(Audit(event=event))
 
     # Management
+
+    @property
+    def owners(self) -> tuple[Owner, ...]:
+        return (
+            Owner(type="vhost", create=self.create, update=self.update, delete=self.delete),
+            Owner(type="policy", rows=Rows(self.policy_rows)),
+        )
+
+    def policy_rows(self) -> Iterator[Mapping[str, Any]]:
+        changes = {"policyChanges": self._changes, "policyChangeFailures": self._failures}
+        yield {**self._policy, **self._gate.ledger.policy_counters(), **changes}
 
     def create(self, attributes: Mapping[str, Any]) -> None:
         """Errors: ManagementError; nothing has changed then."""

@@ -5,7 +5,7 @@ raises: what is not foreseen is answered 500 and logged. A request is first unde
 rights of whoever makes it, in one place, and only then performed. Sources: docs/spec/management.md §5, §7, §8.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,18 +14,19 @@ from policy.facts import ManagementFacts
 from policy.rights import ALL, CREATE, DELETE, NAMING, READ, UPDATE, decide_management, exists, lacking
 from router.effects import Emit, LogLevel, log
 from router.faults import fault_text
-from router.management.core_operations import CRUD, ConnectionUpdate, CoreOperations
-from router.management.entities import Entity, EntityStore, ManagementError, NameTakenError
+from router.management.core_operations import CRUD, CoreOperations
+from router.management.entities import Entity, EntityStore, NameTakenError
 from router.management.host_values import HostValues
 from router.management.journal import Journal, denial_reason
-from router.management.node_operations import NodeOperations
-from router.management.query import Provider, QueryRows, Row, agent_results, number, requested_names
+from router.management.kinds import kind_of
+from router.management.node_operations import type_filter
+from router.management.query import QueryRows, Row, agent_results, number, requested_names
 from router.management.redaction import shown
-from router.management.requests import CHANGES, NotAllowedError, Plan, Request, Requester, Response
+from router.management.requests import CHANGES, ManagementError, NotAllowedError, Plan, Request, Requester, Response
 from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema, ValidationError
 from router.management.views import Views
 
-__all__ = ["Agent", "ManagementError", "Provider", "QueryRows", "Request", "Requester", "Response"]
+__all__ = ["Agent", "QueryRows", "Request", "Requester", "Response"]
 
 DESCRIPTIONS: Mapping[int, str] = {200: "OK", 201: "Created", 204: "No Content"}
 # What older books call operations; not listed by GET-OPERATIONS.
@@ -39,27 +40,15 @@ MAX_OPERATION_CHARACTERS = 64
 # something, for all the rights know.
 RIGHTS: Final[Mapping[str, str]] = {"READ": READ, "QUERY": READ, "CREATE": CREATE, "UPDATE": UPDATE, "DELETE": DELETE}
 READING_PREFIX: Final = "GET-"
-LOG_OPERATION: Final = "GET-LOG"  # shows what the log holds: to read it is to read `log`
+# GET-LOG shows the log: it takes the right to read `log`, whose type has no such operation.
+LOG_OPERATION, LOG_TYPE = "GET-LOG", "log"
 NO_RIGHTS: Final = "no rights of management"
 NOT_RECORDED: Final = "the change is not made, because the audit log can take no record of it"
 
 
-def no_log_entries(_: int) -> Iterator[list[object]]:
-    return iter(())
-
-
-def no_nodes() -> Sequence[str]:
-    return []
-
-
 class Agent:
-    """Answers management requests.
+    """Answers management requests. It dispatches to the owners in the store, once the request is allowed.
 
-    providers          live entities by short type name
-    management_nodes   GET-MGMT-NODES: addresses of the management nodes of all routers in the network
-    log_entries        GET-LOG: the last so many entries, 0 for all (logrules.LogRing.entries)
-    update_connection  (identity, changes, id of the requesting connection): carries out what an UPDATE of a connection
-                       asks for: adminStatus "deleted" or enableProtocolTrace; may raise ManagementError. None: 501
     is_debug_enabled   whether the debug lines of AGENT are wanted; making them takes time
     host_values        judges values that name files and the like
     may_record         can the audit log take the record of a change? Where it cannot, nothing is changed
@@ -69,12 +58,8 @@ class Agent:
         self,
         schema: Schema,
         store: EntityStore,
-        providers: Mapping[str, Provider],
         emit: Emit,
         *,
-        management_nodes: Callable[[], Sequence[str]] = no_nodes,
-        log_entries: Callable[[int], Iterator[list[object]]] = no_log_entries,
-        update_connection: ConnectionUpdate | None = None,
         is_debug_enabled: Callable[[], bool] = lambda: True,
         host_values: HostValues | None = None,
         may_record: Callable[[], bool] = lambda: True,
@@ -83,9 +68,8 @@ class Agent:
         self.store = store
         self._emit = emit
         self._is_debug_enabled = is_debug_enabled
-        self._views = Views(schema, store, providers)
-        self._core = CoreOperations(self._views, update_connection)
-        self._node = NodeOperations(schema, management_nodes, log_entries)
+        self._views = Views(schema, store)
+        self._core = CoreOperations(self._views)
         self._host_values = host_values or HostValues()
         self._may_record = may_record
         self._journal = Journal(emit)
@@ -160,14 +144,14 @@ class Agent:
             return self._create_plan(properties, request)
         if (base := self._query_base(name, properties)) is not None:
             return self._query_plan(base[0], properties, request)
-        entity_type = self._named_type(properties)
+        entity_type = self._views.named_type(properties)
         if entity_type is None:
             if request.requester.rights.is_nothing:
                 raise NotAllowedError(NO_RIGHTS)  # nor does it learn what there is
-            entity_type, _ = self._target(properties)
-        if name == "QUERY" and entity_type.short_name == "management":
-            self._target(properties)
-            return self._query_plan(self._type_filter(properties), properties, request)
+            entity_type, _ = self._views.target(properties)
+        if name == "QUERY" and name in entity_type.operations:
+            self._views.target(properties)
+            return self._query_plan(type_filter(self.schema, properties), properties, request)
         given = _text_keys(request.body) if name == "UPDATE" else {}
         plan = Plan(
             facts=_facts(name, entity_type, given),
@@ -251,8 +235,8 @@ class Agent:
         found = self.schema.find(properties.get("type") if named is None else named)
         if found is None or not found.is_core:
             return None
-        if found.short_name == "router" and operation in ("READ", "UPDATE"):
-            # The router has an entity in the agent's view as well, under a name of its own.
+        if kind_of(found).is_in_both_views and operation in ("READ", "UPDATE"):
+            # In the agent's view the entity has a name of its own.
             selector = properties.get("identity", properties.get("name"))
             if isinstance(selector, str) and any(self._views.matches("identity", selector)):
                 return None
@@ -263,23 +247,23 @@ class Agent:
     def _on_agent(
         self, operation: str, word: str, properties: Row, request: Request, plan: Plan
     ) -> tuple[int, object]:
-        entity_type, row = self._target(properties)
+        entity_type, row = self._views.target(properties)
         if operation not in entity_type.operations:
             raise ManagementError(
                 501,
                 f"Operation '{operation}' not implemented for '{entity_type.long_name}' {list(entity_type.operations)}",
             )
         if operation == "READ":
-            self._check_exact_type(entity_type, properties)
+            self._views.check_exact_type(entity_type, properties)
             return 200, _set_attributes(row)
-        if operation == "CALLME":
-            return 200, dict(properties)
         if operation in ("UPDATE", "DELETE"):
             entity = self.store.find(identity=str(row.get("identity")))
             if entity is not None:
                 return self._change(operation, entity, request.body, plan)
-        elif entity_type.short_name == "management" and (perform := self._node.find(operation)) is not None:
-            return 200, perform(properties, self._type_filter(properties))
+        elif (perform := self.store.owner(entity_type).operations.get(operation)) is not None and (
+            plan.is_change or operation.startswith(READING_PREFIX)
+        ):  # any other took no right but to read, and would leave no record
+            return 200, perform(properties)
         raise ManagementError(501, f"Operation '{word}' not implemented on {entity_type.long_name}")
 
     def _change(self, operation: str, entity: Entity, body: object, plan: Plan) -> tuple[int, object]:
@@ -322,62 +306,13 @@ class Agent:
         found = self.schema.find(one)
         return found is not None and found is self.schema.find(other)
 
-    def _named_type(self, properties: Row) -> EntityType | None:
-        """The type that the request names, where that is the type of what it selects; so it need not be looked for."""
-        if all(properties.get(key) is None for key in ("name", "identity")) or properties.get("type") is None:
-            return None
-        named = self.schema.type(properties["type"])
-        return named if sum(1 for _ in self.schema.subtypes(named)) == 1 else None
-
     def _selected(self, properties: Row) -> Row | None:
         try:
-            return self._target(properties)[1]
+            return self._views.target(properties)[1]
         except (ManagementError, ValidationError):
             return None
 
-    def _target(self, properties: Row) -> tuple[EntityType, Row]:
-        """The one entity that name, identity and type select (§7.3)."""
-        requested = self.schema.type(properties["type"]) if properties.get("type") is not None else None
-        node_type = self.schema.types["management"]
-        selectors = {key: properties[key] for key in ("name", "identity") if properties.get(key) is not None}
-        if not selectors:
-            if requested is None or self.schema.extends(node_type, requested):
-                return node_type, self._views.node
-            raise ManagementError(400, f"{requested.long_name}: No name or identity provided")
-        texts = {key: _plain(value) for key, value in selectors.items()}
-        asked = " ".join(f"{key}={value[:MAX_QUOTED_CHARACTERS]}" for key, value in texts.items())
-        first = next(iter(texts))
-        found = list(self._views.matches(first, texts[first]))
-        if not found:
-            raise ManagementError(404, f"No entity with {asked}")
-        if len(found) > 1:
-            raise ManagementError(500, f"Duplicate ({len(found)}) entities with {asked}")
-        entity_type, row = found[0]
-        if any(str(row.get(key)) != value for key, value in texts.items()):
-            raise ManagementError(400, f"Conflicting {asked}")
-        if requested is not None and not self.schema.extends(entity_type, requested):
-            raise ManagementError(
-                400,
-                f"Entity type '{entity_type.long_name}' does not extend requested type '{requested.long_name}'",
-            )
-        return entity_type, row
-
-    def _check_exact_type(self, entity_type: EntityType, properties: Row) -> None:
-        requested = properties.get("type")
-        if requested is not None and self.schema.find(requested) is not entity_type:
-            is_node = entity_type.short_name == "management" and not {"name", "identity"} & properties.keys()
-            if not is_node:
-                raise ManagementError(
-                    404,
-                    f"Entity type '{entity_type.long_name}' does match requested type"
-                    f" '{self.schema.type(requested).long_name}'",
-                )
-
     # QUERY
-
-    def _type_filter(self, properties: Row) -> EntityType | None:
-        named = properties.get("entityType")
-        return self.schema.type(named) if named is not None else None
 
     def _query_base(self, operation: str, properties: Row) -> tuple[EntityType | None] | None:
         """For a QUERY that names a type and no entity, that type; it need not be called entityType."""
@@ -386,14 +321,14 @@ class Agent:
         if properties.get("type") is None:
             return None
         requested = self.schema.type(properties["type"])
-        is_node = self.schema.extends(self.schema.types["management"], requested)
+        is_node = self.schema.extends(self._views.node_type, requested)
         return None if is_node else (requested,)
 
     def _query(
         self, base: EntityType | None, properties: Row, body: object, readable: Collection[str]
     ) -> object:
         names = requested_names(body)
-        known = self._node.attribute_names(base)
+        known = self.schema.attribute_names(base)
         if unknown := [name for name in names if name not in known]:
             of_type = f" for type {base.long_name}" if base is not None else ""
             raise ManagementError(404, f"Unknown attributes {shown(unknown, MAX_QUOTED_CHARACTERS)}{of_type}.")
@@ -415,7 +350,7 @@ def _text_keys(value: object) -> dict[str, object]:
 
 def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object]) -> ManagementFacts:
     """What has to be allowed for an operation. What the type does not know is answered so to whoever may read it."""
-    kind = "log" if operation == LOG_OPERATION else entity_type.short_name
+    kind = LOG_TYPE if operation == LOG_OPERATION else entity_type.short_name
     wanted = READ if operation.startswith(READING_PREFIX) else RIGHTS.get(operation, UPDATE)
     if not exists(wanted, kind):
         return ManagementFacts(operation=READ, entity_type=kind)
@@ -433,10 +368,6 @@ def _without_unreadable(plan: Plan, requester: Requester, response: Response) ->
         return response
     told = {kind.canonical_names.get(name, name) for name in plan.given} | NAMING
     return replace(response, body={name: value for name, value in body.items() if name in told})
-
-
-def _plain(value: object) -> str:
-    return str(value) if isinstance(value, str) else shown(value, MAX_QUOTED_CHARACTERS)
 
 
 def _set_attributes(row: Row) -> dict[str, object]:

@@ -15,27 +15,14 @@ from policy.attributes import SourceLocation
 from policy.files.sections import Section
 from router.effects import Log, LogLevel
 from router.management.grammar import ConfigError, parse_config
-from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES
-from router.management.rules import (
-    RuleError,
-    UniqueNames,
-    check_values,
-    default_name,
-    identity_of,
-    implied,
-    role_problem,
-)
+from router.management.kinds import APPLY_ORDER, kind_of
+from router.management.logrules import MODULES
+from router.management.rules import RuleError, UniqueNames, default_name
 from router.management.schema import EntityType, Schema, ValidationError
 
 __all__ = ["ConfigError", "Configuration", "ConfiguredEntity", "Section", "load_config", "parse_config"]
 
-# The order in which entities take effect: when a port opens, everything else is in place.
-APPLY_ORDER = (
-    *("log", "router", "policy", "sslProfile", "authServicePlugin", "address", "linkRoute", "autoLink"),
-    *("exchange", "binding", "vhost", "ban", "console", "dummy", "connector", "listener"),
-)
 ROUTER_ID_CHARACTERS = string.ascii_letters + string.digits + "+_"
-CONSOLE_WARNING = "Console entity is deprecated: Use http:yes on listener entity instead"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +168,9 @@ class _Loading:
         if "identity" in section.attributes:
             text = entity_type.text(section.attributes)
             raise RuleError(f"'identity' attribute cannot be specified {text}", "identity")
-        attributes = entity_type.validate(implied(entity_type, section.attributes), self.warn)
-        if entity_type.short_name == "console":
-            self.warn("AGENT", CONSOLE_WARNING)
+        attributes = entity_type.validate(kind_of(entity_type).implied(section.attributes), self.warn)
+        if (deprecation := kind_of(entity_type).deprecation) is not None:
+            self.warn("AGENT", deprecation)
         return ConfiguredEntity(
             type=entity_type.short_name,
             attributes=self.with_defaults(entity_type, attributes),
@@ -194,14 +181,12 @@ class _Loading:
         """Defaults that are not constants."""
         if entity_type.short_name == "router" and attributes.get("id") is None:
             attributes["id"] = _random_id(str(attributes["mode"]))
-        if entity_type.short_name == "log" and attributes["module"] == "DEFAULT":
-            return {**DEFAULT_ATTRIBUTES, **attributes}
-        return attributes
+        return kind_of(entity_type).completed(attributes)
 
     def add(self, made: ConfiguredEntity) -> None:
         entity_type = self.schema.types[made.type]
         number = self.numbers.get(made.type, 0)
-        identity = identity_of(entity_type, made.attributes, number)
+        identity = kind_of(entity_type).identity(entity_type, made.attributes, number)
         attributes = {
             **made.attributes,
             "name": default_name(made.attributes, identity),
@@ -228,17 +213,8 @@ class _Loading:
 
     def is_ignored(self, made: ConfiguredEntity) -> bool:
         """A mistake in an address or link route costs that entity only (§1.4)."""
-        if made.type not in ("address", "linkRoute"):
-            return False
-        is_address = made.type == "address"
-        prefix, pattern = made.attributes.get("prefix"), made.attributes.get("pattern")
-        if prefix is None and pattern is None:
-            what = "configured address" if is_address else "link route address"
-            text = f"Must set either 'prefix' or 'pattern' attribute: ignoring {what}"
-        elif prefix is not None and pattern is not None:
-            what = "configured address" if is_address else "link route"
-            text = f"Cannot set both 'prefix' and 'pattern': ignoring {what} {prefix}, {pattern}"
-        else:
+        text = kind_of(self.schema.types[made.type]).ignored(made.attributes)
+        if text is None:
             return False
         self.late.append(Log(module="ROUTER", level="warning", text=text))
         return True
@@ -247,15 +223,17 @@ class _Loading:
         """Once the router's mode is known: its section may stand behind the listeners."""
         mode = str(next(self.of_type("router")).attributes["mode"])
         for each in self.entities:
-            problem = role_problem(mode, self.schema.types[each.type], each.attributes)
+            entity_type = self.schema.types[each.type]
+            problem = kind_of(entity_type).role_problem(entity_type, each.attributes, mode)
             if problem is not None:
                 line = each.source.line_of(("role",))
                 raise ConfigError(problem, path=self.path, file=each.source.file, line=line)
 
     def check_values(self) -> None:
         for each in self.entities:
+            entity_type = self.schema.types[each.type]
             try:
-                check_values(self.schema.types[each.type], each.attributes)
+                kind_of(entity_type).check(entity_type, each.attributes)
             except ValidationError as error:
                 line = each.source.line_of((error.attribute or "",))
                 raise self.error(error, line, each.source.file) from None

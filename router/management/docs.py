@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from router.management.config import APPLY_ORDER
+from router.management.kinds import APPLY_ORDER
 from router.management.schema import Attribute, EntityType, Schema, load_schema
 
 DEFAULT_FILE = Path("docs/management.md")
@@ -87,7 +87,7 @@ def _set(entity_type: EntityType, attribute: Attribute) -> str:
         *(["update"] if attribute.is_updatable else []),
     ]
     is_given = attribute.is_creatable or attribute.is_file_only
-    is_in_file = is_given or (entity_type.short_name in ("log", "vhost") and not attribute.is_graph)
+    is_in_file = is_given or ("UPDATE" in entity_type.operations and not attribute.is_graph)
     return ", ".join([*(["file"] if is_in_file and entity_type.short_name in APPLY_ORDER else []), *ways])
 
 

@@ -1,7 +1,7 @@
 """The configured entities: one owner, one set of rules for the configuration file and for management.
 
-The store has no effects of its own: it calls the handlers that the daemon registers, and a handler that raises leaves
-everything as it was. Sources: docs/spec/management.md §6.3, §6.4, §7.5, §7.6, §8.
+The store has no effects of its own: it calls the owners, and an owner that raises leaves everything as it was.
+Sources: docs/spec/management.md §6.3, §6.4, §7.5, §7.6, §8.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,20 +10,12 @@ from itertools import count
 
 from router.effects import Emit, LogLevel, log
 from router.management.config import ConfiguredEntity
-from router.management.core_types import Existing, core_columns, normalize
-from router.management.logrules import DEFAULT_ATTRIBUTES
+from router.management.kinds import KINDS, kind_of
+from router.management.kinds.core_kind import CoreKind, Existing
+from router.management.owners import Owner
 from router.management.redaction import shown
-from router.management.rules import (
-    CORE_CONFIG_TYPES,
-    RuleError,
-    TakenError,
-    UniqueNames,
-    check_values,
-    default_name,
-    identity_of,
-    implied,
-    role_problem,
-)
+from router.management.requests import ManagementError
+from router.management.rules import RuleError, TakenError, UniqueNames, default_name
 from router.management.schema import (
     MAX_QUOTED_CHARACTERS,
     Attribute,
@@ -34,26 +26,6 @@ from router.management.schema import (
 )
 
 Attributes = Mapping[str, object]
-CreateHandler = Callable[[Attributes], Attributes | None]
-UpdateHandler = Callable[[Attributes, Attributes], Attributes | None]
-DeleteHandler = Callable[[Attributes], None]
-
-# Nothing but the entity itself comes of these, so that they work without a handler: always, and from the file.
-_PASSIVE = frozenset({"dummy"})
-_PASSIVE_IN_FILE = frozenset({"dummy", "router", "policy", "console", "log"})
-
-
-class ManagementError(Exception):
-    """A request that fails. Handlers raise it too.
-
-    status       statusCode of docs/spec/management.md §7.2
-    description  statusDescription; it is sent to the client and logged, so it holds no secret
-    """
-
-    def __init__(self, status: int, description: str) -> None:
-        super().__init__(description)
-        self.status = status
-        self.description = description
 
 
 class NameTakenError(ManagementError):
@@ -117,32 +89,26 @@ class EntityStore:
         self._next_identity = next_identity or count(1).__next__
         # The inner ones are ordered sets: of thousands of bans each goes by itself.
         self._entities: dict[str, dict[Entity, None]] = {name: {} for name in schema.types}
-        self._existing = {kind: Existing() for kind in CORE_CONFIG_TYPES}
+        self._existing = {kind.name: Existing() for kind in KINDS if isinstance(kind, CoreKind)}
         self._by_name: dict[str, Entity] = {}
         self._by_identity: dict[str, Entity] = {}
         self._by_core: dict[tuple[str, str, str], Entity] = {}  # (type, "identity" or "name", its value)
         self._names = UniqueNames()
         self._numbers: dict[str, int] = {}
-        self._on_create: dict[str, CreateHandler] = {}
-        self._on_update: dict[str, UpdateHandler] = {}
-        self._on_delete: dict[str, DeleteHandler] = {}
+        self._owners: dict[str, Owner] = {}
 
-    # Handlers
+    # Owners
 
-    def on_create(self, short_name: str, handler: CreateHandler) -> None:
-        """handler(attributes) makes it happen; what it returns is merged into the attributes.
+    def own(self, *owners: Owner) -> None:
+        """Each takes the place of the owner that its type had. Errors: KeyError for a type that the schema lacks."""
+        self._owners.update((self.schema.types[owner.type].short_name, owner) for owner in owners)
 
-        Core types get the normalized columns, and may return their `identity`.
-        """
-        self._on_create[self.schema.types[short_name].short_name] = handler
+    def owner(self, entity_type: EntityType) -> Owner:
+        """A type without an owner has one that can nothing."""
+        return self._owners.get(entity_type.short_name) or Owner(type=entity_type.short_name)
 
-    def on_update(self, short_name: str, handler: UpdateHandler) -> None:
-        """handler(before, after) makes it happen; what it returns is merged into `after`."""
-        self._on_update[self.schema.types[short_name].short_name] = handler
-
-    def on_delete(self, short_name: str, handler: DeleteHandler) -> None:
-        """handler(attributes) makes it happen; core types get their columns."""
-        self._on_delete[self.schema.types[short_name].short_name] = handler
+    def owners(self) -> Iterator[Owner]:
+        return iter(self._owners.values())
 
     # Reading
 
@@ -171,15 +137,16 @@ class EntityStore:
         """
         for each in configured:
             entity_type = self.schema.types[each.type]
-            if each.type not in CORE_CONFIG_TYPES:
+            kind = kind_of(entity_type)
+            if not isinstance(kind, CoreKind):
                 self._add(entity_type, dict(each.attributes), is_from_file=True)
                 continue
             try:
                 self._add_core(entity_type, str(each.attributes["name"]), each.attributes, dict(each.attributes))
             except ManagementError as error:
                 self._log("AGENT", "error", f"Error performing CREATE of {entity_type.long_name}: {error}")
-                if each.type in ("linkRoute", "autoLink"):
-                    self._log("ROUTER_CORE", "error", f"Error configuring linkRoute: {error}")
+                if kind.logged_as is not None:
+                    self._log("ROUTER_CORE", "error", f"Error configuring {kind.logged_as}: {error}")
 
     def create(self, entity_type: EntityType, given: Attributes) -> Entity:
         """A CREATE of an agent-handled type. Errors: ManagementError; nothing has changed then."""
@@ -188,9 +155,9 @@ class EntityStore:
             for name, value in given.items():
                 if value is not None and not entity_type.attributes[entity_type.canonical(name)].is_creatable:
                     raise ManagementError(400, f"Cannot set attribute '{name}' in CREATE")
-            attributes = entity_type.validate(implied(entity_type, given), self._warn)
-            number = self._numbers.get(entity_type.short_name, 0)
-            identity = identity_of(entity_type, attributes, number)
+            kind = kind_of(entity_type)
+            attributes = entity_type.validate(kind.implied(given), self._warn)
+            identity = kind.identity(entity_type, attributes, self._numbers.get(kind.name, 0))
             attributes |= {"name": default_name(attributes, identity), "identity": identity}
             self._check(entity_type, attributes)
         except ValidationError as error:
@@ -210,30 +177,31 @@ class EntityStore:
             self._check(entity_type, after)
         except ValidationError as error:
             raise failure(error) from None
-        handler = self._on_update.get(entity_type.short_name)
-        if handler is None and entity_type.short_name not in _PASSIVE:
+        update = self.owner(entity_type).update
+        if update is None:
             raise _not_implemented("UPDATE", entity_type)
-        after |= (handler(dict(before), dict(after)) or {}) if handler else {}
+        after |= update(dict(before), dict(after)) or {}
         entity.agent = after
         return entity
 
     def delete(self, entity: Entity) -> None:
         """Errors: ManagementError; nothing has changed then."""
-        handler = self._on_delete.get(entity.type.short_name)
-        if handler is None and entity.type.short_name not in _PASSIVE:
+        delete = self.owner(entity.type).delete
+        if delete is None:
             raise _not_implemented("DELETE", entity.type)
-        if handler is not None:
-            handler(dict(entity.core if entity.core is not None else entity.attributes))
+        delete(dict(entity.core if entity.core is not None else entity.attributes))
         self._take_out(entity)
-        if entity.type.short_name == "exchange":
-            for binding in self.entities("binding"):
-                if binding.core is not None and binding.core["exchangeName"] == entity.attributes["name"]:
-                    self.delete(binding)
+        kind = kind_of(entity.type)
+        if isinstance(kind, CoreKind) and kind.parts is not None:
+            part, column = kind.parts
+            for each in self.entities(part):
+                if each.core is not None and each.core[column] == entity.attributes["name"]:
+                    self.delete(each)
 
     def exchange(self, identities: Iterable[str], configured: Iterable[ConfiguredEntity]) -> None:
-        """Put entities of a file in the place of others, all at once, without calling handlers: the caller acts.
+        """Put entities of a file in the place of others, all at once, without calling owners: the caller acts.
 
-        identities  agent-side, of entities that handlers serve; configured ones are of agent-handled types
+        identities  agent-side, of entities that have owners; configured ones are of agent-handled types
         Errors      ManagementError when names clash; nothing has changed then.
         """
         going = [entity for identity in identities if (entity := self._by_identity.get(identity)) is not None]
@@ -267,14 +235,14 @@ class EntityStore:
         self._log("AGENT", "debug", f"Remove {entity.type.short_name} entity: {identity}")
 
     def _add(self, entity_type: EntityType, attributes: dict[str, object], *, is_from_file: bool) -> Entity:
-        kind = entity_type.short_name
-        handler = self._on_create.get(kind)
-        if handler is None and kind not in (_PASSIVE_IN_FILE if is_from_file else _PASSIVE):
+        create = self.owner(entity_type).create
+        is_passive = is_from_file and kind_of(entity_type).is_passive_in_file
+        if create is None and not is_passive:
             raise _not_implemented("CREATE", entity_type)
         entity = Entity(type=entity_type, agent=attributes)
         self._claim(entity_type, attributes)
         try:
-            attributes |= (handler(dict(attributes)) or {}) if handler else {}
+            attributes |= (create(dict(attributes)) or {}) if create and not is_passive else {}
         except BaseException:
             self._names.release(attributes)
             raise
@@ -284,25 +252,25 @@ class EntityStore:
     def _add_core(
         self, entity_type: EntityType, name: str | None, body: object, agent: dict[str, object] | None
     ) -> Entity:
-        kind = entity_type.short_name
-        exchanges = self._existing["exchange"].rows
+        kind = kind_of(entity_type)
+        assert isinstance(kind, CoreKind)
         try:
-            normalized = normalize(entity_type, name, body, self._existing[kind], exchanges, self._warn)
+            normalized = kind.normalized(entity_type, name, body, self._existing, self._warn)
         except ValidationError as error:
             raise ManagementError(400, str(error)) from None
-        handler = self._on_create.get(kind)
-        if handler is None:
+        create = self.owner(entity_type).create
+        if create is None:
             raise _not_implemented("CREATE", entity_type)
         if agent is not None:
             self._claim(entity_type, agent)
         try:
-            made = handler({**normalized, "name": name}) or {}
+            made = create({**normalized, "name": name}) or {}
             identity = str(made["identity"]) if "identity" in made else str(self._next_identity())
         except BaseException:
             if agent is not None:
                 self._names.release(agent)
             raise
-        core = {**core_columns(entity_type, normalized, name, identity), **made, "identity": identity}
+        core = {**kind.columns(entity_type, normalized, name, identity), **made, "identity": identity}
         entity = Entity(type=entity_type, agent=agent, core=core)
         self._insert(entity)
         return entity
@@ -327,9 +295,10 @@ class EntityStore:
             raise failure(error) from None
 
     def _check(self, entity_type: EntityType, attributes: Attributes) -> None:
-        check_values(entity_type, attributes)
+        kind = kind_of(entity_type)
+        kind.check(entity_type, attributes)
         router = next(self.attributes("router"), None)
-        problem = role_problem(str(router["mode"]) if router else "standalone", entity_type, attributes)
+        problem = kind.role_problem(entity_type, attributes, str(router["mode"]) if router else "standalone")
         if problem is not None:
             raise ValidationError(problem)
 
@@ -346,10 +315,7 @@ class EntityStore:
                 if name in attribute.aliases:
                     self._warn("AGENT", deprecation(entity_type, name, attribute.name))
                 merged[attribute.name] = value
-        after = entity_type.validate(merged, self._warn)
-        if entity_type.short_name == "log" and before["module"] == "DEFAULT":
-            return {**DEFAULT_ATTRIBUTES, **after}
-        return after
+        return kind_of(entity_type).completed(entity_type.validate(merged, self._warn))
 
     def _is_unchanged(
         self, entity_type: EntityType, attribute: Attribute, name: str, value: object, before: Attributes

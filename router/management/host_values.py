@@ -9,11 +9,12 @@ management.
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
-from policy.attributes import InvalidValue
 from policy.decision import Reason
-from policy.rights import HOST, MANAGEMENT_KEY, ManagementRights, read_rights
+from policy.rights import HOST, ManagementRights
+from router.management.kinds import kind_of
 from router.management.query import Row
 from router.management.requests import NotAllowedError
 from router.management.schema import Attribute, EntityType, ValidationError
@@ -62,8 +63,8 @@ class HostValues:
         Errors  NotAllowedError
         """
         result = dict(given)
-        if entity_type.short_name == "vhost" and not rights.has_host:
-            _refuse_grants(given, before)
+        if not rights.has_host:
+            _refuse_grants(entity_type, given, before)
         if not self._is_governed and not self._directories:
             return result
         for named in _named(entity_type, given):
@@ -87,25 +88,16 @@ class HostValues:
         return real
 
 
-def _refuse_grants(given: Mapping[str, object], before: Row | None) -> None:
+def _refuse_grants(entity_type: EntityType, given: Mapping[str, object], before: Row | None) -> None:
     """A vhost in which some group has the right is changed by who has it only.
 
     Attack: who may change vhosts gives it to himself; or his name to the group that has it; or takes his name out of
     another, so that he falls into the one for everybody. Errors: NotAllowedError
     """
-    for groups in (given.get("groups"), (before or {}).get("groups")):
-        for name, settings in groups.items() if isinstance(groups, Mapping) else ():
-            if _has_host(settings):
-                text = f"group '{str(name)[:200]}' has the right '{HOST}', so that only who has it may change its vhost"
-                raise _refusal(text)
-
-
-def _has_host(settings: object) -> bool:
-    written = settings.get(MANAGEMENT_KEY) if isinstance(settings, Mapping) else None
-    try:
-        return written is not None and read_rights(written).has_host
-    except InvalidValue:  # which is what the request is answered, before anything comes of it
-        return False
+    kind = kind_of(entity_type)
+    for name in chain(kind.host_groups(given), kind.host_groups(before or {})):
+        text = f"group '{name[:200]}' has the right '{HOST}', so that only who has it may change its vhost"
+        raise _refusal(text)
 
 
 def _what(named: _Named) -> str:

@@ -6,7 +6,6 @@ Rows are pulled from an iterator, so that a page costs what a page costs. Source
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, runtime_checkable
 
 from router.management.redaction import shown
 from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, ValidationError
@@ -40,28 +39,37 @@ class QueryRows:
         return results if self.names is None else {"attributeNames": self.names, "results": results}
 
 
-class Provider(Protocol):
-    """Live entities of one type."""
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Live entities of one type: attribute maps by attribute name, made one by one as they are asked for.
 
-    def rows(self) -> Iterable[Row | None]:
-        """Attribute maps by attribute name, made one by one as they are asked for.
+    Core types have the columns of schemas/management.json, others name and identity.
+    make  None among the rows is a pause: whoever asks may let messages pass there. Only `router` makes any
+    """
 
-        Core types: the columns of schemas/management.json. Others: with name and identity.
-        None may come before the row of `router`, wherever whoever asks can pause.
-        """
+    make: Callable[[], Iterable[Row | None]]
 
 
-@runtime_checkable
-class PagedProvider(Protocol):
-    """A provider that need not make the rows it skips."""
+@dataclass(frozen=True, slots=True)
+class PagedRows:
+    """Live entities of one type that need not be made to be passed over.
 
-    def rows(self) -> Iterable[Row]: ...
+    page                  rows from a number on
+    by_identity, by_name  the one row of an identity, and of a name
+    """
 
-    def page(self, offset: int) -> Iterable[Row]:
-        """Rows from number `offset` on."""
+    page: Callable[[int], Iterable[Row]]
+    by_identity: Callable[[str], Row | None]
+    by_name: Callable[[str], Row | None]
+
+    def make(self) -> Iterable[Row]:
+        return self.page(0)
 
     def find(self, column: str, value: str) -> Row | None:
-        """The row whose identity or name is this, without making the others."""
+        return self.by_identity(value) if column == "identity" else self.by_name(value)
+
+
+Provider = Rows | PagedRows
 
 
 def made(rows: Iterable[Row | None]) -> Iterator[Row]:
@@ -70,9 +78,9 @@ def made(rows: Iterable[Row | None]) -> Iterator[Row]:
 
 
 def skip(provider: Provider, offset: int) -> Iterator[Row]:
-    if isinstance(provider, PagedProvider):
+    if isinstance(provider, PagedRows):
         return iter(provider.page(offset))
-    return islice(made(provider.rows()), offset, None)
+    return islice(made(provider.make()), offset, None)
 
 
 def requested_names(body: object) -> list[str]:

@@ -11,12 +11,12 @@ from policy.decision import Reason, Rule
 from policy.facts import ManagementFacts
 from policy.rights import READ, ManagementRights
 from router.effects import ConnectionMembers
-from router.management.entities import ManagementError
 from router.management.query import Row
 from router.management.schema import EntityType
 
 # What is refused for want of a right, as the AMQP management draft calls it.
 FORBIDDEN: Final = 403
+CHANGE_NOT_ALLOWED: Final = "You are not allowed to perform this operation."
 CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
 
 
@@ -55,6 +55,19 @@ class Response:
     status: int
     description: str
     body: object = field(repr=False)
+
+
+class ManagementError(Exception):
+    """A request that fails. Owners raise it too.
+
+    status       statusCode of docs/spec/management.md §7.2
+    description  statusDescription; it is sent to the client and logged, so it holds no secret
+    """
+
+    def __init__(self, status: int, description: str) -> None:
+        super().__init__(description)
+        self.status = status
+        self.description = description
 
 
 class NotAllowedError(ManagementError):

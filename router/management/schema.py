@@ -5,7 +5,7 @@ Pure but for reading schemas/management.json. Error texts are those of docs/spec
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -231,6 +231,8 @@ class Schema:
             for name in (each.short_name, each.long_name, each.long_name.removeprefix(f"{self.prefix}.")):
                 self._by_name[name] = each
         self._dump: dict[str, object] | None = None
+        every = (name for each in self.types.values() for name in each.attributes)
+        self._all_names = dict.fromkeys(every).keys()
 
     def without(self, *short_names: str) -> "Schema":
         """This schema as it is for a router that has no entities of some types, and does not speak of them."""
@@ -271,6 +273,10 @@ class Schema:
     def subtypes(self, base: EntityType) -> Iterator[EntityType]:
         """`base` and the types below it, in the order of the schema."""
         return (each for each in self.types.values() if self.extends(each, base))
+
+    def attribute_names(self, base: EntityType | None) -> Collection[str]:
+        """The attributes of the type, of all types for None."""
+        return self._all_names if base is None else base.attributes.keys()
 
     def dump(self) -> dict[str, object]:
         """The whole schema as GET-SCHEMA gives it; shared, so do not change it."""

@@ -44,8 +44,7 @@ class Scene:
         self.store = EntityStore(load_schema(), self.effects.append)
         rule = FailureRule(limit=limit, window_s=60, ban_s=10, allowed=parse_hosts([allowed], lambda _: ()))
         self.bans = Bans(router, self.store, rule, self.effects.append, choose=lambda _count: 0)
-        self.store.on_create("ban", self.bans.create)
-        self.store.on_delete("ban", self.bans.delete)
+        self.store.own(self.bans.owner)
         monkeypatch.setattr("router.control.bans_in_force.Connection", Peer)
 
     def _finish(self) -> None:

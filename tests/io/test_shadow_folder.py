@@ -11,7 +11,7 @@ from policy.usage import UsageLedger
 from router.admission.candidate import Shadow
 from router.admission.connection_gate import Gate
 from router.control import shadow_folder
-from router.control.shadow_folder import SHADOW_TYPES, ShadowFolder
+from router.control.shadow_folder import ShadowFolder
 from router.effects import Audit, Effect
 
 POLICY = {"shadowPolicyDir": "/nowhere", "policyDirWatchSeconds": 0}
@@ -30,7 +30,9 @@ def folder(effects: list[Effect]) -> tuple[ShadowFolder, Shadow]:
 
 
 def state(made: ShadowFolder) -> Any:
-    (row,) = made.views[SHADOW_TYPES[0]]()
+    rows = made.owners[0].rows
+    assert rows is not None
+    (row,) = rows.make()
     return row["state"]
 
 

@@ -1,7 +1,7 @@
 """A management agent with nothing behind it: handlers that only remember, live rows that are literal."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from policy.rights import UNRESTRICTED, ManagementRights
@@ -9,20 +9,29 @@ from router.effects import Audit, Effect, Log
 from router.management.agent import Agent, Request, Requester, Response
 from router.management.config import Configuration, load_config
 from router.management.entities import EntityStore
+from router.management.node_operations import node_owner
+from router.management.owners import DUMMY, Owner
+from router.management.query import Rows
 from router.management.schema import load_schema
 
 SCHEMA = load_schema().without("shadowPolicy", "shadowDisagreement")  # as a router without shadowPolicyDir has it
 HANDLED = ("listener", "sslProfile", "connector", "vhost", "address", "linkRoute", "autoLink", "exchange", "binding")
 
-Rows = Callable[[], Iterable[Mapping[str, object]]]
+Make = Callable[[], Iterable[Mapping[str, object]]]
 
 
 @dataclass
 class LiveRows:
-    make: Rows
+    """An owner of live rows that counts those it makes."""
+
+    type: str
+    make: Make
     made: int = 0
 
-    def rows(self) -> Iterator[Mapping[str, object]]:
+    def owner(self) -> Owner:
+        return Owner(type=self.type, rows=Rows(self._rows))
+
+    def _rows(self) -> Iterator[Mapping[str, object]]:
         for row in self.make():
             self.made += 1
             yield row
@@ -65,6 +74,10 @@ class Bench:
         assert response.status >= 400
         return response.status, response.description
 
+    def own(self, name: str, **operations: Any) -> None:
+        """Give operations to the owner of a type."""
+        self.store.own(replace(self.store.owner(SCHEMA.types[name]), **operations))
+
     def logged(self, level: str, module: str = "AGENT") -> list[str]:
         return [each.text for each in self.logs if each.level == level and each.module == module]
 
@@ -79,7 +92,15 @@ def configured(text: str, path: str = "X.conf", files: Mapping[str, str] | None 
     return load_config(path, SCHEMA, read_text=found.__getitem__, list_dir=list_dir)
 
 
-def bench(text: str = "# nothing\n", live: Mapping[str, Rows] | None = None, **options: Any) -> Bench:
+def bench(
+    text: str = "# nothing\n",
+    live: Mapping[str, Make] | None = None,
+    *,
+    node: Owner | None = None,
+    change: Callable[..., None] | None = None,
+    **options: Any,
+) -> Bench:
+    """node  the owner of the management node. change  carries out the UPDATE of a connection"""
     effects: list[Log] = []
     events: list[Mapping[str, Any]] = []
 
@@ -91,12 +112,16 @@ def bench(text: str = "# nothing\n", live: Mapping[str, Rows] | None = None, **o
         effects.append(effect)
 
     store = EntityStore(SCHEMA, emit)
-    providers = {name: LiveRows(make) for name, make in (live or {}).items()}
-    made = Bench(store=store, agent=Agent(SCHEMA, store, providers, emit, **options), logs=effects, events=events)
+    made = Bench(store=store, agent=Agent(SCHEMA, store, emit, **options), logs=effects, events=events)
+    store.own(node or node_owner(SCHEMA), DUMMY, *(LiveRows(name, make).owner() for name, make in (live or {}).items()))
     for name in HANDLED:
-        store.on_create(name, lambda attributes, name=name: made.calls.append(("create", name, attributes)))
-        store.on_delete(name, lambda attributes, name=name: made.calls.append(("delete", name, attributes)))
+        made.own(
+            name,
+            create=lambda attributes, name=name: made.calls.append(("create", name, attributes)),
+            delete=lambda attributes, name=name: made.calls.append(("delete", name, attributes)),
+        )
     for name in ("log", "vhost"):
-        store.on_update(name, lambda before, after, name=name: made.calls.append(("update", name, before, after)))
+        made.own(name, update=lambda before, after, name=name: made.calls.append(("update", name, before, after)))
+    made.own("connection", change=change)
     store.load(configured(text).entities)
     return made

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from router.amqp.codec import encode_message
 from router.effects import Effect
 from router.management.agent import Agent, Request
-from router.management.entities import EntityStore, ManagementError
+from router.management.entities import EntityStore
 from router.management.logrules import LogEntry, LogRing
+from router.management.node_operations import node_owner
+from router.management.owners import DUMMY
+from router.management.requests import ManagementError
 from router.values import Array, int_, long, symbol, uint, ulong
 
 PREFIX = "org.apache.qpid.dispatch"
@@ -45,7 +48,7 @@ def router() -> Bench:
         "router.link": lambda: links(3),
         "router.address": lambda: iter([{"name": "M0a", "identity": "M0a", "key": "M0a", "remoteHostRouters": ["B"]}]),
     }
-    return bench(text, live, management_nodes=lambda: ["amqp:/_topo/0/R/$management"])
+    return bench(text, live, node=node_owner(SCHEMA, management_nodes=lambda: ["amqp:/_topo/0/R/$management"]))
 
 
 # The node's own operations
@@ -177,8 +180,10 @@ def test_rows_without_any_of_the_attributes_are_left_out(router: Bench) -> None:
 
 def test_a_page_makes_no_more_rows_than_it_holds() -> None:
     """management 46; attack: a small request that has the router build a row per link."""
-    rows = LiveRows(lambda: links(10_000))
-    agent = Agent(SCHEMA, EntityStore(SCHEMA, lambda _: None), {"router.link": rows}, lambda _: None)
+    rows = LiveRows("router.link", lambda: links(10_000))
+    store = EntityStore(SCHEMA, lambda _: None)
+    store.own(rows.owner())
+    agent = Agent(SCHEMA, store, lambda _: None)
     query = {"operation": "QUERY", "entityType": "router.link", "offset": uint(20), "count": int_(10)}
     body: Any = agent.handle(Request(properties=query, body={"attributeNames": ["identity"]}, requester=ANYBODY)).body
     assert body["results"] == [[str(number)] for number in range(20, 30)]
@@ -363,7 +368,7 @@ def test_get_log_gives_the_last_entries() -> None:
     ring = LogRing()
     for number in range(1500):
         ring.append(LogEntry(module="AGENT", level="info", text=str(number), time_s=number, file="a.py", line=1))
-    made = bench(log_entries=ring.entries)
+    made = bench(node=node_owner(SCHEMA, log_entries=ring.entries))
     entries = made.body("GET-LOG")
     assert (len(entries), entries[0]) == (1000, ["AGENT", "info", "500", "a.py", 1, 500])
     assert [entry[2] for entry in made.body("GET-LOG", limit="2")] == ["1498", "1499"]
@@ -464,13 +469,12 @@ def test_a_failing_handler_changes_nothing(router: Bench) -> None:
     def fail(*_: object) -> None:
         raise ManagementError(500, "PolicyError: Policy 'v' is invalid: x")
 
-    for register in (router.store.on_create, router.store.on_delete):
-        register("vhost", fail)
+    router.own("vhost", create=fail, delete=fail)
     assert router.refusal("CREATE", {"hostname": "v"}, type="vhost") == (500, "PolicyError: Policy 'v' is invalid: x")
     assert router.body("QUERY", entityType="vhost")["results"] == []
-    router.store.on_create("vhost", lambda _: None)
+    router.own("vhost", create=lambda _: None)
     before = router.body("CREATE", {"hostname": "v"}, type="vhost")
-    router.store.on_update("vhost", fail)
+    router.own("vhost", update=fail)
     assert router.refusal("UPDATE", {"maxConnections": 1}, name="vhost/v")[0] == 500
     assert router.refusal("DELETE", name="vhost/v")[0] == 500
     assert router.body("READ", name="vhost/v") == before
@@ -513,7 +517,7 @@ def test_a_log_entity_changes_but_neither_comes_nor_goes(router: Bench) -> None:
 
 def test_a_type_without_a_handler_is_not_implemented() -> None:
     store = EntityStore(SCHEMA, lambda _: None)
-    agent = Agent(SCHEMA, store, {}, lambda _: None)
+    agent = Agent(SCHEMA, store, lambda _: None)
     for name, body in (("listener", {}), ("address", {"prefix": "a"})):
         response = agent.handle(Request(properties={"operation": "CREATE", "type": name}, body=body, requester=ANYBODY))
         assert (response.status, response.description) == (
@@ -529,7 +533,7 @@ def test_a_connection_is_closed_by_an_update() -> None:
     """management 60"""
     asked: list[object] = []
     rows = [connection("5"), connection("6", "inter-router"), connection("8", "edge")]
-    made = bench(live={"connection": lambda: rows}, update_connection=lambda *what: asked.append(what))
+    made = bench(live={"connection": lambda: rows}, change=lambda *what: asked.append(what))
     gone = {"adminStatus": "deleted"}
     assert made.body("UPDATE", gone, type="connection", identity="5")["adminStatus"] == "deleted"
     assert asked == [("5", gone, 7)]
@@ -560,7 +564,7 @@ def test_frames_of_one_connection_are_traced_on_request() -> None:
     asked: list[object] = []
     made = bench(
         live={"connection": lambda: [connection("6", "inter-router")]},
-        update_connection=lambda *what: asked.append(what),
+        change=lambda *what: asked.append(what),
     )
     body = made.body("UPDATE", {"enableProtocolTrace": "yes"}, type="connection", identity=uint(6))
     assert body["enableProtocolTrace"] is True
@@ -610,7 +614,7 @@ def test_an_unforeseen_error_tells_the_client_nothing(router: Bench) -> None:
     def break_down() -> Iterator[Mapping[str, object]]:
         raise RuntimeError("secret state")
 
-    router.store.on_create("vhost", lambda _: list(break_down()) and None)
+    router.own("vhost", create=lambda _: list(break_down()) and None)
     status, text = router.refusal("CREATE", {"hostname": "v"}, type="vhost")
     assert (status, text) == (500, "InternalError: the request could not be carried out")
     (logged,) = [each for each in router.logged("error") if each.startswith("Unexpected ")]
@@ -683,7 +687,7 @@ def _ignore(_: Effect) -> None:
 FUZZED = bench(
     ROUTER + "listener {\n name: l\n}\n",
     {"connection": lambda: [connection("5")], "router.link": lambda: links(2)},
-    update_connection=lambda *_: None,
+    change=lambda *_: None,
 )
 
 
@@ -692,7 +696,9 @@ def test_a_deeply_nested_request_is_answered() -> None:
     body: object = "x"
     for _ in range(100_000):
         body = [body]
-    agent = Agent(SCHEMA, EntityStore(SCHEMA, _ignore), {}, _ignore)
+    store = EntityStore(SCHEMA, _ignore)
+    store.own(DUMMY)
+    agent = Agent(SCHEMA, store, _ignore)
     for name in ("dummy", "address", "vhost"):
         properties = {"operation": "CREATE", "type": name}
         given = {"arg1": body, "prefix": body, "groups": body}

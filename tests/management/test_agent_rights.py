@@ -36,7 +36,7 @@ def made(rights: object = UNRESTRICTED, **options: Any) -> Bench:
     found = bench(
         CONFIGURATION,
         {"connection": lambda: [dict(CONNECTION)], "router.link": lambda: iter(())},
-        update_connection=lambda *_: None,
+        change=lambda *_: None,
         **options,
     )
     found.rights = rights if not isinstance(rights, str | list) else read_rights(rights)

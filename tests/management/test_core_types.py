@@ -3,7 +3,7 @@
 import pytest
 from agent_bench import Bench, bench, configured
 
-from router.management.entities import ManagementError
+from router.management.requests import ManagementError
 from router.values import int_
 
 PREFIX = "org.apache.qpid.dispatch.router.config"
@@ -202,7 +202,7 @@ def test_a_failing_address_of_the_file_is_logged_and_left_out() -> None:
     def fail(_: object) -> None:
         raise ManagementError(400, "no room")
 
-    made.store.on_create("autoLink", fail)
+    made.own("autoLink", create=fail)
     text = "address {\n prefix: a\n ingressPhase: 1\n}\nautoLink {\n addr: a\n dir: in\n}\n"
     made.store.load([each for each in configured(text).entities if each.type in ("address", "autoLink")])
     assert made.body("QUERY", type="address")["results"] == made.body("QUERY", type="autoLink")["results"] == []

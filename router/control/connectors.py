@@ -1,0 +1,74 @@
+"""`connector`: the connections that the router makes. Sources: docs/spec/management.md §6.5, §8.5."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from router.connection.outgoing import Connector
+from router.connection.terms import ConnectionTerms, terms_of
+from router.control.router import Router
+from router.control.security import SecurityError, TlsFiles, client_tunnels, configured_password
+from router.control.ssl_profiles import SslProfiles
+from router.effects import Emit, log
+from router.management.owners import Owner
+from router.management.query import Rows
+from router.management.requests import ManagementError
+
+
+class Connectors:
+    def __init__(self, router: Router, profiles: SslProfiles, emit: Emit) -> None:
+        self._router = router
+        self._profiles = profiles
+        self._emit = emit
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(type="connector", rows=Rows(self.rows), create=self.create, delete=self.delete)
+
+    def create(self, attributes: Mapping[str, Any]) -> None:
+        """Connect at once (§8.5). Errors: ManagementError; nothing is started then."""
+        user = f"connector {attributes['host']}:{attributes['port']}"
+        profile_name = attributes.get("sslProfile")
+        tunnel, has_certificate = None, False
+        if profile_name:
+            source = self._profiles.find(profile_name, user)
+            files = TlsFiles.of_connector(source, verify_hostname=bool(attributes["verifyHostname"]))
+            tunnel = client_tunnels(files)
+            self._profiles.use(attributes["name"], files, user)
+            has_certificate = bool(source.profile.cert_file)
+        try:
+            password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self._emit)
+        except SecurityError as error:
+            raise ManagementError(500, f"CError: {error}") from None
+        words = attributes.get("saslMechanisms")
+        connector = Connector(
+            **terms_of(attributes),
+            reaches_in_process=bool(attributes["allowManagement"]),
+            tunnel=tunnel,
+            has_certificate=has_certificate,
+            protocol_family=attributes.get("protocolFamily"),
+            mechanisms=tuple(str(words).split()) if words else None,
+            username=attributes.get("saslUsername"),
+            password=password,
+        )
+        log_configured("Connector", connector, attributes.get("protocolFamily"), profile_name, self._emit)
+        self._router.add_connector(connector)
+
+    def delete(self, attributes: Mapping[str, Any]) -> None:
+        self._router.remove_connector(attributes["name"])
+        self._profiles.release(attributes["name"])
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        for name, connecting in self._router.connectors.items():
+            yield {
+                "name": name,
+                "failoverUrls": connecting.failover_urls,
+                "connectionStatus": connecting.status,
+                "connectionMsg": connecting.message,
+            }
+
+
+def log_configured(kind: str, terms: ConnectionTerms, family: str | None, profile: str | None, emit: Emit) -> None:
+    """The line in the log for a new listener or connector."""
+    suffix = f", sslProfile={profile}" if profile else ""
+    text = f"Configured {kind}: {terms.place} proto={family or 'any'}, role={terms.role}{suffix}"
+    log(emit, "CONN_MGR", "info", text)

@@ -1,0 +1,121 @@
+"""`listener`: the ports on which the router is called. Sources: docs/spec/management.md §6.5, §8.4."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from auth.verifiers.sasl_config import SaslConfigError
+from router.connection.terms import Listener, listener_of
+from router.control.connectors import log_configured
+from router.control.router import Router
+from router.control.sasl_plugins import SaslPlugins
+from router.control.security import Authentication, TlsFiles, tls_settings
+from router.control.server import ADDRESS_FAMILIES, Port
+from router.control.ssl_profiles import SslProfiles
+from router.effects import Emit, log
+from router.management.owners import Owner
+from router.management.requests import ManagementError
+
+
+class Listeners:
+    def __init__(
+        self,
+        router: Router,
+        authentication: Authentication,
+        profiles: SslProfiles,
+        plugins: SaslPlugins,
+        emit: Emit,
+    ) -> None:
+        self._router = router
+        self._authentication = authentication
+        self._profiles = profiles
+        self._plugins = plugins
+        self._emit = emit
+        self._opening: set[asyncio.Task[None]] = set()
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(type="listener", create=self.create, delete=self.delete)
+
+    def create(self, attributes: Mapping[str, Any]) -> None:
+        """Listen at once; the request succeeds even if the port cannot be bound (§8.4). Errors: ManagementError."""
+        listener = self.made(attributes)
+        opening = self._open(listener, attributes)
+
+        async def open_it() -> None:
+            try:
+                await opening
+            except OSError as error:
+                self._log_error(listener, error)
+
+        task = asyncio.get_running_loop().create_task(open_it())
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    def delete(self, attributes: Mapping[str, Any]) -> None:
+        self._router.close_port(attributes["name"])
+        self._profiles.release(attributes["name"])
+
+    def made(self, attributes: Mapping[str, Any]) -> Listener:
+        """Ready to be opened. Errors: ManagementError."""
+        user = f"listener {attributes['host']}:{attributes['port']}"
+        if (plugin := attributes.get("saslPlugin")) and plugin not in self._plugins:
+            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {plugin}")
+        if plugin:
+            raise ManagementError(400, f"{user}: saslPlugin is not supported by this version")
+        if attributes.get("http") or attributes.get("httpRootDir"):
+            raise ManagementError(400, f"{user}: http listeners are not supported by this version")
+        profile_name = attributes.get("sslProfile")
+        tls = None
+        if profile_name:
+            source = self._profiles.find(profile_name, user)
+            files = TlsFiles.of_listener(source, sasl_mechanisms=attributes.get("saslMechanisms"))
+            tls = tls_settings(files, self._emit)
+            self._profiles.use(attributes["name"], files, user)
+        if attributes.get("trustedCertsFile"):
+            self._warn("Configuration listener attribute 'trustedCertsFile' is not used. "
+                       "Specify sslProfile caCertFile instead.")  # fmt: skip
+        try:
+            mechanisms = self._authentication.mechanisms(attributes)
+        except SaslConfigError as error:
+            raise ManagementError(500, f"{user}: {error}") from None
+        if attributes["authenticatePeer"] and not (mechanisms(False) or mechanisms(True)):
+            words = attributes.get("saslMechanisms") or "none given"
+            self._warn(f"{user}: nobody can log in, none of its SASL mechanisms can be offered: {words}")
+        listener = listener_of(attributes, tls=tls, mechanisms=mechanisms)
+        log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name, self._emit)
+        return listener
+
+    async def open_all(
+        self, listeners: Sequence[tuple[Mapping[str, Any], Listener]], *, is_first_required: bool
+    ) -> str | None:
+        """Open the ports of the configuration file, side by side: a host name that nobody knows holds up no other.
+
+        listeners  the attributes of each, and what was made of them
+        Returns    why the router cannot go on; None: it can
+        """
+        opened = await asyncio.gather(
+            *(self._open(listener, attributes) for attributes, listener in listeners), return_exceptions=True
+        )
+        failure = None
+        for number, ((_, listener), result) in enumerate(zip(listeners, opened, strict=True)):
+            if isinstance(result, OSError):
+                self._log_error(listener, result)
+                if number == 0 and is_first_required:
+                    place = listener.place
+                    log(self._emit, "SERVER", "critical", f"Shutting down, required listener failed {place}")
+                    failure = f"required listener failed {place}: {result.strerror or result}"
+            elif isinstance(result, BaseException):
+                raise result
+        return failure
+
+    def _open(self, listener: Listener, attributes: Mapping[str, Any]) -> Coroutine[Any, Any, Port]:
+        family = ADDRESS_FAMILIES.get(str(attributes.get("socketAddressFamily")))
+        return self._router.open_port(listener, **({"family": family} if family is not None else {}))
+
+    def _log_error(self, listener: Listener, error: OSError) -> None:
+        text = error.strerror or str(error)
+        log(self._emit, "SERVER", "error", f"Listener error on {listener.place}: {text} (proton:io)")
+
+    def _warn(self, text: str) -> None:
+        log(self._emit, "CONN_MGR", "warning", text)

@@ -1,0 +1,55 @@
+"""Files read anew while the router runs: on SIGHUP, and those that are watched."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from router.effects import Emit, log
+from router.faults import fault_text
+from router.io.folder_watch import FolderWatch
+
+Step = Callable[[], Awaitable[object] | None]
+
+
+class Reloading:
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._steps: list[Step] = []
+        self._watching: list[asyncio.Task[None]] = []
+        self._reloading: asyncio.Task[None] | None = None
+        self._wants_reload = False
+
+    def add(self, *steps: Step) -> None:
+        """What a reload does, in order."""
+        self._steps += steps
+
+    def watch(self, watch: FolderWatch, every_s: int, what: str) -> None:
+        """Look for changes from now on. What fails is logged, and what is in force stays."""
+
+        def failed(error: Exception) -> None:
+            log(self._emit, "ERROR", "error", f"Watching {what}: {fault_text(error)}")
+
+        self._watching.append(asyncio.get_running_loop().create_task(watch.run(every_s, failed)))
+
+    def begin(self) -> None:
+        """SIGHUP: take all steps; what cannot be used changes nothing."""
+        self._wants_reload = True
+        if self._reloading is None:
+            self._reloading = asyncio.get_running_loop().create_task(self._reload())
+
+    async def _reload(self) -> None:
+        try:
+            while self._wants_reload:  # a signal that comes while we read means: once more
+                self._wants_reload = False
+                for step in self._steps:
+                    if (rest := step()) is not None:
+                        await rest
+                log(self._emit, "SERVER", "notice", "Reload on SIGHUP finished")
+        except Exception as error:  # our own fault: the router goes on with what it has
+            log(self._emit, "ERROR", "error", f"Reload on SIGHUP: {fault_text(error)}")
+        finally:
+            self._reloading = None
+
+    def stop(self) -> None:
+        for task in (*self._watching, self._reloading):
+            if task is not None:
+                task.cancel()

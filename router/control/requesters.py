@@ -1,0 +1,60 @@
+"""The standing of a connection that sends management requests: its rights, and where its replies may go."""
+
+from policy.addressing.address import Address
+from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED
+from router.control.router import Router
+from router.core.in_links import InLink
+from router.effects import Audit, RequestMembers, audit_event, log
+from router.management.requests import Requester
+
+
+class Requesters:
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def requester(self, connection_id: int) -> Requester:
+        """What a connection may do by management now.
+
+        Attack: to ask for what takes long, then for a change, and to be gone before its turn. Who is gone may not.
+        """
+        connection = self._router.connections.get(connection_id)
+        ruleset = self._router.gate.ruleset
+        if connection is None:
+            rights = NOTHING if ruleset.is_enabled else UNRESTRICTED
+            return Requester(connection_id=connection_id, rights=rights, is_admin_update_allowed=False)
+        gate = connection.gate
+        gate.catch_up()
+        rights = gate.management_rights()
+        settings = gate.settings
+        return Requester(
+            connection_id=connection_id,
+            rights=rights,
+            rule=settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None,
+            facts={**gate.facts(), "ruleset_digest": ruleset.digest},
+            is_admin_update_allowed=gate.may_update_admin_status(),
+        )
+
+    def reply_address(self, link: InLink, reply_to: str) -> Address | None:
+        """A requester may have replies sent to where it receives itself, or may send anyway.
+
+        Otherwise whoever may use $management could make the router write to any address in its own name.
+        """
+        connection = self._router.connections.get(link.attachment.connection_id)
+        if connection is None or connection.peer is None:
+            return None
+        address = connection.peer.resolve(reply_to)
+        if isinstance(address, Address):
+            connection.gate.catch_up()
+            if connection.gate.may_send_to(address):
+                return address
+            live = self._router.core.table.find(address)
+            if live is not None and any(out.address is live for out in connection.peer.attachment.out_links):
+                return address
+        emit = self._router.emit
+        log(emit, "POLICY", "info", f"[C{connection.connection_id}] DENY management reply to '{reply_to}'")
+        why = "neither received by the requester nor among its targets"
+        detail = f"reply-to is {why}" if isinstance(address, Address) else f"reply-to: {address.why}"
+        request: RequestMembers = {"address": reply_to, "detail": detail}
+        event = audit_event("management", "deny", "forbidden_operation", connection.gate.facts(), request)
+        emit(Audit(event=event))
+        return None

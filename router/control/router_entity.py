@@ -1,0 +1,36 @@
+"""The `router` entity: the configured attributes and the totals. Source: docs/spec/management.md §6.5."""
+
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from router.control.router import Router
+from router.core.views import totalling
+from router.io.memory import virtual_bytes
+from router.management.owners import Owner
+from router.management.query import Rows
+
+
+def router_owner(router: Router, attributes: Mapping[str, Any]) -> Owner:
+    """attributes  of the configured entity"""
+
+    def rows() -> Iterator[Mapping[str, Any] | None]:
+        for totals in totalling(router.core):
+            if totals is None:
+                yield None
+                continue
+            yield {
+                **attributes,
+                "name": attributes["id"],
+                "identity": "1",
+                "version": router.surroundings.version,
+                "hostName": platform.node(),
+                "metadata": attributes.get("metadata"),
+                **totals,
+                "connectionCount": router.open_count,
+                "uptimeSeconds": int(time.monotonic()) - router.started_at_s,
+                "memoryUsage": virtual_bytes(),
+            }
+
+    return Owner(type="router", rows=Rows(rows))

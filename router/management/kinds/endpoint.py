@@ -1,0 +1,63 @@
+"""`listener` and `connector`. Source: docs/spec/management.md §6.4, §6.5."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from router.management.kinds.kind import Attributes, Kind
+from router.management.rules import RuleError
+from router.management.schema import EntityType
+
+RESERVED_OPEN_KEYS: Final = frozenset(
+    {"product", "version", "failover-server-list", "network-host", "port", "scheme", "hostname"}
+)
+RESERVED_OPEN_PREFIXES: Final = ("qd.", "x-opt-qd.")
+# Roles between routers.
+_NETWORK_ROLES: Final = ("inter-router", "edge")
+_FAILOVER_ITEM: Final = re.compile(r"\s*(?:(?:amqp|amqps|ws|wss)://)?(\[[^\]]*\]|[^:]*)(?::[^:]*)?\s*")
+
+
+class EndpointKind(Kind):
+    """A listener or a connector."""
+
+    # Roles that only an interior router may have.
+    interior_roles: tuple[str, ...] = ("inter-router",)
+
+    def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
+        suffix = f":{name}" if (name := attributes.get("name")) else ""
+        return f"{self.name}/{attributes['host']}:{attributes['port']}{suffix}"
+
+    def role_problem(self, entity_type: EntityType, attributes: Attributes, mode: str) -> str | None:
+        role = attributes.get("role")
+        if role not in _NETWORK_ROLES or mode == "interior":
+            return None
+        if mode == "standalone":
+            return "role='standalone' not allowed to connect to or accept connections from other routers."
+        if role in self.interior_roles:
+            return f"role='{role}' only allowed with router mode='interior' for {entity_type.text(attributes)}"
+        return None
+
+    def check(self, entity_type: EntityType, attributes: Attributes) -> None:
+        _check_open_properties(attributes)
+        written = attributes.get("failoverUrls")
+        for item in str(written).split(",") if written else ():
+            found = _FAILOVER_ITEM.fullmatch(item)
+            if found is None or not found[1].strip("[] "):
+                raise RuleError("No network host in failover item", "failoverUrls", kind="Value")
+
+
+class ListenerKind(EndpointKind):
+    is_passive_in_file = True  # the ports of the file are opened last
+    interior_roles = _NETWORK_ROLES
+
+
+def _check_open_properties(attributes: Attributes) -> None:
+    properties = attributes.get("openProperties")
+    if not isinstance(properties, Mapping):
+        return
+    role = attributes.get("role")
+    if role in _NETWORK_ROLES:
+        raise RuleError(f"openProperties not allowed for role {role}", "openProperties")
+    for key in properties:
+        if key in RESERVED_OPEN_KEYS or str(key).startswith(RESERVED_OPEN_PREFIXES):
+            raise RuleError(f"Reserved key '{str(key)[:200]}' not allowed in openProperties", "openProperties")

@@ -1,0 +1,119 @@
+"""The base of all kinds of entities, and what they share. Pure."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, Final
+
+from router.management.query import Row
+from router.management.rules import RuleError
+from router.management.schema import EntityType, ValidationError
+
+Attributes = Mapping[str, object]
+
+
+class Kind:
+    """One entity type beyond its schema: its identities, its checks, its place in the views of requests.
+
+    A type of which the schema says everything is a plain Kind. Everything is pure; effects are an Owner's.
+    """
+
+    # An entity of the file takes effect by other ways than its creation: read before, or with others as a whole.
+    is_passive_in_file: ClassVar[bool] = False
+    # The warning for an entity in the file; None: there is none.
+    deprecation: ClassVar[str | None] = None
+    # No request sees the entities.
+    is_hidden: ClassVar[bool] = False
+    # Both views show the one entity, under two identities.
+    is_in_both_views: ClassVar[bool] = False
+    # Operations that the core answers 403.
+    forbidden: ClassVar[frozenset[str]] = frozenset()
+    # The body of a refused QUERY.
+    refused_query: ClassVar[Mapping[str, object]] = {}
+
+    def __init__(self, name: str) -> None:
+        """name  the short name of the type"""
+        self.name: Final = name
+
+    # Configured entities
+
+    def ignored(self, attributes: Attributes) -> str | None:
+        """The warning with which an entity of the file is left out (§1.4); None: it is not left out."""
+        return None
+
+    def implied(self, given: Attributes) -> dict[str, object]:
+        """The given attributes and those that follow from them."""
+        return dict(given)
+
+    def completed(self, attributes: dict[str, object]) -> dict[str, object]:
+        """The validated attributes with the defaults that depend on others."""
+        return attributes
+
+    def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
+        """The agent-side identity of an entity with validated attributes.
+
+        number  how many entities of the type came before it
+        Errors  ValidationError where a part of the identity is missing
+        """
+        return f"{self.name}/{number}"
+
+    def check(self, entity_type: EntityType, attributes: Attributes) -> None:
+        """Check values as the schema cannot. Errors: RuleError."""
+
+    def role_problem(self, entity_type: EntityType, attributes: Attributes, mode: str) -> str | None:
+        """Why a router of this mode can have no entity of this role; None: it can."""
+        return None
+
+    def host_groups(self, attributes: Attributes) -> Iterator[str]:
+        """The names of the groups in the entity that have the right `host`."""
+        return iter(())
+
+    # Views
+
+    def may_have(self, attribute: str, value: str) -> bool:
+        """May a live entity have this `name` or `identity`? Rows are made only where one may."""
+        return value.startswith(f"{self.name}/")
+
+    def agent_row(self, attributes: dict[str, object], live: Row) -> dict[str, object]:
+        """A configured entity in the agent's view.
+
+        attributes  with the live values of the same names merged into them
+        """
+        return attributes
+
+    def core_row(self, entity_type: EntityType, configured: Row, live: Row) -> Row:
+        """The one entity of a type in both views, in the core's view."""
+        return {**configured, **live}
+
+    # Requests to the core
+
+    def selector(self, properties: Row) -> tuple[str, object]:
+        """The column and the value by which a request selects an entity. Errors: ValidationError."""
+        for column in ("identity", "name"):
+            if (value := properties.get(column)) is not None:
+                return column, value
+        raise ValidationError("No name or identity provided")
+
+    def wanted(
+        self, entity_type: EntityType, find: Callable[[], Row], body: object
+    ) -> tuple[Row, dict[str, object]] | None:
+        """The live entity that an UPDATE is about, and the changes that it wants; None: there is no such UPDATE.
+
+        find    gives the selected entity. Errors: ManagementError, ValidationError
+        Errors  the same. The rights of the requester are checked elsewhere, before and after
+        """
+        return None
+
+
+class NamedKind(Kind):
+    """Entities that others refer to by their name."""
+
+    def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
+        if not attributes.get("name"):
+            raise ValidationError(
+                f"{entity_type.long_name}: Missing required attribute 'name': others refer to it by name"
+            )
+        return f"{self.name}/{attributes['name']}"
+
+
+def misconfigured(text: str, attribute: str | None) -> RuleError:
+    """A value that start-up reports as an error of the configuration."""
+    return RuleError(text, attribute, kind="Configuration")

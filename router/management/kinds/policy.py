@@ -1,0 +1,28 @@
+"""The `policy` entity: the settings of policy as a whole. Source: docs/spec/management.md §6.5."""
+
+from typing import Final
+
+from policy.ban_set import BanError
+from policy.failures import read_failure_rule
+from router.management.kinds.kind import Attributes, Kind, misconfigured
+from router.management.schema import EntityType
+
+MAX_WATCH_SECONDS: Final = 86400
+
+
+class PolicyKind(Kind):
+    is_passive_in_file = True  # the rules are compiled before anything else
+
+    def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
+        return "policy/None"
+
+    def check(self, entity_type: EntityType, attributes: Attributes) -> None:
+        if int(str(attributes["maxConnections"])) < 0:
+            raise misconfigured("maxConnections must be >= 0", "maxConnections")
+        if not 0 <= int(str(attributes["policyDirWatchSeconds"])) <= MAX_WATCH_SECONDS:
+            text = f"policyDirWatchSeconds must be 0 to {MAX_WATCH_SECONDS}"
+            raise misconfigured(text, "policyDirWatchSeconds")
+        try:
+            read_failure_rule(attributes)
+        except BanError as error:
+            raise misconfigured(str(error), error.attribute) from None

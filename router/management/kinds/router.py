@@ -1,0 +1,65 @@
+"""The `router` entity: the one there is. Source: docs/spec/management.md §6.4, §6.5."""
+
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from router.management.kinds.kind import Attributes, Kind, misconfigured
+from router.management.query import Row
+from router.management.rules import RuleError
+from router.management.schema import EntityType
+
+MAX_ROUTER_ID_CHARACTERS: Final = 127
+EVERY_ROUTER: Final = "all"  # in an address, in the place of a router's id
+# The agent's view: totals of entities that the agent's view does not hold (§6.5).
+_AGENT_ZEROS: Final = ("addrCount", "linkCount", "nodeCount")
+
+
+class RouterKind(Kind):
+    is_passive_in_file = True  # the router is made of it
+    is_in_both_views = True
+    forbidden = frozenset({"CREATE", "DELETE"})
+
+    def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
+        return f"router/{attributes['id']}"
+
+    def agent_row(self, attributes: dict[str, object], live: Row) -> dict[str, object]:
+        return {**attributes, **dict.fromkeys(_AGENT_ZEROS, 0), "blockedLinkCount": live.get("linksBlocked", 0)}
+
+    def core_row(self, entity_type: EntityType, configured: Row, live: Row) -> Row:
+        row = {**configured, **live}
+        return {**row, "name": row.get("id"), "identity": "1", "type": entity_type.long_name}
+
+    def check(self, entity_type: EntityType, attributes: Attributes) -> None:
+        router_id = str(attributes.get("id", ""))
+        if len(router_id) > MAX_ROUTER_ID_CHARACTERS:
+            text = f'Router ID "{router_id[:200]}" exceeds the maximum allowed length'
+            raise misconfigured(f"{text} ({MAX_ROUTER_ID_CHARACTERS} characters)", "id")
+        for character in router_id:
+            if unicodedata.category(character)[0] in "CZ":
+                visible, whole = (text if text.isprintable() else ascii(text)[1:-1] for text in (character, router_id))
+                raise RuleError(
+                    f"Router id attribute containing character '{visible}' in id '{whole}' is disallowed.",
+                    "id",
+                    kind="Python: AttributeError",
+                )
+        if "/" in router_id or router_id == EVERY_ROUTER:
+            # It is a part of `_topo/0/ID/name`, where the one would end it and the other mean every router.
+            why = f"it stands in addresses, so that it can have no '/' and not be '{EVERY_ROUTER}'"
+            raise misconfigured(f"Router id '{router_id}' is disallowed: {why}", "id")
+        for directory in management_directories(attributes):
+            if not directory.startswith("/") or directory == "/":
+                text = f"managementDirs are absolute paths of directories below /, not '{directory[:200]}'"
+                raise misconfigured(text, "managementDirs")
+        if (style := attributes.get("timestampFormat")) is not None:
+            try:
+                datetime(2000, 1, 1, tzinfo=UTC).strftime(str(style))
+            except ValueError as error:
+                raise misconfigured(f"timestampFormat is a strftime format: {error}", "timestampFormat") from None
+
+
+def management_directories(attributes: Mapping[str, object]) -> tuple[str, ...]:
+    """The directories of the router's attribute managementDirs: management may name files below them."""
+    written = str(attributes.get("managementDirs") or "")
+    return tuple(each for each in (item.strip() for item in written.split(",")) if each)

@@ -1,0 +1,44 @@
+"""Owners: they carry out what happens to the entities of one type, and know their live values."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from router.management.query import Provider, Row
+
+Attributes = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """The owner of the entities of one type.
+
+    An operation that is None does not exist: the request is answered 501. The agent has checked the rights of the
+    requester before it calls an owner, and records the change behind it; an owner does neither. What an operation
+    raises leaves everything as it was; ManagementError is the answer to the request, anything else a fault of ours.
+
+    type        short name
+    rows        live entities; of a configured type the live values of its entities, by name
+    create      (attributes): the result is merged into the attributes. Core types get the normalized columns, and may
+                return their `identity`
+    update      (before, after): the result is merged into `after`
+    delete      (attributes): core types get their columns
+    change      (identity, changes, id of the requesting connection): an UPDATE of a live entity of the core
+    operations  further ones, in upper case: (application properties) -> body of the reply. Errors: ValidationError.
+                Those that begin with GET- take the right to read and leave no record: they only read. All others take
+                the right to update, and do not exist for a type that has no such right
+    """
+
+    type: str
+    rows: Provider | None = None
+    create: Callable[[Attributes], Attributes | None] | None = None
+    update: Callable[[Attributes, Attributes], Attributes | None] | None = None
+    delete: Callable[[Attributes], None] | None = None
+    change: Callable[[str, Attributes, int | None], None] | None = None
+    operations: Mapping[str, Callable[[Row], object]] = field(default_factory=dict)
+
+
+def _nothing(*_: Attributes) -> None:
+    """Nothing comes of the entity but itself."""
+
+
+DUMMY = Owner(type="dummy", create=_nothing, update=_nothing, delete=_nothing, operations={"CALLME": dict})
