@@ -111,7 +111,7 @@ class Session:
         return int(_backlog(self.pointer))
 
     def accept(self, *, incoming_capacity_bytes: int) -> None:
-        """Answer the Begin. A capacity below one frame would make proton abort: it becomes one frame."""
+        """Send our Begin, mostly as an answer. A capacity below one frame would make proton abort: it becomes one."""
         frame = lib.pn_transport_get_max_frame(self.engine.transport)
         lib.pn_session_set_incoming_capacity(self.pointer, max(incoming_capacity_bytes, frame))
         lib.pn_session_open(self.pointer)
