@@ -183,6 +183,23 @@ def test_what_has_come_is_delivered_when_its_link_goes(how: str, is_settled: boo
     net.nothing_left()
 
 
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_what_has_come_behind_a_large_message_is_delivered_too(is_settled: bool) -> None:
+    """The large message streams, and the rate holds it, when the link goes."""
+    net = paced(maxByteRate=100_000)
+    receiver = drain(net)
+    _, (sender,) = attach(net)
+    sender.send(bytes(700_000), is_settled=is_settled)
+    for _ in range(3):
+        sender.send(is_settled=is_settled)
+    net.pump()
+    assert not receiver.complete
+    sender.detach()
+    net.pump()
+    assert len(receiver.complete) == 4
+    net.nothing_left()
+
+
 def test_a_link_that_goes_leaves_its_debt_to_the_connection() -> None:
     """Attack: attach, send, detach, again: each time a window would pass that the rate does not allow."""
     net = paced(maxMessageRate=10)

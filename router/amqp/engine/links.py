@@ -486,15 +486,16 @@ class IncomingWire(_Wire):
     def read_out(self) -> None:
         """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
         catch_up = self.catch_up
-        if self.stream is _HELD and not self.engine.is_deaf:
-            self.is_held, self.stream = False, None
-            catch_up = self._catch_up_within_credit
-            catch_up()
-        while self.stream is not None and not self.engine.is_deaf:
-            self.stream.hurry()
-            if self.stream is not None:
-                return
-            catch_up()
+        while (reader := self.stream) is not None and not self.engine.is_deaf:
+            if reader is _HELD:
+                self.is_held, self.stream = False, None
+                catch_up = self._catch_up_within_credit
+            else:
+                reader.hurry()
+                if self.stream is reader:
+                    return
+            if self.stream is None:
+                catch_up()
 
     def release_core(self) -> None:
         """The core has let go of the link: what still comes is discarded."""
