@@ -274,6 +274,40 @@ def test_rooms_do_not_import_each_other_in_circles() -> None:
     assert list(circles(edges)) == []
 
 
+MAX_CLASS_LINES = 300
+MAX_PARAMETERS = 8
+# Class -> why it is larger. A value (a dataclass) has as many fields as it has.
+LONG_CLASSES = {
+    "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
+    "router.amqp.guard.machine.Guard": "one state machine: a rule in another file could be forgotten",
+}
+LONG_CONSTRUCTORS = {
+    "router.audit.trail.AuditLog": "its limits and its clocks, which tests replace one by one",
+}
+
+
+def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                yield f"{name}.{node.name}", node
+
+
+def test_classes_are_short_or_say_why_not() -> None:
+    long = {name for name, node in classes() if (node.end_lineno or 0) - node.lineno >= MAX_CLASS_LINES}
+    assert long == set(LONG_CLASSES)
+
+
+def test_constructors_take_few_parameters_or_say_why_not() -> None:
+    def count(node: ast.ClassDef) -> int:
+        for member in node.body:
+            if isinstance(member, ast.FunctionDef) and member.name == "__init__":
+                return len(member.args.args) + len(member.args.kwonlyargs) - 1
+        return 0
+
+    assert {name for name, node in classes() if count(node) > MAX_PARAMETERS} == set(LONG_CONSTRUCTORS)
+
+
 def test_pure_modules_import_nothing_of_the_world() -> None:
     assert [report(found) for found in imports() if breaks_purity(found)] == []
 
