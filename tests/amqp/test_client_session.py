@@ -36,8 +36,8 @@ class ProtonPeer:
             self.transport.max_frame_size = max_frame_size
         self.transport.bind(self.connection)
         self.credit = credit
-        self.received = []
-        self.sender = None
+        self.received: list[bytes] = []
+        self.sender: Any = None  # proton's Sender to the session's receiver
 
     def run(self) -> None:
         """Exchange bytes until both sides have nothing more to say."""
@@ -55,24 +55,28 @@ class ProtonPeer:
             while (pending := self.transport.pending()) > 0:
                 idle = False
                 data = self.transport.peek(pending)
+                assert data is not None
                 self.transport.pop(len(data))
                 self.session.receive(data)
 
     def handle(self) -> None:
-        while event := self.collector.peek():
-            match event.type.name:
-                case "PN_CONNECTION_REMOTE_OPEN":
-                    event.connection.open()
-                case "PN_SESSION_REMOTE_OPEN":
-                    event.session.open()
-                case "PN_LINK_REMOTE_OPEN":
-                    self.attach(event.link)
-                case "PN_DELIVERY" if event.link.is_receiver and not event.delivery.partial:
-                    self.received.append(event.link.recv(event.delivery.pending))
-                    self.take(event.delivery)
-                case "PN_CONNECTION_REMOTE_CLOSE":
-                    event.connection.close()
+        while (event := self.collector.peek()) is not None:
+            self.on_event(event)
             self.collector.pop()
+
+    def on_event(self, event: Any) -> None:
+        match event.type.name:
+            case "PN_CONNECTION_REMOTE_OPEN":
+                event.connection.open()
+            case "PN_SESSION_REMOTE_OPEN":
+                event.session.open()
+            case "PN_LINK_REMOTE_OPEN":
+                self.attach(event.link)
+            case "PN_DELIVERY" if event.link.is_receiver and not event.delivery.partial:
+                self.received.append(event.link.recv(event.delivery.pending))
+                self.take(event.delivery)
+            case "PN_CONNECTION_REMOTE_CLOSE":
+                event.connection.close()
 
     def take(self, delivery: proton.Delivery) -> None:
         delivery.update(proton.Delivery.ACCEPTED)
@@ -89,7 +93,7 @@ class ProtonPeer:
             link.flow(self.credit)
 
     def send(self, payload: bytes, settled: bool = True) -> proton.Delivery:
-        delivery = self.sender.delivery(str(id(payload)))
+        delivery: proton.Delivery = self.sender.delivery(str(id(payload)))
         self.sender.send(payload)
         if settled:
             delivery.settle()
@@ -154,7 +158,7 @@ def test_each_address_has_one_link() -> None:
         session.send_message(address, address.encode())
     peer.run()
     assert sorted(peer.received) == [b"a", b"a", b"b"]
-    assert sorted(link.target.address for link in links(peer) if link.is_receiver) == ["a", "b"]
+    assert sorted(str(link.target.address) for link in links(peer) if link.is_receiver) == ["a", "b"]
 
 
 @pytest.mark.parametrize("size", [1, MAX_FRAME_BYTES, 3_000_000])
@@ -188,7 +192,7 @@ def test_a_request_the_peer_does_not_accept_is_reported(state: str) -> None:
         delivery.update(getattr(proton.Delivery, state))
         delivery.settle()
 
-    peer.take = refuse
+    peer.take = refuse  # type: ignore[method-assign]
     session.send_message("a", b"x")
     peer.run()
     if state == "REJECTED":
@@ -207,7 +211,7 @@ def test_a_refused_link_names_its_address_and_the_reason() -> None:
         link.condition = proton.Condition("amqp:unauthorized-access", "link disallowed")
         link.close()
 
-    peer.attach = refuse
+    peer.attach = refuse  # type: ignore[method-assign]
     session.send_message("$management", b"x")
     peer.run()
     assert session.ended == Ended(

@@ -188,7 +188,7 @@ def test_nesting_bombs_are_refused(bomb: bytes) -> None:
 
 
 def test_the_deepest_permitted_nesting_is_read_back() -> None:
-    value = []
+    value: list[Any] = []
     for _ in range(MAX_DEPTH):
         value = [value]
     assert decode(encode(value))[0] == value
@@ -197,7 +197,7 @@ def test_the_deepest_permitted_nesting_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("code", ["40", "41", "42", "43", "44", "45"])
-def test_arrays_of_nothing_with_a_huge_count_are_refused(code: int) -> None:
+def test_arrays_of_nothing_with_a_huge_count_are_refused(code: str) -> None:
     with pytest.raises(CodecError, match="width zero"):
         decode(bytes.fromhex("f000000005ffffffff" + code))
 
@@ -235,7 +235,7 @@ def test_what_has_no_encoding_is_refused(value: Any) -> None:
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:
-    loop = []
+    loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(CodecError, match="nested"):
         encode(loop)
@@ -317,7 +317,7 @@ def same(left: Any, right: Any) -> bool:
         return same(left.descriptor, right.descriptor) and same(left.value, right.value)
     if isinstance(left, Array):
         return left.type is right.type and same(left.values, right.values) and same(left.descriptor, right.descriptor)
-    return left == right
+    return bool(left == right)
 
 
 @pytest.mark.slow

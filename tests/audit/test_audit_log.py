@@ -16,7 +16,6 @@ import jsonschema
 import pytest
 
 import schemas
-from router.audit import trail as audit_log
 from router.audit.trail import RESERVED_EVENTS, AuditLog, open_new_file
 
 VALIDATOR = jsonschema.Draft202012Validator(schemas.load("audit_event"))
@@ -50,8 +49,8 @@ class Disk:
         self.fsync_errors = 0
         self.writes: list[bytes] = []
         self._write, self._fsync = os.write, os.fsync
-        monkeypatch.setattr(audit_log.os, "write", self.write)
-        monkeypatch.setattr(audit_log.os, "fsync", self.fsync)
+        monkeypatch.setattr("router.audit.trail.os.write", self.write)
+        monkeypatch.setattr("router.audit.trail.os.fsync", self.fsync)
 
     def write(self, fd: int, data: bytes) -> int:
         self.writes.append(data)
@@ -85,8 +84,8 @@ def start(tmp_path: Path, told: Told) -> Iterator[Callable[..., AuditLog]]:
     started: list[AuditLog] = []
 
     def begin(**options: Any) -> AuditLog:
-        options = {"router_id": "R1", "clock": lambda: NOW_S, "on_trouble": told, "retry_s": (0.001, 0.001)} | options
-        started.append(AuditLog(tmp_path / "audit", **options))
+        usual: dict[str, Any] = {"clock": lambda: NOW_S, "on_trouble": told, "retry_s": (0.001, 0.001)}
+        started.append(AuditLog(tmp_path / "audit", **{"router_id": "R1"} | usual | options))
         return started[-1]
 
     yield begin

@@ -324,7 +324,8 @@ def text_of(step: Step) -> str:
 
 def in_frames(data: bytes) -> list[str]:
     """A piece of a stream as the frames it is made of, where it is."""
-    found, at = [], 0
+    found: list[str] = []
+    at = 0
     while at < len(data):
         size = 8 if data[at : at + 4] == b"AMQP" else int.from_bytes(data[at : at + 4], "big")
         if size < 8 or at + size > len(data):

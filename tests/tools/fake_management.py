@@ -20,7 +20,7 @@ class FakeTransport:
     ) -> None:
         self.tables = {PREFIX + name: rows for name, rows in (tables or {}).items()}
         self.answers = {"GET-MGMT-NODES": [], **(answers or {})}
-        self.requests = []
+        self.requests: list[tuple[str, dict[str, Any], Any]] = []
         self.is_closed = False
 
     def request(self, address: str, application_properties: Mapping[str, Any], body: Any) -> Reply:

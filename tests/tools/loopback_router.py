@@ -51,7 +51,7 @@ class LoopbackRouter:
         self.context, self.users, self.offered = context, users, offered
         self.answer, self.on_open, self.idle_ms = answer or (lambda request: [reply_to(request)]), on_open, idle_ms
         self.empty_frames = 0
-        self.requests = []
+        self.requests: list[Message] = []
         self.closed = threading.Event()
 
     def __enter__(self) -> Self:
@@ -122,6 +122,7 @@ class LoopbackRouter:
             raise EOFError
 
     def authenticate(self) -> None:
+        assert self.users is not None
         negotiation = ServerNegotiation(offered=self.offered, external_user="external")
         effects = negotiation.start() + negotiation.receive(self.input)
         while True:

@@ -1,5 +1,6 @@
 """The management client: requests as it sends them, answers as it takes them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def test_a_query_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
     """Attack: a router that fills every page."""
     monkeypatch.setattr(client_module, "MAX_QUERY_ROWS", 2000)
     transport = FakeTransport()
-    transport.query = lambda properties, body: {"attributeNames": ["a"], "results": [[1]] * properties["count"]}
+    transport.query = lambda properties, body: {"attributeNames": ["a"], "results": [[1]] * properties["count"]}  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="more than 2000 rows"):
         ManagementClient(transport).query("t")
 
@@ -117,9 +118,13 @@ def test_another_success_than_the_expected_one_is_reported() -> None:
 )
 def test_answers_that_make_no_sense_are_errors(operation: str, body: Any) -> None:
     transport = FakeTransport(answers={"READ": body, "GET-MGMT-NODES": body})
-    transport.query = lambda *_: body
+    transport.query = lambda *_: body  # type: ignore[method-assign]
     client = ManagementClient(transport)
-    calls = {"query": client.query, "read": lambda: client.read(name="x"), "nodes": client.management_nodes}
+    calls: dict[str, Callable[[], object]] = {
+        "query": client.query,
+        "read": lambda: client.read(name="x"),
+        "nodes": client.management_nodes,
+    }
     with pytest.raises(ValueError, match="the router's answer"):
         calls[operation]()
 

@@ -4,7 +4,7 @@ import io
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from fake_management import PREFIX, FakeTransport
@@ -325,7 +325,7 @@ def test_whom_it_asks(manage: Manage, arguments: list[str], address: str) -> Non
 
 
 def test_no_password_is_printed_when_the_connection_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse(options: ConnectionOptions, address: str) -> None:
+    def refuse(options: ConnectionOptions, address: str) -> NoReturn:
         raise ConnectionException(f"Connection to {options.where} failed: Connection refused")
 
     assert main(["query", "-b", "amqp://u:topsecret@h", "--sasl-password", "topsecret"], refuse) == 1

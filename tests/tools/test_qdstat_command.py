@@ -1,6 +1,7 @@
 """qdstat's command line: what it refuses, whom it asks, how it fails (management 83, 86)."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from fake_management import FakeTransport
@@ -10,7 +11,7 @@ from router.tools.connection_options import ConnectionOptions
 from router.tools.qdstat import main
 
 
-def refuse(options: ConnectionOptions, address: str) -> None:
+def refuse(options: ConnectionOptions, address: str) -> NoReturn:
     raise ConnectionException("Connection to h:5672 failed: Connection refused")
 
 
@@ -65,7 +66,7 @@ def test_a_failure_is_one_line_on_standard_output_and_status_1(capsys: pytest.Ca
 def test_a_failure_with_terminal_escapes_is_shown_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
     """Attack: a router's error text drives the terminal of the operator."""
 
-    def fail(options: ConnectionOptions, address: str) -> None:
+    def fail(options: ConnectionOptions, address: str) -> NoReturn:
         raise ConnectionException("a\x1b[2J\nb")
 
     assert main([], fail) == 1
@@ -73,7 +74,7 @@ def test_a_failure_with_terminal_escapes_is_shown_not_obeyed(capsys: pytest.Capt
 
 
 def test_an_interrupt_prints_an_empty_line_and_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupt(options: ConnectionOptions, address: str) -> None:
+    def interrupt(options: ConnectionOptions, address: str) -> NoReturn:
         raise KeyboardInterrupt
 
     assert main([], interrupt) == 1

@@ -226,7 +226,7 @@ def test_tls_to_a_plain_port_and_plain_to_a_tls_port(pki: dict[str, str], server
 
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+        return int(listener.getsockname()[1])
 
 
 def test_a_refused_connection_names_host_and_port() -> None:
@@ -267,9 +267,7 @@ def test_a_router_that_drips_bytes_does_not_extend_the_deadline() -> None:
         assert time.monotonic() - began < 1.5
 
 
-class REQUEST:
-    reply_to = "r"
-    correlation_id = "x"
+REQUEST = Message(reply_to="r", correlation_id="x")
 
 
 def test_heartbeats_are_sent_while_waiting() -> None:
