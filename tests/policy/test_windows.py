@@ -190,6 +190,7 @@ def test_the_boundaries_of_all_groups_are_known() -> None:
     assert windowed({}).boundaries == ()
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9)), max_size=3),
     st.floats(-1, 11, allow_nan=False),
