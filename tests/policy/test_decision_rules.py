@@ -70,6 +70,11 @@ LINKS: list[tuple[dict[str, Any], LinkFacts, Decision]] = [
         decided(Reason.DYNAMIC_ADDRESS_NOT_OWN, OWNERSHIP, TEMPORARY),
     ),
     (
+        {"sources": "*", "denySources": TEMPORARY},
+        link("receive", TEMPORARY, dynamic_address="own"),
+        decided(Reason.SOURCE_NOT_ALLOWED, f"denySources: {TEMPORARY}", TEMPORARY),
+    ),
+    (
         {"allowWaypointLinks": False},
         link("receive", "a", capabilities=("x", "qd.waypoint_1")),
         decided(Reason.WAYPOINT_CAPABILITY, "allowWaypointLinks: false"),
@@ -132,6 +137,15 @@ def test_of_a_message(group: dict[str, Any], facts: MessageFacts, expected: Deci
     assert decide_message(settings(**group), facts) == expected
 
 
+def test_of_a_message_of_a_tenant() -> None:
+    """Its address is compared in the tenant's form, and that of a link as it was written."""
+    granted = settings(targets="t/a")
+    assert decide_message(granted, MessageFacts(target=at("a", "t"))) == Decision(
+        is_allowed=True, reason=Reason.ALLOWED
+    )
+    assert decide_link(granted, LinkFacts(direction="send", address=at("a", "t"))).reason is Reason.TARGET_NOT_ALLOWED
+
+
 def test_of_a_session() -> None:
     granted = settings(maxSessions=2)
     assert decide_session(granted, 1).is_allowed
@@ -184,12 +198,37 @@ def test_of_a_connection() -> None:
 
     closed = Rule(vhost="h", group="g", item=f"validUntil: {SPRING['validUntil']}")
     assert at_time(JUNE_2026) == denied(Reason.GROUP_NOT_VALID, closed, "h", "g")
+    not_yet = Rule(vhost="h", group="g", item=f"validFrom: {SPRING['validFrom']}")
+    assert at_time(0.0) == denied(Reason.GROUP_NOT_VALID, not_yet, "h", "g")
     elsewhere = Rule(vhost="h", group="g", item="remoteHosts")
     assert at_time(JUNE_2026 - 1, "10.0.0.2") == denied(Reason.HOST_NOT_ALLOWED, elsewhere, "h", "g")
     allowed = at_time(JUNE_2026 - 1)
     assert (allowed.decision, allowed.vhost, allowed.group) == (
         Decision(is_allowed=True, reason=Reason.ALLOWED), "h", "g",
     )  # fmt: skip
+
+
+def test_of_a_connection_without_a_user() -> None:
+    granted = connect(
+        ruleset({"hostname": "h", "groups": {"g": {"users": "*", "remoteHosts": "*"}}}), user=None
+    ).settings
+    assert granted is not None
+    assert granted.user == ""
+
+
+@pytest.mark.parametrize(("kind", "usage"), [("User", "of_user"), ("Host", "of_host")])
+@pytest.mark.parametrize("is_of_group", [False, True])
+def test_of_a_limit_on_connections(kind: str, usage: str, is_of_group: bool) -> None:
+    key = f"maxConnectionsPer{kind}"
+    group = {"users": "*", "remoteHosts": "*", **({key: 2} if is_of_group else {})}
+    rules = ruleset({"hostname": "h", key: 5, "groups": {"g": group}})
+    reached = 2 if is_of_group else 5
+    reason = Reason.USER_CONNECTION_LIMIT if kind == "User" else Reason.HOST_CONNECTION_LIMIT
+    rule = Rule(vhost="h", group="g" if is_of_group else None, item=f"{key}: {reached}")
+    decision = Decision(is_allowed=False, reason=reason, rule=rule)
+    expected = ConnectionDecision(decision=decision, vhost="h", group="g")
+    assert connect(rules, "bob", "h", HOST, **{usage: reached}) == expected
+    assert connect(rules, "bob", "h", HOST, **{usage: reached - 1}).decision.is_allowed
 
 
 def test_of_a_connector() -> None:
