@@ -4,7 +4,7 @@ import pytest
 from rulesets import at
 
 from policy.addressing.address import Address, Unclear, resolve, resolve_named
-from policy.addressing.lists import compile_literals, compile_patterns, reached_item
+from policy.addressing.lists import compile_literals, compile_patterns, reached_item, tokens_before
 from policy.addressing.patterns import MAX_TOKENS, PatternTree, configured_tokens, normalise, split_tokens
 
 
@@ -79,6 +79,35 @@ def test_a_place_without_a_match_leads_back_to_the_others() -> None:
     assert tree.find(["a", "x", "d"]) == "rest"
     assert tree.find(["a", "x", "c"]) == "one"
     assert tree.find(["a", "a", "d"]) is None
+
+
+def test_a_place_that_was_tried_leads_back_to_the_others() -> None:
+    tree = PatternTree([(["#", "a", "#", "b"], "both"), (["#", "c"], "last")])
+    assert tree.find(["a", "a", "c"]) == "last"
+    assert tree.words(tree.start()) == {"a", "c"}
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("", []), (".", []), ("Xa/", ["Xa"]), ("./Xa.b/", ["Xa", "b"]), ("a", None)]
+)
+def test_the_words_before_a_users_name(text: str, tokens: list[str] | None) -> None:
+    assert tokens_before(text) == tokens
+
+
+def test_a_users_name_in_the_middle_of_a_pattern_matches_nothing() -> None:
+    rules = compile_patterns(["a/${user}/${user}"]).bind("bob")
+    assert rules.match("a/${user}/bob") is None
+    assert rules.match("a/bob/bob") is None
+
+
+def test_an_address_of_an_edge_router_has_a_router_and_a_name() -> None:
+    inner = at("_edge/QDR/a/b")
+    assert isinstance(inner, Address)
+    assert inner.key == resolve("_topo/0/QDR/a/b", router_id="QDR").key  # type: ignore[union-attr]
+    for text in ("_edge/QDR", "/_edge/x/"):
+        unclear = at(text)
+        assert isinstance(unclear, Unclear)
+        assert unclear.written == text
 
 
 @pytest.mark.parametrize(
