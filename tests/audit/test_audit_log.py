@@ -19,7 +19,7 @@ import schemas
 from router.audit.trail import RESERVED_EVENTS, AuditLog, open_new_file
 
 VALIDATOR = jsonschema.Draft202012Validator(schemas.load("audit_event"))
-DENIAL = {"stage": "open", "reason": "no_vhost", "user": "eve"}
+DENIAL: Any = {"stage": "open", "reason": "no_vhost", "user": "eve"}
 NOW_S = 1_700_000_000.0
 WAIT_S = 10.0
 
@@ -437,7 +437,8 @@ def test_record_never_raises(start: Callable[..., AuditLog], tmp_path: Path) -> 
             raise RuntimeError("no")
 
     log = start(clock=lambda: float("nan"))
-    log.record(Hostile())
+    hostile: Any = Hostile()
+    log.record(hostile)
     assert log.close(WAIT_S)
     (event,) = lines_of(tmp_path / "audit")
     VALIDATOR.validate(event)

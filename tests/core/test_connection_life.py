@@ -128,7 +128,8 @@ def crashes(net: Net, client: Client) -> None:
 
 def forwarding(net: Net, client: Client, sender: Any) -> None:
     link = next(iter(net.peer(client).attachment.in_links))
-    link.wire.forward = boom
+    wire: Any = link.wire
+    wire.forward = boom
     sender.send()
 
 

@@ -343,6 +343,8 @@ def test_attack_a_long_address_is_not_kept() -> None:
     net.pump()
     assert net.shadow is not None
     ((_, subject), told) = next(((key[1][1], key[1][0]), each) for key, each in net.shadow.disagreements._told.items())  # type: ignore[index]
+    assert subject.address is not None
+    assert told.event["address"] is not None
     assert len(subject.address) == len(told.event["address"]) == 1025
 
 

@@ -275,7 +275,7 @@ class FuzzPeer:
     def pull_from_router(self) -> bool:
         if self.is_dead or not self.is_reading or not self.inbox:
             return False
-        self.answers.hear(self.inbox)
+        self.answers.hear(bytes(self.inbox))
         self.inbox.clear()
         if self._is_paused:
             self._is_paused = False

@@ -380,7 +380,11 @@ def test_a_connector_without_vhost_or_group_has_no_settings() -> None:
 
 
 def test_a_decision_names_the_rule_it_rests_on() -> None:
-    places = {("groups", "g"): (4, 1), ("groups", "g", "sources"): (6, 1), ("maxConnections",): (3, 1)}
+    places: dict[tuple[str | int, ...], tuple[int, int]] = {
+        ("groups", "g"): (4, 1),
+        ("groups", "g", "sources"): (6, 1),
+        ("maxConnections",): (3, 1),
+    }
     source = SourceLocation(file="p.json", line=2, places=places)
     groups = {"g": {"users": "*", "remoteHosts": HOST, "sources": "a*"}}
     rules = ruleset({"hostname": "h", "maxConnections": 1, "groups": groups}, source=source)

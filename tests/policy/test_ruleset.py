@@ -243,8 +243,9 @@ def test_equal_name_patterns_conflict() -> None:
 
 
 def test_an_error_knows_its_file_and_line() -> None:
-    places = {("groups", "G"): (7, 1), ("groups", "G", "maxSenders"): (9, 1)}
-    source = SourceLocation(file="p.json", line=3, places=places)
+    source = SourceLocation(
+        file="p.json", line=3, places={("groups", "G"): (7, 1), ("groups", "G", "maxSenders"): (9, 1)}
+    )
     vhost = {"hostname": "V", "groups": {"G": {**GROUP, "maxSenders": -1}}}
     with pytest.raises(PolicyError) as refused:
         ruleset(vhost, source=source)
