@@ -10,16 +10,18 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
 
 import schemas
 from router.audit.trail import RESERVED_EVENTS, AuditLog, open_new_file
+from router.effects import AuditEvent
 
 VALIDATOR = jsonschema.Draft202012Validator(schemas.load("audit_event"))
-DENIAL: Any = {"stage": "open", "reason": "no_vhost", "user": "eve"}
+# Not complete: the log keeps whatever it is given.
+DENIAL = cast(AuditEvent, {"stage": "open", "reason": "no_vhost", "user": "eve"})
 NOW_S = 1_700_000_000.0
 WAIT_S = 10.0
 

@@ -92,8 +92,9 @@ def test_an_instant_is_shown_so_that_it_can_be_read(moment: datetime) -> None:
 
 @pytest.mark.parametrize("end", [BEGIN, "2027-01-15T08:00:00Z", "2027-01-15T07:59:59Z"])
 def test_a_window_that_never_opens_is_refused_at_its_end(end: str) -> None:
-    places: dict[tuple[str | int, ...], tuple[int, int]] = {("groups", "g", "validFrom"): (4, 1), ("groups", "g", "validUntil"): (5, 1)}
-    source = SourceLocation(file="p.json", line=1, places=places)
+    source = SourceLocation(
+        file="p.json", line=1, places={("groups", "g", "validFrom"): (4, 1), ("groups", "g", "validUntil"): (5, 1)}
+    )
     vhost = {"hostname": "h", "groups": {"g": {"users": "a", "validFrom": BEGIN, "validUntil": end}}}
     with pytest.raises(PolicyError, match="is not after validFrom 2027-01-15T08:00:00Z") as caught:
         compile_ruleset({}, [(vhost, source)], resolve=lambda _: ())
