@@ -2,7 +2,7 @@
 #
 #   make run      a secured router on 127.0.0.1, ready to be talked to     make run PORT=5771
 #   make test     every suite, from nothing                                make test SUITES="unit spark"
-#   make check    ruff, mypy strict, the architecture test
+#   make check    ruff, mypy strict over source and tests, the architecture test
 
 PYTHON ?= python3
 PORT ?=
@@ -27,6 +27,8 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/preflight.py deploy/examples/send_receive.py deploy/completion/generate.py
+	$(BIN)/mypy --config-file tests/mypy.ini
+	@git ls-files 'tests/*conftest.py' | xargs -n 1 $(BIN)/mypy --config-file tests/mypy.ini --no-error-summary
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 bench: .venv/.dev

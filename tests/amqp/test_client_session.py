@@ -1,6 +1,8 @@
 """The tools' AMQP client against a peer nobody here wrote (proton) and against a hostile one (frames by hand)."""
 
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 import proton
 import pytest
@@ -24,7 +26,7 @@ OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x1
 class ProtonPeer:
     """A server on proton's engine: gives the receiver an address, takes messages, sends what it is told."""
 
-    def __init__(self, session, max_frame_size=0, credit=10):
+    def __init__(self, session: ClientSession, max_frame_size: int = 0, credit: int = 10) -> None:
         self.session = session
         self.collector = proton.Collector()
         self.connection = proton.Connection()
@@ -34,10 +36,10 @@ class ProtonPeer:
             self.transport.max_frame_size = max_frame_size
         self.transport.bind(self.connection)
         self.credit = credit
-        self.received = []
-        self.sender = None
+        self.received: list[bytes] = []
+        self.sender: Any = None  # proton's Sender to the session's receiver
 
-    def run(self):
+    def run(self) -> None:
         """Exchange bytes until both sides have nothing more to say."""
         idle = False
         while not idle:
@@ -53,30 +55,34 @@ class ProtonPeer:
             while (pending := self.transport.pending()) > 0:
                 idle = False
                 data = self.transport.peek(pending)
+                assert data is not None
                 self.transport.pop(len(data))
                 self.session.receive(data)
 
-    def handle(self):
-        while event := self.collector.peek():
-            match event.type.name:
-                case "PN_CONNECTION_REMOTE_OPEN":
-                    event.connection.open()
-                case "PN_SESSION_REMOTE_OPEN":
-                    event.session.open()
-                case "PN_LINK_REMOTE_OPEN":
-                    self.attach(event.link)
-                case "PN_DELIVERY" if event.link.is_receiver and not event.delivery.partial:
-                    self.received.append(event.link.recv(event.delivery.pending))
-                    self.take(event.delivery)
-                case "PN_CONNECTION_REMOTE_CLOSE":
-                    event.connection.close()
+    def handle(self) -> None:
+        while (event := self.collector.peek()) is not None:
+            self.on_event(event)
             self.collector.pop()
 
-    def take(self, delivery):
+    def on_event(self, event: Any) -> None:
+        match event.type.name:
+            case "PN_CONNECTION_REMOTE_OPEN":
+                event.connection.open()
+            case "PN_SESSION_REMOTE_OPEN":
+                event.session.open()
+            case "PN_LINK_REMOTE_OPEN":
+                self.attach(event.link)
+            case "PN_DELIVERY" if event.link.is_receiver and not event.delivery.partial:
+                self.received.append(event.link.recv(event.delivery.pending))
+                self.take(event.delivery)
+            case "PN_CONNECTION_REMOTE_CLOSE":
+                event.connection.close()
+
+    def take(self, delivery: proton.Delivery) -> None:
         delivery.update(proton.Delivery.ACCEPTED)
         delivery.settle()
 
-    def attach(self, link):
+    def attach(self, link: proton.Link) -> None:
         link.source.copy(link.remote_source)
         link.target.copy(link.remote_target)
         if link.is_sender:
@@ -86,8 +92,8 @@ class ProtonPeer:
         if link.is_receiver:
             link.flow(self.credit)
 
-    def send(self, payload, settled=True):
-        delivery = self.sender.delivery(str(id(payload)))
+    def send(self, payload: bytes, settled: bool = True) -> proton.Delivery:
+        delivery: proton.Delivery = self.sender.delivery(str(id(payload)))
         self.sender.send(payload)
         if settled:
             delivery.settle()
@@ -95,18 +101,18 @@ class ProtonPeer:
         return delivery
 
 
-def new_session():
+def new_session() -> ClientSession:
     return ClientSession(container_id="c", hostname="h")
 
 
-def connected(**options):
+def connected(**options: int) -> tuple[ClientSession, ProtonPeer]:
     session = new_session()
     peer = ProtonPeer(session, **options)
     peer.run()
     return session, peer
 
 
-def test_the_receiver_gets_an_address_from_the_peer():
+def test_the_receiver_gets_an_address_from_the_peer() -> None:
     session, peer = connected()
     assert session.reply_to == "temp.1"
     assert session.is_open
@@ -116,7 +122,7 @@ def test_the_receiver_gets_an_address_from_the_peer():
 
 
 @pytest.mark.parametrize("size", [1, 447, 448, 449, 100_000])
-def test_messages_of_any_size_are_sent_in_frames_the_peer_takes(size):
+def test_messages_of_any_size_are_sent_in_frames_the_peer_takes(size: int) -> None:
     session, peer = connected(max_frame_size=512)
     payload = bytes(size)
     session.send_message("$management", payload)
@@ -125,7 +131,7 @@ def test_messages_of_any_size_are_sent_in_frames_the_peer_takes(size):
     assert session.ended is None
 
 
-def test_messages_wait_for_credit():
+def test_messages_wait_for_credit() -> None:
     session, peer = connected(credit=0)
     session.send_message("a", b"1")
     session.send_message("a", b"2")
@@ -139,25 +145,25 @@ def test_messages_wait_for_credit():
     assert peer.received == [b"1", b"2"]
 
 
-def links(peer):
+def links(peer: ProtonPeer) -> Iterator[proton.Link]:
     link = peer.connection.link_head(0)
     while link:
         yield link
         link = link.next(0)
 
 
-def test_each_address_has_one_link():
+def test_each_address_has_one_link() -> None:
     session, peer = connected()
     for address in ("a", "b", "a"):
         session.send_message(address, address.encode())
     peer.run()
     assert sorted(peer.received) == [b"a", b"a", b"b"]
-    assert sorted(link.target.address for link in links(peer) if link.is_receiver) == ["a", "b"]
+    assert sorted(str(link.target.address) for link in links(peer) if link.is_receiver) == ["a", "b"]
 
 
 @pytest.mark.parametrize("size", [1, MAX_FRAME_BYTES, 3_000_000])
 @pytest.mark.parametrize("settled", [True, False])
-def test_replies_of_many_frames_are_joined_and_accepted(size, settled):
+def test_replies_of_many_frames_are_joined_and_accepted(size: int, settled: bool) -> None:
     session, peer = connected()
     payload = bytes(range(256)) * (size // 256) + b"x"
     delivery = peer.send(payload, settled)
@@ -169,7 +175,7 @@ def test_replies_of_many_frames_are_joined_and_accepted(size, settled):
         assert delivery.settled
 
 
-def test_credit_and_window_are_renewed_without_end():
+def test_credit_and_window_are_renewed_without_end() -> None:
     session, peer = connected()
     for number in range(2 * INCOMING_WINDOW_FRAMES + 10):
         peer.send(b"%d" % number)
@@ -178,15 +184,15 @@ def test_credit_and_window_are_renewed_without_end():
 
 
 @pytest.mark.parametrize("state", ["REJECTED", "RELEASED", "MODIFIED"])
-def test_a_request_the_peer_does_not_accept_is_reported(state):
+def test_a_request_the_peer_does_not_accept_is_reported(state: str) -> None:
     session, peer = connected()
 
-    def refuse(delivery):
+    def refuse(delivery: proton.Delivery) -> None:
         delivery.local.condition = proton.Condition("amqp:not-allowed", "no")
         delivery.update(getattr(proton.Delivery, state))
         delivery.settle()
 
-    peer.take = refuse
+    peer.take = refuse  # type: ignore[method-assign]
     session.send_message("a", b"x")
     peer.run()
     if state == "REJECTED":
@@ -197,15 +203,15 @@ def test_a_request_the_peer_does_not_accept_is_reported(state):
         assert session.ended == Ended(kind="delivery", what="a", condition=state.lower())
 
 
-def test_a_refused_link_names_its_address_and_the_reason():
+def test_a_refused_link_names_its_address_and_the_reason() -> None:
     session, peer = connected()
 
-    def refuse(link):
+    def refuse(link: proton.Link) -> None:
         link.open()
         link.condition = proton.Condition("amqp:unauthorized-access", "link disallowed")
         link.close()
 
-    peer.attach = refuse
+    peer.attach = refuse  # type: ignore[method-assign]
     session.send_message("$management", b"x")
     peer.run()
     assert session.ended == Ended(
@@ -216,7 +222,7 @@ def test_a_refused_link_names_its_address_and_the_reason():
     )
 
 
-def test_a_closed_connection_gives_the_reason():
+def test_a_closed_connection_gives_the_reason() -> None:
     session, peer = connected()
     peer.connection.condition = proton.Condition("amqp:connection:forced", "bye")
     peer.connection.close()
@@ -225,7 +231,7 @@ def test_a_closed_connection_gives_the_reason():
     assert session.is_closed
 
 
-def test_closing_ends_in_both_directions():
+def test_closing_ends_in_both_directions() -> None:
     session, peer = connected()
     session.close()
     session.close()
@@ -235,7 +241,7 @@ def test_closing_ends_in_both_directions():
     assert peer.transport.closed
 
 
-def test_heartbeats_are_empty_frames():
+def test_heartbeats_are_empty_frames() -> None:
     session, peer = connected()
     session.send_heartbeat()
     frames = peer.transport.frames_input
@@ -243,7 +249,7 @@ def test_heartbeats_are_empty_frames():
     assert peer.transport.frames_input == frames + 1
 
 
-def test_the_peers_idle_timeout_is_known():
+def test_the_peers_idle_timeout_is_known() -> None:
     session = new_session()
     peer = ProtonPeer(session)
     peer.transport.idle_timeout = 16
@@ -255,12 +261,12 @@ def test_the_peers_idle_timeout_is_known():
 # --- frames by hand ---------------------------------------------------------------------------------------------------
 
 
-def frame(code, fields, payload=b"", channel=0):
+def frame(code: int, fields: Any, payload: bytes = b"", channel: int = 0) -> bytes:
     body = encode(Described(ulong(code), fields)) + payload
     return struct.pack(">IBBH", 8 + len(body), 2, 0, channel) + body
 
 
-def handshake(channel=7):
+def handshake(channel: int = 7) -> bytes:
     source = Described(ulong(0x28), ["reply"])
     return AMQP_HEADER + b"".join(
         (
@@ -271,7 +277,7 @@ def handshake(channel=7):
     )
 
 
-def test_the_peer_may_number_channels_and_handles_as_it_likes_and_send_byte_by_byte():
+def test_the_peer_may_number_channels_and_handles_as_it_likes_and_send_byte_by_byte() -> None:
     session = new_session()
     for offset in range(len(handshake())):
         session.receive(handshake()[offset : offset + 1])
@@ -280,7 +286,7 @@ def test_the_peer_may_number_channels_and_handles_as_it_likes_and_send_byte_by_b
     assert session.take_message() == b"hello"
 
 
-def test_an_aborted_message_never_arrives():
+def test_an_aborted_message_never_arrives() -> None:
     session = new_session()
     session.receive(handshake())
     session.receive(frame(TRANSFER, [uint(44), uint(0), b"t", uint(0), True, True], b"he", channel=7))
@@ -291,7 +297,7 @@ def test_an_aborted_message_never_arrives():
     assert session.take_message() is None
 
 
-def test_an_echo_of_the_windows_is_given_when_asked_for():
+def test_an_echo_of_the_windows_is_given_when_asked_for() -> None:
     session = new_session()
     session.receive(handshake())
     session.take_output()
@@ -327,12 +333,12 @@ def test_an_echo_of_the_windows_is_given_when_asked_for():
         ),
     ],
 )
-def test_what_the_peer_may_not_send_ends_the_session_with_a_reason(data, complaint):
+def test_what_the_peer_may_not_send_ends_the_session_with_a_reason(data: bytes, complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         new_session().receive(data)
 
 
-def test_a_reply_without_end_is_refused(monkeypatch):
+def test_a_reply_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a router that fills our memory with one message."""
     monkeypatch.setattr("router.amqp.client_session.MAX_MESSAGE_BYTES", 2**20)
     session = new_session()
@@ -360,7 +366,7 @@ FIELD = st.one_of(
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(OPEN, CLOSE), st.lists(FIELD, max_size=11)), max_size=6))
-def test_any_frames_are_taken_or_refused_with_a_protocol_error(frames):
+def test_any_frames_are_taken_or_refused_with_a_protocol_error(frames: list[tuple[int, list[Any]]]) -> None:
     session = new_session()
     session.receive(handshake())
     session.send_message("a", bytes(2000))
@@ -374,7 +380,7 @@ def test_any_frames_are_taken_or_refused_with_a_protocol_error(frames):
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
-def test_random_bytes_are_taken_or_refused_with_a_protocol_error(data):
+def test_random_bytes_are_taken_or_refused_with_a_protocol_error(data: bytes) -> None:
     session = new_session()
     try:
         session.receive(AMQP_HEADER + data)

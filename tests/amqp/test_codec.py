@@ -4,6 +4,7 @@ import enum
 import math
 import struct
 import uuid
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -76,7 +77,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize(("value", "encoded"), ENCODINGS, ids=lambda v: v[:24] if isinstance(v, str) else None)
-def test_values_have_exactly_this_encoding_and_decode_to_the_same_class(value, encoded):
+def test_values_have_exactly_this_encoding_and_decode_to_the_same_class(value: Any, encoded: str) -> None:
     raw = bytes.fromhex(encoded)
     assert encode(value) == raw
     assert decode(raw) == (value, len(raw))
@@ -84,14 +85,14 @@ def test_values_have_exactly_this_encoding_and_decode_to_the_same_class(value, e
     assert skip(raw) == len(raw)
 
 
-def test_plain_python_integers_are_int_where_they_fit_and_long_beyond():
+def test_plain_python_integers_are_int_where_they_fit_and_long_beyond() -> None:
     assert type(decode(encode(2**31 - 1))[0]) is int_
     assert type(decode(encode(2**31))[0]) is long
     with pytest.raises(CodecError):
         encode(2**63)
 
 
-def test_subclasses_and_lookalikes_are_encoded_as_what_they_are():
+def test_subclasses_and_lookalikes_are_encoded_as_what_they_are() -> None:
     class Colour(enum.IntEnum):
         RED = 3
 
@@ -115,7 +116,7 @@ def test_subclasses_and_lookalikes_are_encoded_as_what_they_are():
         ("e0020341", Array(bool, (True, True, True))),
     ],
 )
-def test_the_longer_encodings_are_read_too(raw, value):
+def test_the_longer_encodings_are_read_too(raw: str, value: Any) -> None:
     assert decode(bytes.fromhex(raw)) == (value, len(raw) // 2)
 
 
@@ -145,20 +146,20 @@ def test_the_longer_encodings_are_read_too(raw, value):
         ("c0c0" + "40" * 8, "cut short"),
     ],
 )
-def test_malformed_values_are_refused_with_a_reason(raw, complaint):
+def test_malformed_values_are_refused_with_a_reason(raw: str, complaint: str) -> None:
     with pytest.raises(CodecError, match=complaint):
         decode(bytes.fromhex(raw))
 
 
 @pytest.mark.parametrize("offset", [-1, 2])
-def test_an_offset_outside_the_data_is_an_error(offset):
+def test_an_offset_outside_the_data_is_an_error(offset: int) -> None:
     with pytest.raises(CodecError):
         decode(b"\x40", offset)
     with pytest.raises(CodecError):
         skip(b"\x40", offset)
 
 
-def test_an_inner_value_cannot_reach_beyond_its_container():
+def test_an_inner_value_cannot_reach_beyond_its_container() -> None:
     # The string inside the list claims 4 bytes; the list has 3 left, the buffer has more.
     with pytest.raises(CodecError):
         decode(bytes.fromhex("c00601a10461626364"[:-2]) + b"dddd")
@@ -181,13 +182,13 @@ def nested_lists(depth: int) -> bytes:
     ],
     ids=["lists", "many lists", "descriptors of descriptors", "described described"],
 )
-def test_nesting_bombs_are_refused(bomb):
+def test_nesting_bombs_are_refused(bomb: bytes) -> None:
     with pytest.raises(CodecError):
         decode(bomb)
 
 
-def test_the_deepest_permitted_nesting_is_read_back():
-    value = []
+def test_the_deepest_permitted_nesting_is_read_back() -> None:
+    value: list[Any] = []
     for _ in range(MAX_DEPTH):
         value = [value]
     assert decode(encode(value))[0] == value
@@ -196,12 +197,12 @@ def test_the_deepest_permitted_nesting_is_read_back():
 
 
 @pytest.mark.parametrize("code", ["40", "41", "42", "43", "44", "45"])
-def test_arrays_of_nothing_with_a_huge_count_are_refused(code):
+def test_arrays_of_nothing_with_a_huge_count_are_refused(code: str) -> None:
     with pytest.raises(CodecError, match="width zero"):
         decode(bytes.fromhex("f000000005ffffffff" + code))
 
 
-def test_many_small_arrays_of_nothing_share_one_budget():
+def test_many_small_arrays_of_nothing_share_one_budget() -> None:
     one = bytes.fromhex("f000000005") + struct.pack(">I", MAX_ZERO_WIDTH_ELEMENTS // 2) + b"\x40"
     raw = b"\xd0" + struct.pack(">II", 4 + 3 * len(one), 3) + 3 * one
     with pytest.raises(CodecError, match="width zero"):
@@ -209,7 +210,7 @@ def test_many_small_arrays_of_nothing_share_one_budget():
 
 
 @pytest.mark.parametrize("head", ["d0000000ffffffffff40", "d1000000fffffffffe40", "f0000000ffffffffff50"])
-def test_huge_element_counts_are_refused_before_looping(head):
+def test_huge_element_counts_are_refused_before_looping(head: str) -> None:
     with pytest.raises(CodecError, match="more elements than it has bytes"):
         decode(bytes.fromhex(head) + bytes(300))
 
@@ -228,13 +229,13 @@ def test_huge_element_counts_are_refused_before_looping(head):
         Array(str, ("\ud800",)),
     ],
 )
-def test_what_has_no_encoding_is_refused(value):
+def test_what_has_no_encoding_is_refused(value: Any) -> None:
     with pytest.raises(CodecError):
         encode(value)
 
 
-def test_a_list_that_holds_itself_is_refused():
-    loop = []
+def test_a_list_that_holds_itself_is_refused() -> None:
+    loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(CodecError, match="nested"):
         encode(loop)
@@ -244,18 +245,18 @@ def test_a_list_that_holds_itself_is_refused():
     ("kind", "value"),
     [(ubyte, 256), (ubyte, -1), (byte, 128), (ushort, -1), (uint, 2**32), (ulong, -1), (long, 2**63), (float_, 1e39)],
 )
-def test_scalar_classes_refuse_what_does_not_fit(kind, value):
+def test_scalar_classes_refuse_what_does_not_fit(kind: type[Any], value: Any) -> None:
     with pytest.raises(ValueError, match=r"between|fit"):
         kind(value)
 
 
 @pytest.mark.parametrize(("kind", "value"), [(symbol, "é"), (char, "ab"), (char, "\ud800"), (decimal32, b"123")])
-def test_text_like_classes_refuse_what_they_are_not(kind, value):
+def test_text_like_classes_refuse_what_they_are_not(kind: type[Any], value: Any) -> None:
     with pytest.raises(ValueError, match=r"ASCII|one Unicode code point|4 bytes"):
         kind(value)
 
 
-def integers(kind):
+def integers(kind: type[Any]) -> st.SearchStrategy[Any]:
     return st.integers(kind.LOWEST, kind.HIGHEST).map(kind)
 
 
@@ -304,7 +305,7 @@ VALUES = st.recursive(
 )
 
 
-def same(left, right):
+def same(left: Any, right: Any) -> bool:
     """Equal and of the same classes all the way down."""
     if type(left) is not type(right):
         return False
@@ -316,13 +317,13 @@ def same(left, right):
         return same(left.descriptor, right.descriptor) and same(left.value, right.value)
     if isinstance(left, Array):
         return left.type is right.type and same(left.values, right.values) and same(left.descriptor, right.descriptor)
-    return left == right
+    return bool(left == right)
 
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(VALUES, st.binary(max_size=3), st.binary(max_size=3))
-def test_every_value_survives_the_round_trip_anywhere_in_a_buffer(value, before, after):
+def test_every_value_survives_the_round_trip_anywhere_in_a_buffer(value: Any, before: bytes, after: bytes) -> None:
     raw = encode(value)
     found, end = decode(memoryview(before + raw + after), len(before))
     assert same(found, value)
@@ -331,7 +332,7 @@ def test_every_value_survives_the_round_trip_anywhere_in_a_buffer(value, before,
 
 @settings(max_examples=80, deadline=None)
 @given(VALUES)
-def test_a_value_truncated_at_any_offset_is_refused(value):
+def test_a_value_truncated_at_any_offset_is_refused(value: Any) -> None:
     raw = encode(value)
     for length in range(len(raw)):
         with pytest.raises(CodecError):
@@ -343,7 +344,7 @@ def test_a_value_truncated_at_any_offset_is_refused(value):
 @settings(max_examples=400, deadline=None)
 @given(st.binary(max_size=64))
 @example(b"\xff" * 64)
-def test_random_bytes_decode_or_raise_codec_error_and_skip_agrees(raw):
+def test_random_bytes_decode_or_raise_codec_error_and_skip_agrees(raw: bytes) -> None:
     try:
         _, end = decode(raw)
     except CodecError:
@@ -359,7 +360,7 @@ def test_random_bytes_decode_or_raise_codec_error_and_skip_agrees(raw):
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(VALUES, st.data())
-def test_one_changed_byte_never_causes_another_exception(value, data):
+def test_one_changed_byte_never_causes_another_exception(value: Any, data: st.DataObject) -> None:
     raw = bytearray(encode(value))
     raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
@@ -368,6 +369,6 @@ def test_one_changed_byte_never_causes_another_exception(value, data):
         return
 
 
-def test_not_a_number_stays_not_a_number():
+def test_not_a_number_stays_not_a_number() -> None:
     assert math.isnan(decode(encode(math.nan))[0])
     assert math.isnan(decode(encode(float_(math.nan)))[0])

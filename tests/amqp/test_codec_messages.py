@@ -1,6 +1,7 @@
 """Whole messages: what we write reads back, and what others may send."""
 
 import uuid
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,11 +11,11 @@ from router.amqp.codec import CodecError, Message, decode, decode_message, encod
 from router.values import Described, symbol, ubyte, uint, ulong
 
 
-def section(code, value):
+def section(code: int, value: Any) -> bytes:
     return encode(Described(ulong(code), value))
 
 
-def test_what_is_written_reads_back():
+def test_what_is_written_reads_back() -> None:
     raw = encode_message(
         to="$management",
         reply_to="amqp:/_topo/0/R/temp.x",
@@ -36,7 +37,7 @@ def test_what_is_written_reads_back():
     )
 
 
-def test_a_minimal_message_has_header_properties_and_a_null_body():
+def test_a_minimal_message_has_header_properties_and_a_null_body() -> None:
     assert encode_message(body=None) == bytes.fromhex("005370c0020142005373d00000000a0000000640404040404000537740")
 
 
@@ -44,7 +45,7 @@ def test_a_minimal_message_has_header_properties_and_a_null_body():
     "raw_id",
     [encode(uuid.UUID(int=5)), encode(ulong(7)), bytes.fromhex("800000000000000007"), encode(ubyte(1)), encode(b"\0")],
 )
-def test_any_correlation_id_is_echoed_in_its_exact_encoding(raw_id):
+def test_any_correlation_id_is_echoed_in_its_exact_encoding(raw_id: bytes) -> None:
     """management 43"""
     request = decode_message(section(0x73, [None] * 5 + [decode(raw_id)[0]]))
     assert request.correlation_id == decode(raw_id)[0]
@@ -52,7 +53,7 @@ def test_any_correlation_id_is_echoed_in_its_exact_encoding(raw_id):
     assert reply.raw_correlation_id == raw_id
 
 
-def test_the_raw_correlation_id_keeps_a_long_encoding_as_it_came():
+def test_the_raw_correlation_id_keeps_a_long_encoding_as_it_came() -> None:
     raw_id = bytes.fromhex("800000000000000007")
     fields = b"\x40" * 5 + raw_id
     for listed in (b"\xc0" + bytes((len(fields) + 1, 6)), b"\xd0" + (len(fields) + 4).to_bytes(4, "big") + b"\0\0\0\6"):
@@ -60,12 +61,12 @@ def test_the_raw_correlation_id_keeps_a_long_encoding_as_it_came():
 
 
 @pytest.mark.parametrize("raw_id", [b"", b"\x40\x40", b"\xa1\x05x"])
-def test_a_raw_correlation_id_that_is_not_one_value_is_refused(raw_id):
+def test_a_raw_correlation_id_that_is_not_one_value_is_refused(raw_id: bytes) -> None:
     with pytest.raises(CodecError):
         encode_message(raw_correlation_id=raw_id, body=None)
 
 
-def test_all_sections_and_fields_are_read():
+def test_all_sections_and_fields_are_read() -> None:
     raw = b"".join(
         (
             section(0x70, [True, ubyte(9), uint(5000), True, uint(2)]),
@@ -87,13 +88,13 @@ def test_all_sections_and_fields_are_read():
     assert (message.body, message.body_kind) == (b"onetwo", "data")
 
 
-def test_sequence_bodies_are_joined_and_a_missing_body_is_none():
+def test_sequence_bodies_are_joined_and_a_missing_body_is_none() -> None:
     assert decode_message(section(0x76, [1]) + section(0x76, [2, 3])).body == [1, 2, 3]
     assert decode_message(b"") == Message()
     assert decode_message(section(0x74, {})).body_kind is None
 
 
-def test_symbolic_descriptors_are_the_same_sections():
+def test_symbolic_descriptors_are_the_same_sections() -> None:
     raw = encode(Described(symbol("amqp:amqp-value:*"), "x"))
     assert decode_message(raw).body == "x"
 
@@ -117,21 +118,21 @@ def test_symbolic_descriptors_are_the_same_sections():
         (section(0x77, 1)[:-1], "cut short"),
     ],
 )
-def test_malformed_messages_are_refused_with_a_reason(raw, complaint):
+def test_malformed_messages_are_refused_with_a_reason(raw: bytes, complaint: str) -> None:
     with pytest.raises(CodecError, match=complaint):
         decode_message(raw)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=80), st.sampled_from(range(0x70, 0x79)))
-def test_random_sections_decode_or_raise_codec_error(raw, code):
+def test_random_sections_decode_or_raise_codec_error(raw: bytes, code: int) -> None:
     try:
         decode_message(b"\x00\x53" + bytes((code,)) + raw)
     except CodecError:
         return
 
 
-def test_a_message_truncated_at_any_offset_is_refused_or_shorter_by_whole_sections():
+def test_a_message_truncated_at_any_offset_is_refused_or_shorter_by_whole_sections() -> None:
     raw = encode_message(to="a", correlation_id=1, application_properties={"x": "y"}, body=["z"])
     whole = {0, 7, raw.index(b"\x00\x53\x74"), raw.index(b"\x00\x53\x77")}
     for length in set(range(len(raw))) - whole:

@@ -65,6 +65,12 @@ class House:
     def on_transport_error(self, condition: Condition) -> None:
         self.errors.append(condition)
 
+    def crash(self, error: Exception) -> None:
+        raise error
+
+    def note_deliveries(self) -> None:
+        pass
+
     # What a test does
 
     def begin(self) -> Session:
@@ -75,16 +81,18 @@ class House:
 
     def sends(self, session: Session, name: str = "out") -> OutgoingWire:
         link = session.attach_sender(name, self, source=Terminus(address="from"), target=Terminus(address="to"))
-        return self._attached(link)
+        self._attached(link)
+        return link
 
     def receives(self, session: Session, name: str = "in") -> IncomingWire:
         source = Terminus(address="there", capabilities=("cap",), expiry_policy="never", distribution_mode="copy")
-        return self._attached(session.attach_receiver(name, self, source=source, target=Terminus(address="here")))
+        link = session.attach_receiver(name, self, source=source, target=Terminus(address="here"))
+        self._attached(link)
+        return link
 
-    def _attached(self, link: Any) -> Any:
+    def _attached(self, link: IncomingWire | OutgoingWire) -> None:
         link.on_answer = lambda: self.story.append(f"answer {link.name}")
         self.engine.flush()
-        return link
 
     def say(self, *frames: bytes) -> None:
         self.engine.receive(b"".join(frames))
@@ -143,6 +151,7 @@ class Client:
         for _ in range(6):
             if (pending := self.transport.pending()) > 0:
                 data = self.transport.peek(pending)
+                assert data is not None
                 self.transport.pop(len(data))
                 self.house.engine.receive(data)
             self.house.engine.flush()
@@ -153,7 +162,7 @@ class Client:
                 self.on(event)
                 self.collector.pop()
 
-    def on(self, event: proton.Event) -> None:
+    def on(self, event: Any) -> None:
         if not self.is_answering:
             return
         if event.type == proton.Event.SESSION_REMOTE_OPEN:

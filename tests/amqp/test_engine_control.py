@@ -49,6 +49,9 @@ class Owner:
     def heard(self, name: str) -> list[Any]:
         return [value for called, value in self.calls if called == name]
 
+    def note_deliveries(self) -> None:
+        self.calls.append(("note_deliveries", None))
+
     def on_open(self, remote: RemoteOpen) -> None:
         self.calls.append(("open", remote))
         self.engine.open(properties={}, capabilities=Array(symbol, ()))

@@ -48,7 +48,7 @@ class Said:
     name: str = "l"
 
     def frame(self) -> bytes:
-        body = {
+        makers: dict[str, Callable[[], bytes]] = {
             "open": lambda: wire.open_(channels=self.channel_max),
             "begin": lambda: wire.begin(self.remote, handle_max=self.handle_max),
             "attach": lambda: wire.attach(self.name, self.handle or 0, is_receiver=self.is_receiver),
@@ -63,8 +63,8 @@ class Said:
             "end": wire.end,
             "close": wire.close,
             "empty": lambda: b"",
-        }[self.what]()
-        return wire.frame(body, self.channel)
+        }
+        return wire.frame(makers[self.what](), self.channel)
 
 
 def is_ahead(count: int, of: int) -> bool:

@@ -3,6 +3,7 @@
 import itertools
 import os
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -284,7 +285,7 @@ values = st.recursive(
 )  # fmt: skip
 messages = st.tuples(
     *(
-        st.one_of(st.just(b""), made.map(lambda value, code=code: described(code, value)))
+        st.one_of(st.just(b""), made.map(partial(described, code)))
         for code, made in (
             (0x70, st.just([True])),
             (0x72, st.dictionaries(st.sampled_from((symbol("a"), symbol("x-opt-qd.to"))), values, max_size=2)),

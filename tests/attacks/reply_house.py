@@ -15,7 +15,7 @@ import pytest
 from daemon_process import Daemon, audit_events, eventually, start, write_users
 from proton import Condition, Delivery, Message, Sender, Timeout
 from proton.reactor import AtMostOnce
-from proton.utils import BlockingConnection, BlockingReceiver, LinkDetached
+from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender, LinkDetached
 
 TIMEOUT_S = 10
 PASSWORD = "long enough"
@@ -117,19 +117,23 @@ def house(folder: Path, groups: Mapping[str, Mapping[str, Any]] | None = None, e
 
 def dynamic_receiver(connection: BlockingConnection) -> tuple[BlockingReceiver, str]:
     receiver = connection.create_receiver(None, dynamic=True, credit=10)
-    return receiver, receiver.link.remote_source.address
+    return receiver, str(receiver.link.remote_source.address)
 
 
 def send(connection: BlockingConnection, address: str | None, message: Message) -> None:
     """Send it presettled, and wait until it is on the wire and not for who receives it."""
-    put(connection, connection.create_sender(address, name=next(_names), options=AtMostOnce()).link, message)
+    put(connection, connection.create_sender(address, name=next(_names), options=AtMostOnce()), message)
 
 
-def put(connection: BlockingConnection, link: Sender, message: Message) -> None:
+def put(connection: BlockingConnection, sender: BlockingSender, message: Message) -> None:
     """Send it, and wait until it is on the wire and not for who receives it."""
+    link = sender.link
+    assert isinstance(link, Sender)
     connection.wait(lambda: link.credit > 0)
     link.send(message)
+    assert connection.conn is not None
     transport = connection.conn.transport
+    assert transport is not None
     connection.wait(lambda: link.queued == 0 and transport.pending() <= 0)
 
 
@@ -143,13 +147,15 @@ def refusal(attach: Callable[[], object]) -> Condition:
     """The error with which a link is refused."""
     with pytest.raises(LinkDetached) as caught:
         attach()
-    condition: Condition = caught.value.link.remote_condition
+    condition = caught.value.link.remote_condition
+    assert condition is not None
     return condition
 
 
 def rejection(connection: BlockingConnection, address: str, patience_s: float = TIMEOUT_S) -> Condition | None:
     """Send to it on an anonymous link: the error with which the message is rejected; None where nobody rejects it."""
     delivery = connection.create_sender(None, name=next(_names)).link.send(Message(body="answer", address=address))
+    assert isinstance(delivery, Delivery)
     with suppress(Timeout):
         connection.wait(lambda: delivery.settled, timeout=patience_s)
     condition: Condition | None = delivery.remote.condition if delivery.remote_state == Delivery.REJECTED else None

@@ -8,7 +8,7 @@ that does not read its answers is not read.
 import itertools
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from frames_attacker import GREETING, NARROW, Attacker, besieged_router, wire
@@ -54,7 +54,7 @@ def messages() -> Iterator[bytes]:
         yield wire.frame(wire.transfer(1, number & 0xFFFFFFFF, wire.message(100)))
 
 
-FLOODS = {
+FLOODS: dict[str, tuple[bytes, Callable[[], Iterator[bytes]]]] = {
     "begin and end": (OPEN, lambda: itertools.cycle((BEGIN, END))),
     "attach and detach": (OPEN + BEGIN, attaches),
     "dynamic addresses": (OPEN + BEGIN, dynamic_addresses),

@@ -1,6 +1,8 @@
 """Attack: bob, whose sources say `*`, attaches to alice's dynamic address by one of its names and has her answers."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from proton import Delivery, Message
@@ -30,7 +32,7 @@ def test_bob_reads_a_dynamic_source(tmp_path: Path) -> None:
         name = address.rpartition("/")[2]
         bob = made.connect("bob")
         for spelling in SPELLINGS:
-            condition = refusal(lambda spelling=spelling: bob.create_receiver(spelling.format(name), credit=1))
+            condition = refusal(partial(bob.create_receiver, spelling.format(name), credit=1))
             assert (condition.name, condition.description) == (
                 "amqp:unauthorized-access", "link disallowed by local policy",
             )  # fmt: skip
@@ -45,13 +47,15 @@ def test_bob_reads_a_queue_of_jms(tmp_path: Path) -> None:
     """A sender with a dynamic target, and receivers on its address: what JMS makes of createTemporaryQueue."""
     with house(tmp_path) as made:
         alice, bob = made.connect("alice"), made.connect("bob")
-        maker = alice.container.create_sender(alice.conn, None, options=Dynamic())
-        alice.wait(lambda: maker.remote_target.address)
-        address = maker.remote_target.address
+        assert alice.conn is not None
+        dynamic: Any = Dynamic()  # proton takes any object that has `apply` and `test`
+        maker = alice.container.create_sender(alice.conn, None, options=dynamic)
+        alice.wait(lambda: bool(maker.remote_target.address))
+        address = str(maker.remote_target.address)
         alices = alice.create_receiver(address, credit=1)
         for spelling in QUEUES:
             name = address.removeprefix("amqp:/_$")
-            refusal(lambda spelling=spelling, name=name: bob.create_receiver(spelling.format(name), credit=1))
+            refusal(partial(bob.create_receiver, spelling.format(name), credit=1))
         maker.send(Message(body="hers"))
         assert alices.receive(TIMEOUT_S).body == "hers"
 

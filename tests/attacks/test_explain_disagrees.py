@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, Daemon, start
+from daemon_process import LISTENER, Daemon, start
+from process_log import PATIENCE_S
 from proton.utils import BlockingConnection, LinkDetached
 
 from policy.cli.main import main

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, Daemon, audit_events, eventually, start
+from daemon_process import LISTENER, Daemon, audit_events, eventually, start
+from process_log import PATIENCE_S
 from proton import Message
 from proton.utils import BlockingConnection, LinkDetached, SendException
 
@@ -74,6 +75,7 @@ def test_no_message_reaches_the_agent(router: Daemon) -> None:
     for address in SPELLINGS:
         with pytest.raises(SendException):
             sender.send(Message(address=address, reply_to=replies.remote_source.address, properties=query, body={}))
+    assert replies.fetcher is not None
     assert replies.fetcher.has_message == 0
     client.close()
 

@@ -15,15 +15,18 @@ def test_the_service_goes_on_when_the_window_is_over(tmp_path: Path) -> None:
         requests = service.create_receiver("requests", credit=10)
         replies, address = dynamic_receiver(alice)
         ask(alice, requests, address)
-        link = service.create_sender(address).link
-        put(service, link, Message(body="in time"))
+        sender = service.create_sender(address)
+        put(service, sender, Message(body="in time"))
         assert replies.receive(TIMEOUT_S).body == "in time"
         assert arrives(service, address, replies)
         # From then on, by every way: a message, one on the link that was attached in time, another link.
         assert eventually(lambda: rejection(service, address, WINDOW_S / 4) is not None)
-        late = link.send(Message(body="late"))
+        late = sender.link.send(Message(body="late"))
+        assert isinstance(late, Delivery)
         service.wait(lambda: late.settled)
-        assert (late.remote_state, late.remote.condition.name) == (Delivery.REJECTED, "amqp:unauthorized-access")
+        assert late.remote_state == Delivery.REJECTED
+        assert late.remote.condition is not None
+        assert late.remote.condition.name == "amqp:unauthorized-access"
         assert refusal(lambda: service.create_sender(address, name="another")).name == "amqp:unauthorized-access"
         for stage in ("transfer", "attach"):
             event = made.event(stage=stage, reason="reply_window_over", user="service")

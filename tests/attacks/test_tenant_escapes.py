@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import PATIENCE_S, Daemon, audit_events, eventually, start
+from daemon_process import Daemon, audit_events, eventually, start
+from process_log import PATIENCE_S
 from proton import Message
 from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection, LinkDetached, SendException

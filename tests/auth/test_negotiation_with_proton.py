@@ -23,7 +23,8 @@ def output_of(transport: Transport) -> bytes:
     pending = transport.pending()
     if pending <= 0:
         return b""
-    data = bytes(transport.peek(pending))
+    data = transport.peek(pending)
+    assert data is not None
     transport.pop(len(data))
     return data
 
@@ -71,6 +72,7 @@ def test_a_proton_client_authenticates_and_goes_on_with_amqp(mechanism: str, use
 def test_a_proton_client_with_a_wrong_password_is_told_so() -> None:
     """policy 57"""
     transport, negotiation, endings = accept("PLAIN", offered=("PLAIN",), is_valid=False)
+    assert transport.condition is not None
     assert transport.condition.name == "amqp:unauthorized-access"
     assert transport.condition.description == "Authentication failed [mech=PLAIN]"
     assert isinstance(endings[0], Rejected)
@@ -81,6 +83,7 @@ def test_a_proton_client_with_a_wrong_password_is_told_so() -> None:
 def test_a_proton_client_without_a_common_mechanism_gives_up(offered: tuple[str, ...]) -> None:
     """policy 55"""
     transport, _negotiation, endings = accept("PLAIN", offered=offered)
+    assert transport.condition is not None
     assert transport.condition.description == "Authentication failed [mech=none]"
     assert endings == []
 

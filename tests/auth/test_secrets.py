@@ -89,7 +89,9 @@ def test_a_missing_environment_variable_is_refused() -> None:
 
 def test_an_unreadable_file_is_logged_and_the_text_kept() -> None:
     """policy 51, 57"""
-    resolved = resolve_password("file:/nowhere", is_literal_prefix=False, environment={}.get, read_start=read_nothing)
+    resolved = resolve_password(
+        "file:/nowhere", is_literal_prefix=False, environment=lambda _: None, read_start=read_nothing
+    )
     assert resolved.password.reveal() == "file:/nowhere"
     assert resolved.errors == ("Unable to open password file /nowhere, error: No such file or directory",)
     assert resolve("file:/binary").errors == ("Unable to open password file /binary, error: not UTF-8 text",)

@@ -393,7 +393,7 @@ def test_a_turn_ends_when_there_is_no_time_left(connect: Callable[..., Pair]) ->
     for _ in range(100):
         pair.client.send(b"x")
     ciphertext = pair.client.take_output()
-    turns = []
+    turns: list[int] = []
     while not turns or pair.server.has_more:
         turns.append(len(pair.server.receive(b"" if turns else ciphertext, lambda: lambda: False)))
     assert turns == [32, 32, 32, 4]

@@ -223,7 +223,7 @@ def test_a_file_of_another_user_is_refused(path: str, monkeypatch: pytest.Monkey
         return os.stat_result(values)
 
     status = of_another(os.stat(path))
-    monkeypatch.setattr(files.os, "geteuid", lambda: 54321)
+    monkeypatch.setattr("auth.verifiers.files.os.geteuid", lambda: 54321)
     with pytest.raises(UserFileError, match=r"belongs to uid 12345.*chown 54321"):
         files._check_status(path, status)
 
@@ -285,7 +285,7 @@ def test_a_failed_change_leaves_the_file_as_it_was(path: str, monkeypatch: pytes
     def fail(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", fail)
+    monkeypatch.setattr("auth.verifiers.files.os.fsync", fail)
     with pytest.raises(OSError, match="No space"):
         set_user(path, "bob", Secret("builder"), cost=CHEAP)
     assert Path(path).read_bytes() == before
@@ -324,7 +324,7 @@ def test_qdpasswd_sets_changes_and_deletes(
 
 def test_qdpasswd_asks_twice(path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     answers = iter(["one", "one", "two", "three"])
-    monkeypatch.setattr(qdpasswd.getpass, "getpass", lambda prompt: next(answers))
+    monkeypatch.setattr("auth.verifiers.qdpasswd.getpass.getpass", lambda prompt: next(answers))
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stdin", terminal)

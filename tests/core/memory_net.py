@@ -98,8 +98,20 @@ def frames(data: bytes) -> Iterator[Frame]:
             )
 
 
+class Refusable:
+    """Something that the router may end or answer with an error."""
+
+    condition: proton.Condition | None
+
+    @property
+    def refusal(self) -> proton.Condition:
+        """The error. There must be one."""
+        assert self.condition is not None
+        return self.condition
+
+
 @dataclass
-class Outcome:
+class Outcome(Refusable):
     """What a sender learned of one of its deliveries, each time something changed."""
 
     state: int
@@ -167,7 +179,7 @@ class Sending:
             self.settle()
 
 
-class _End:
+class _End(Refusable):
     """What a sender and a receiver of the test have in common."""
 
     def __init__(self, client: "Client", link: Any) -> None:
@@ -260,6 +272,7 @@ class Received:
     @property
     def body(self) -> bytes:
         message = self.message  # its body is a view into it
+        assert isinstance(message.body, bytes | memoryview)
         return bytes(message.body)
 
     def accept(self) -> None:
@@ -333,7 +346,7 @@ class Receiver(_End):
                 item.settle()
 
 
-class Client:
+class Client(Refusable):
     """One proton connection and the router's Connection it is piped to."""
 
     def __init__(self, net: "Net", listener: Listener, name: str, hostname: str | None) -> None:
@@ -341,6 +354,7 @@ class Client:
         self.name = name
         self.collector = Collector()
         self.connection = proton.Connection()
+        self.session: proton.Session = self.connection.session()
         self.connection.container = name
         if hostname is not None:
             self.connection.hostname = hostname
@@ -358,7 +372,6 @@ class Client:
         self.router = net.accept(listener, self)
         self._is_paused = False
         self._names = itertools.count(1)
-        self.session: proton.Session | None = None
 
     # What the router's socket does
 
@@ -378,7 +391,6 @@ class Client:
 
     def open(self) -> "Client":
         self.connection.open()
-        self.session = self.connection.session()
         self.session.open()
         return self
 
@@ -389,7 +401,8 @@ class Client:
         if address is not None:
             link.target.address = address
         end = Sender(self, link)
-        return self._attach(end, terms)
+        self._attach(end, terms)
+        return end
 
     def receiver(
         self,
@@ -411,7 +424,7 @@ class Client:
             end.flow(credit)
         return end
 
-    def _attach(self, end: Any, terms: dict[str, Any]) -> Any:
+    def _attach(self, end: Any, terms: dict[str, Any]) -> None:
         link = end.link
         for which in ("source", "target"):
             for key, value in terms.pop(which, {}).items():
@@ -423,7 +436,6 @@ class Client:
             setattr(link, key, value)
         link.open()
         self.ends[link] = end
-        return end
 
     def stop_reading(self) -> None:
         """The router's socket fills up."""

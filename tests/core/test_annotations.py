@@ -120,7 +120,7 @@ def test_a_phase_is_passed_on() -> None:
     assert annotations["x-opt-qd.phase"] == 3
 
 
-BAD = {
+BAD: dict[str, dict[Any, Any]] = {
     "to-override not a valid string type": {sym("x-opt-qd.to"): int_(1)},
     "trace annotation is not a list": {sym("x-opt-qd.trace"): "0/X"},
     "trace list contains non-string entries": {sym("x-opt-qd.trace"): ["0/X", int_(1)]},

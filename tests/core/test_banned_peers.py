@@ -96,7 +96,7 @@ def test_a_banned_user_learns_nothing_but_that_policy_disallows(net: Net, host: 
     client = net.client(hostname="v")
     net.pump()
     assert client.is_closed_by_router
-    assert (client.condition.name, client.condition.description) == DISALLOWED
+    assert (client.refusal.name, client.refusal.description) == DISALLOWED
     (event,) = net.audits[before:]
     assert {**event}.items() >= {"stage": "open", "reason": "banned", "user": "anonymous", "vhost": None}.items()
     assert event["detail"] == "left the company"
@@ -130,7 +130,7 @@ def test_a_connection_that_is_expelled_is_told_why_and_holds_nothing() -> None:
     connection.expel(condition_of(CONNECTION_REFUSED))
     net.work.finish()
     net.pump()
-    assert (client.condition.name, client.condition.description) == DISALLOWED
+    assert (client.refusal.name, client.refusal.description) == DISALLOWED
     assert len(receiver.bodies) == 1
     assert [event["stage"] for event in net.audits] == ["engine"]
     assert net.log_texts("POLICY")[-1:] == ["[C1] Connection '10.0.0.1:1' is closed based on ban 'b': no reason given"]

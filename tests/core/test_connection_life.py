@@ -9,8 +9,6 @@ from memory_net import ACCEPTED, MODIFIED, Client, Net, Vhosts
 from policy.usage import _Names
 from router.connection.stack import Stage
 
-SLOW = {"idle_timeout_s": 16}
-
 
 def test_open_answers_and_does_not_ask() -> None:
     """routing 1, 2, 3, 4, 5, 6, 7, 8"""
@@ -42,7 +40,7 @@ def test_no_idle_timeout_is_none() -> None:
 
 def test_a_silent_peer_is_closed_after_its_time() -> None:
     """routing 9"""
-    net = Net(**SLOW)
+    net = Net(idle_timeout_s=16)
     client = net.client()
     net.pump()
     client.push_to_router = lambda: False  # type: ignore[method-assign]
@@ -129,20 +127,21 @@ def crashes(net: Net, client: Client) -> None:
 
 
 def forwarding(net: Net, client: Client, sender: Any) -> None:
-    link = next(iter(client.router.peer.attachment.in_links))
-    link.wire.forward = boom
+    link = next(iter(net.peer(client).attachment.in_links))
+    wire: Any = link.wire
+    wire.forward = boom
     sender.send()
 
 
 
 
 def attaching(net: Net, client: Client, sender: Any) -> None:
-    client.router.peer.on_attach = boom
+    net.peer(client).on_attach = boom  # type: ignore[method-assign]
     client.sender("b")
 
 
 def detaching(net: Net, client: Client, sender: Any) -> None:
-    client.router.peer.links.drop = boom
+    net.peer(client).links.drop = boom  # type: ignore[method-assign]
     sender.close()
 
 
@@ -173,7 +172,7 @@ def test_an_exception_while_writing_ends_its_connection_alone() -> None:
     broken.receiver("a", credit=10)
     sender = net.client().sender("a")
     net.pump()
-    broken.router.peer.engine.write = boom
+    net.peer(broken).engine.write = boom
     sending = sender.send()
     net.pump()
     assert broken.router_closed
@@ -192,9 +191,9 @@ def test_an_exception_in_a_stream_ends_the_senders_connection_alone() -> None:
     receiver.client.stop_reading()
     sender.send(bytes(3_000_000))
     net.pump()
-    link = next(iter(doomed.router.peer.attachment.in_links))
+    link = next(iter(net.peer(doomed).attachment.in_links))
     link.max_message_bytes = 1
-    link.on_oversize = boom
+    link.on_oversize = boom  # type: ignore[assignment]
     receiver.client.resume_reading()
     crashes(net, doomed)
     assert receiver.received[0].is_aborted

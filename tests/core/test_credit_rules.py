@@ -3,6 +3,8 @@
 import pytest
 from memory_net import ACCEPTED, MODIFIED, RELEASED, Net
 
+from router.core.out_links import OutLink
+
 
 def test_no_credit_without_a_consumer_and_all_of_it_when_one_comes() -> None:
     """routing 60, 61, 63"""
@@ -259,7 +261,7 @@ def test_sender_that_ignores_its_credit_is_closed(receiver_credit: int) -> None:
         force_send(sender)
     net.pump()
     assert sender.is_detached
-    assert sender.condition.name == "amqp:link:transfer-limit-exceeded"
+    assert sender.refusal.name == "amqp:link:transfer-limit-exceeded"
     assert len(receiver.received) <= 1100
     net.nothing_left()
 
@@ -296,7 +298,7 @@ def test_messages_without_credit_do_not_pile_up_behind_a_large_one() -> None:
         force_send(sender)
     assert not net.peer(client).attachment.in_links
     net.pump()
-    assert sender.condition.name == "amqp:link:transfer-limit-exceeded"
+    assert sender.refusal.name == "amqp:link:transfer-limit-exceeded"
 
 
 def test_bogus_delivery_counts_do_not_earn_credit() -> None:
@@ -356,6 +358,7 @@ def test_overload_keeps_the_newest_presettled_messages() -> None:
             sender.send(b"%d" % (number * 3 + index), is_settled=True)
     net.pump()
     out = next(link for link in net.core.links.values() if link.wire.name == receiver.link.name)
+    assert isinstance(out, OutLink)
     assert out.dropped_presettled >= 18
     assert len(out.queue) <= 11
     receiver.flow(100)

@@ -250,7 +250,8 @@ class Deliveries(RuleBasedStateMachine):
     def check_sender(self, link: InLink) -> None:
         assert link.wire.credit >= 0
         assert link.owed == 0
-        unread = lib.pn_link_queued(link.wire.link)  # counted as credit still, and as unsettled already
+        wire: Any = link.wire  # the engine's own
+        unread = lib.pn_link_queued(wire.link)  # counted as credit still, and as unsettled already
         assert link.wire.credit - unread + link.wire.unsettled_count + link.credit_withheld <= CAPACITY
 
     @invariant()

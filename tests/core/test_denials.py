@@ -34,8 +34,10 @@ def event_of(effects: list[Effect]) -> AuditEvent:
 def test_lines_come_first_and_the_event_has_all_that_is_known() -> None:
     lines = (line("info", "one"), line("debug", "two"))
     effects, _ledger, told = recorded(denied(lines=lines, request={"address": "a", "limit": 3}, time_s=5.0))
-    assert effects[:2] == [Log(module="POLICY", level=level, text=text) for level, text in
-                           (("info", "one"), ("debug", "two"))]  # fmt: skip
+    assert effects[:2] == [
+        Log(module="POLICY", level="info", text="one"),
+        Log(module="POLICY", level="debug", text="two"),
+    ]
     assert isinstance(effects[2], Audit)
     assert effects[2].time_s == 5.0
     assert event_of(effects) == {

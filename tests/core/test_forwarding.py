@@ -1,5 +1,7 @@
 """Who gets a message: balanced, closest, multicast, unavailable, anonymous; and in which order."""
 
+from typing import Any
+
 import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Net, Receiver, at
 
@@ -246,7 +248,7 @@ def test_anonymous_messages_go_where_they_say_each_by_itself() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"id": "has properties"}, {"address": ""}])
-def test_anonymous_message_without_an_address_is_rejected(fields: dict[str, str]) -> None:
+def test_anonymous_message_without_an_address_is_rejected(fields: dict[str, Any]) -> None:
     """routing 98"""
     net = Net()
     sender = net.client().sender(None)

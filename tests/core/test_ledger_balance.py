@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from memory_net import Vhosts, ruleset_of
@@ -19,12 +20,12 @@ MOST = 12
 def rulesets() -> Iterator[Ruleset]:
     """Rules that differ in all a connection is counted by: its vhost, its group, the limits, whether it may stay."""
     for number in range(24):
-        group = {"users": "*", "remoteHosts": "10.0.0.1" if number % 5 == 0 else "*"}
+        group: dict[str, Any] = {"users": "*", "remoteHosts": "10.0.0.1" if number % 5 == 0 else "*"}
         if number % 3 == 0:
             group |= {"maxConnectionsPerUser": 1 + number % 4, "maxConnectionsPerHost": 2 + number % 3}
         if number % 4 == 1:
             group["users"] = "ann"
-        limits = {"maxConnections": number % (MOST + 1), "maxConnectionsPerUser": 1 + number % 5}
+        limits: dict[str, Any] = {"maxConnections": number % (MOST + 1), "maxConnectionsPerUser": 1 + number % 5}
         limits["groups"] = {"g": group}
         alias = {"aliases": "x"} if number % 2 else {}
         yield ruleset_of(Vhosts({"v": {**limits, **alias}, "w": limits} if number % 7 else {"v": limits}))

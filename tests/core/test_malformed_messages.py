@@ -119,7 +119,7 @@ def test_a_large_malformed_message_is_read_to_its_end(is_settled: bool) -> None:
         net.pump()
         if not is_settled:
             assert sending.outcome == REJECTED
-            assert sending.updates[0].condition.name == "amqp:decode-error"
+            assert sending.updates[0].refusal.name == "amqp:decode-error"
     assert not receiver.received
     assert sender.credit == 250
     sender.send(b"fine")
@@ -143,15 +143,15 @@ def test_user_id_is_checked_where_policy_says_so(target: str | None, user_id: by
     receiver = net.client(hostname="v").receiver("a", credit=10)
     sender = net.client(hostname="v").sender(target)
     net.pump()
-    fields = {"user_id": user_id} if user_id is not None else {}
+    fields: dict[str, Any] = {"user_id": user_id} if user_id is not None else {}
     sending = sender.send(address="a", **fields)
     sender.send(address="a", is_settled=True, **fields)
     sender.send(bytes(300_000), address="a", is_settled=True, **fields)
     net.pump()
     assert len(receiver.complete) == (3 if passes else 0)
     if not passes:
-        assert sending.updates[0].condition.name == "amqp:unauthorized-access"
-        assert sending.updates[0].condition.description == "user_id proxy violation"
+        assert sending.updates[0].refusal.name == "amqp:unauthorized-access"
+        assert sending.updates[0].refusal.description == "user_id proxy violation"
 
 
 @pytest.mark.parametrize("which", ["properties twice", "application-properties before properties"])
@@ -180,11 +180,11 @@ def test_oversize_messages_end_the_connection(size: int, is_settled: bool) -> No
     sending = sender.send(bytes(size), is_settled=is_settled)
     net.pump()
     assert client.router_closed
-    assert (client.condition.name, client.condition.description) == ("amqp:connection:forced", "Message size exceeded")
+    assert (client.refusal.name, client.refusal.description) == ("amqp:connection:forced", "Message size exceeded")
     detach = client.frames("detach")[-1]
     assert (detach[1], detach[2]) == (True, None)
     if not is_settled:
-        assert sending.updates[0].condition.name == "amqp:link:message-size-exceeded"
+        assert sending.updates[0].refusal.name == "amqp:link:message-size-exceeded"
     assert not receiver.complete
     assert any("maxMessageSize exceeded" in text for text in net.log_texts("POLICY"))
     net.nothing_left()
@@ -205,7 +205,7 @@ def test_oversize_found_while_streaming_aborts_the_copies() -> None:
     net.pump()
     assert receiver.received[0].is_aborted
     assert client.router_closed
-    assert client.condition.name == "amqp:connection:forced"
+    assert client.refusal.name == "amqp:connection:forced"
     net.nothing_left()
 
 

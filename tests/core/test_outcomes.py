@@ -1,23 +1,25 @@
 """What the sender learns: the receiver's outcome with its data, exactly once; or what became of a lost one."""
 
+from typing import Any
+
 import proton
 import pytest
-from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Net, Received, Sender
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Net, Received, Receiver, Sender, Sending
 from proton import symbol
 
 
-def pair(net: Net, address: str = "a", credit: int = 100) -> tuple[Sender, object]:
+def pair(net: Net, address: str = "a", credit: int = 100) -> tuple[Sender, Receiver]:
     receiver = net.client("receives").receiver(address, credit=credit)
     sender = net.client("sends").sender(address)
     net.pump()
     return sender, receiver
 
 
-def one(net: Net) -> tuple[Sender, object, Received]:
+def one(net: Net) -> tuple[Sender, Sending, Received]:
     sender, receiver = pair(net)
     sending = sender.send()
     net.pump()
-    return sender, sending, receiver.complete[0]  # type: ignore[attr-defined]
+    return sender, sending, receiver.complete[0]
 
 
 @pytest.mark.parametrize("state", [ACCEPTED, REJECTED, RELEASED, MODIFIED])
@@ -40,10 +42,10 @@ def test_rejection_carries_its_error() -> None:
     """routing 84"""
     net = Net()
     _, sending, received = one(net)
-    info = {symbol("why"): "because", symbol("code"): 7}
+    info: dict[Any, Any] = {symbol("why"): "because", symbol("code"): 7}
     received.give(REJECTED, condition=proton.Condition("app:refused", "will not have it", info))
     net.pump()
-    condition = sending.updates[0].condition
+    condition = sending.updates[0].refusal
     assert (condition.name, condition.description, condition.info) == ("app:refused", "will not have it", info)
 
 
@@ -79,7 +81,8 @@ def test_senders_state_reaches_the_receiver() -> None:
     sending.update(0x34, [b"txn-1"])
     net.pump()
     assert received.states == [0x34]
-    assert received.delivery.remote.data == [b"txn-1"]
+    data: Any = received.delivery.remote.data
+    assert data == [b"txn-1"]
     received.accept()
     net.pump()
     assert sending.outcome == ACCEPTED
@@ -95,7 +98,8 @@ def test_senders_state_on_the_transfer_reaches_the_receiver() -> None:
     net.pump()
     received = receiver.complete[0]
     assert received.delivery.remote_state == 0x34
-    assert received.delivery.remote.data == [b"txn-1"]
+    data: Any = received.delivery.remote.data
+    assert data == [b"txn-1"]
     received.accept()
     net.pump()
     assert sending.outcome == ACCEPTED

@@ -1,5 +1,7 @@
 """maxMessageRate: what one connection may send in a second, held back by credit, never dropped."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -293,7 +295,8 @@ def test_a_failure_while_waiting_messages_are_taken_ends_that_connection_only() 
     def fail(*_: object) -> None:
         raise RuntimeError("a mistake of ours")
 
-    link.wire.forward = fail
+    wire: Any = link.wire
+    wire.forward = fail
     net.advance(3)
     assert client.is_closed_by_router
     bystander.send()

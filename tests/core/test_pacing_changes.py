@@ -128,7 +128,9 @@ def test_a_connection_without_a_rate_has_nothing_of_it() -> None:
     (link,) = net.peer(client).attachment.in_links
     assert link.attachment.pacing is None
     assert link.address is not None
-    assert link.wire.forward is link.address.forward
+    wire: Any = link.wire
+    node: Any = link.address
+    assert wire.forward is node.forward
     assert link.grant == link.wire.grant
 
 

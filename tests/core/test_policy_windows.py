@@ -41,6 +41,7 @@ def test_the_denial_is_recorded_with_the_window_and_the_time_that_was_judged() -
     (audit,) = net.audit_effects
     assert audit.time_s == net.wall_s
     assert (audit.event["reason"], audit.event["group"]) == ("group_not_valid", "temps")
+    assert audit.event["rule"] is not None
     assert audit.event["rule"]["item"] == f"validUntil: {END}"
     (text,) = (text for text in net.log_texts("POLICY") if text.startswith("DENY"))
     place = f"[group_not_valid: validUntil: {END} of group 'temps' of vhost '$default']"

@@ -74,8 +74,8 @@ def test_only_what_is_denied_goes() -> None:
     receiver = client.receiver("a", credit=10, accepts=True)
     net.pump()
     enforce(net, rules(targets="a"))
-    assert (other.is_detached, other.was_closed, other.condition.name) == (True, True, UNAUTHORIZED)
-    assert other.condition.description == "link disallowed by local policy"
+    assert (other.is_detached, other.was_closed, other.refusal.name) == (True, True, UNAUTHORIZED)
+    assert other.refusal.description == "link disallowed by local policy"
     sendings = [sender.send(b"%d" % number) for number in range(3)]
     net.pump()
     assert [sending.outcome for sending in sendings] == [ACCEPTED] * 3
@@ -126,7 +126,7 @@ def test_of_too_many_links_the_newest_go(limit: str, role: str) -> None:
     client = client_of(net)
     ends = [getattr(client, role)(f"a{number}") for number in range(4)]
     net.pump()
-    enforce(net, rules(**{limit: 2}))
+    enforce(net, rules(None, **{limit: 2}))
     assert [end.is_detached for end in ends] == [False, False, True, True]
     assert {end.condition.name for end in ends[2:]} == {LIMIT}
     assert [event["usage"]["open_links"] for event in net.audits] == [2, 2]
@@ -207,8 +207,9 @@ def test_of_too_many_sessions_the_newest_end() -> None:
     client.sender("b", session=extra[1])
     net.pump()
     enforce(net, rules(maxSessions=2))
-    assert extra[1].remote_condition.name == LIMIT
-    assert extra[1].remote_condition.description == "session disallowed by local policy"
+    ended = extra[1].remote_condition
+    assert ended is not None
+    assert (ended.name, ended.description) == (LIMIT, "session disallowed by local policy")
     assert extra[0].remote_condition is None
     client.receiver("a", credit=5, accepts=True)
     net.pump()
@@ -228,7 +229,7 @@ def test_a_connection_that_is_denied_is_closed_as_at_its_open() -> None:
     net.pump()
     enforce(net, rules(remoteHosts="192.0.2.1"))
     assert client.is_closed_by_router
-    assert (client.condition.name, client.condition.description) == (LIMIT, "connection disallowed by local policy")
+    assert (client.refusal.name, client.refusal.description) == (LIMIT, "connection disallowed by local policy")
     (event,) = net.audits
     assert (event["stage"], event["reason"], event["redecision"]) == ("open", "host_not_allowed", "policy_change")
     assert event["condition"] == LIMIT
@@ -273,7 +274,7 @@ def test_a_tenant_does_not_take_its_links_into_another_address_space() -> None:
     net.pump()
     enforce(net, Vhosts({"w": {"aliases": "v", "allowUnknownUser": True, "groups": {"$default": OPEN}}}))
     assert client.is_closed_by_router
-    assert client.condition.name == "amqp:connection:forced"
+    assert client.refusal.name == "amqp:connection:forced"
     assert [(event["stage"], event["reason"]) for event in net.audits] == [("open", "vhost_changed")]
     net.nothing_left()
 
@@ -289,7 +290,7 @@ def test_the_size_limit_of_open_links_follows() -> None:
     sending = sender.send(b"y" * 500)
     net.pump()
     assert sending.outcome == REJECTED
-    assert client.condition.description == "Message size exceeded"
+    assert client.refusal.description == "Message size exceeded"
     assert receiver.bodies == [b"x" * 500]
     net.nothing_left()
 
@@ -363,8 +364,9 @@ def test_what_is_new_is_judged_by_the_new_rules_before_the_connections_turn() ->
     session = client.connection.session()
     session.open()
     net.pump()
-    assert new.condition.name == UNAUTHORIZED
+    assert new.refusal.name == UNAUTHORIZED
     assert message.outcome == REJECTED
+    assert session.remote_condition is not None
     assert session.remote_condition.name == LIMIT
     assert not old.is_detached  # its turn will come
     net.nothing_left()
@@ -376,7 +378,7 @@ def test_a_connection_that_is_denied_is_closed_when_it_asks_for_anything_new() -
     change(net, rules(remoteHosts="192.0.2.1"))
     client.sender("a")
     net.pump()
-    assert client.condition.name == LIMIT
+    assert client.refusal.name == LIMIT
     assert not quiet.is_closed_by_router
     assert [event["reason"] for event in net.audits] == ["host_not_allowed"]  # audited once
     assert not net.core.links

@@ -154,7 +154,8 @@ class Fuzz:
                 target = wire.target.address if wire.target is not None else None
                 allowed = settings.allow_anonymous_sender if target is None else settings.targets.judge(at(target)).item
                 assert allowed
-                assert wire.core.max_message_bytes == settings.max_message_size
+                link: Any = wire.core
+                assert link.max_message_bytes == settings.max_message_size
         for name in net.ledger.vhost_names():
             assert net.ledger.vhost_stats(name)["connectionsCurrent"] == counted.get(name, 0)
             if name in net.gate.ruleset.vhosts:

@@ -79,7 +79,7 @@ def test_nobody_else_receives_from_a_dynamic_source(spelling: str) -> None:
     bobs = net.client(hostname="bob").receiver(spelling.format(name), credit=9)
     net.pump()
     assert bobs.is_detached
-    assert bobs.condition.name == NOT_ALLOWED
+    assert bobs.refusal.name == NOT_ALLOWED
     sender = net.client(hostname="bob").sender(address)
     net.pump()
     sender.send(b"for alice")
@@ -173,7 +173,7 @@ def test_receivers_of_an_address_go_with_the_link_it_was_made_for() -> None:
     net.pump()
     maker.link.close()
     net.pump()
-    assert (second.is_detached, second.condition.name) == (True, "amqp:resource-deleted")
+    assert (second.is_detached, second.refusal.name) == (True, "amqp:resource-deleted")
     assert alice.router.gate.open_receivers == 0
     net.no_errors()
 
@@ -252,7 +252,7 @@ def test_jms_temporary_queues_are_replied_to() -> None:
 
 def test_what_was_not_received_is_not_replied_to() -> None:
     exchange = Exchange(Net(vhosts=house()))
-    assert exchange.replier().condition.name == NOT_ALLOWED
+    assert exchange.replier().refusal.name == NOT_ALLOWED
     sending = exchange.service.sender(None)
     exchange.net.pump()
     refused = sending.send(b"!", address=exchange.address)
@@ -293,7 +293,7 @@ def test_the_window_ends_and_begins_again_with_the_next_request() -> None:
     late = [each.send(b"2", address=exchange.address) for each in (replier, anonymous)]
     again = exchange.replier()  # pumps
     assert [each.outcome for each in late] == [REJECTED] * 2
-    assert late[0].updates[0].condition.name == NOT_ALLOWED
+    assert late[0].updates[0].refusal.name == NOT_ALLOWED
     assert (replier.is_detached, again.is_detached) == (False, True)
     assert reasons(net) == ["reply_window_over"] * 3
     assert {event["rule"]["item"] for event in net.audits} == {"replyWindow: 10"}
@@ -625,11 +625,11 @@ def test_no_receiver_is_ever_bound_to_the_dynamic_address_of_another(data: st.Da
                 parts = [data.draw(st.sampled_from(each)) for each in (PREFIXES, HEADS, names, SUFFIXES)]
                 links.append((client.sender if kind == "send" else client.receiver)("".join(parts)))
         net.pump()
-        for address in net.core.table.addresses.values():
-            receivers = {link.attachment for link in address.out_links}
-            if address.made_by is not None:
-                assert receivers <= {address.made_by.attachment}
-            elif is_dynamic(address.key.replace("M0", "").replace("L", "_local/", 1)):
+        for live in net.core.table.addresses.values():
+            receivers = {link.attachment for link in live.out_links}
+            if live.made_by is not None:
+                assert receivers <= {live.made_by.attachment}
+            elif is_dynamic(live.key.replace("M0", "").replace("L", "_local/", 1)):
                 assert receivers == set()
     net.no_errors()
     net.nothing_left()

@@ -48,9 +48,10 @@ def connected(net: Net) -> Client:
 def test_equal_policies_never_disagree() -> None:
     net = Net(vhosts=vhosts(maxReceivers=1), candidate=vhosts(maxReceivers=1))
     client = connected(net)
-    ends = [client.receiver("a"), client.receiver("b"), client.sender("a"), client.sender(None)]
+    anonymous = client.sender(None)
+    ends = [client.receiver("a"), client.receiver("b"), client.sender("a"), anonymous]
     net.pump()
-    ends[3].send(address="a")
+    anonymous.send(address="a")
     net.pump()
     assert [end.is_attached for end in ends] == [True, False, True, True]
     assert shadows(net) == []
@@ -240,11 +241,11 @@ def test_a_fault_of_the_shadow_changes_no_outcome(name: str, monkeypatch: pytest
     net = Net(vhosts=vhosts(sources="a"), candidate=vhosts(targets="a", allowUserIdProxy=False))
     client = connected(net)
     receivers = [client.receiver("a", credit=10, accepts=True), client.receiver("b")]
-    ends = [*receivers, client.sender(None), client.sender("a")]
+    senders = [client.sender(None), client.sender("a")]
     net.pump()
-    sendings = [ends[2].send(address="a"), ends[2].send(address="b"), ends[3].send(user_id=b"eve")]
+    sendings = [senders[0].send(address="a"), senders[0].send(address="b"), senders[1].send(user_id=b"eve")]
     net.pump()
-    assert [end.is_attached for end in ends] == [True, False, True, True]
+    assert [end.is_attached for end in (*receivers, *senders)] == [True, False, True, True]
     assert [sending.outcome for sending in sendings] == [ACCEPTED, RELEASED, REJECTED]
     assert net.shadow is not None
     assert net.shadow.faults >= 1
@@ -342,6 +343,8 @@ def test_attack_a_long_address_is_not_kept() -> None:
     net.pump()
     assert net.shadow is not None
     ((_, subject), told) = next(((key[1][1], key[1][0]), each) for key, each in net.shadow.disagreements._told.items())  # type: ignore[index]
+    assert subject.address is not None
+    assert told.event["address"] is not None
     assert len(subject.address) == len(told.event["address"]) == 1025
 
 

@@ -31,11 +31,11 @@ def test_a_wildcard_does_not_reach_addresses_outside_it(allowed: str, address: s
     net.pump()
     for end in ends:
         assert end.is_detached
-        assert end.condition.name == "amqp:unauthorized-access"
+        assert end.refusal.name == "amqp:unauthorized-access"
     sending = anonymous.send(address=address)
     net.pump()
     assert sending.outcome == REJECTED
-    assert sending.updates[0].condition.description == "policy violation on target"
+    assert sending.updates[0].refusal.description == "policy violation on target"
     assert not net.core.table.addresses
     assert {audit["address"] for audit in net.audits} == {reached}
     assert client.router.gate.open_receivers == 0

@@ -1,5 +1,7 @@
 """Large messages: forwarded while they arrive, bounded in memory, dead when the sender or the receiver is."""
 
+from typing import Any
+
 import proton
 import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Receiver, Sender, encoded
@@ -480,11 +482,12 @@ def test_receiver_that_decides_before_the_end(state: int) -> None:
     upload = Upload(sender, 4 * MEGABYTE)
     upload.push(net, 300_000)
     item = receiver.received[0]
-    item.give(state, **({"condition": proton.Condition("too:big", "no more")} if state == REJECTED else {}))
+    local: dict[str, Any] = {"condition": proton.Condition("too:big", "no more")} if state == REJECTED else {}
+    item.give(state, **local)
     net.pump()
     assert upload.sending.updates[0].state == state
     if state == REJECTED:
-        assert upload.sending.updates[0].condition.name == "too:big"
+        assert upload.sending.updates[0].refusal.name == "too:big"
     while upload.left:
         assert upload.push(net) > 0
     upload.finish()

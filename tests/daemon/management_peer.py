@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from daemon_process import PATIENCE_S, Daemon
+from daemon_process import Daemon
+from process_log import PATIENCE_S
 
 from router.amqp import codec
 from router.amqp.codec import Message, decode_message

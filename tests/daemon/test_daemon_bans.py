@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from daemon_process import (
     LISTENER,
-    PATIENCE_S,
     Daemon,
     denials,
     eventually,
@@ -17,6 +16,7 @@ from daemon_process import (
     run_configuration,
     write_users,
 )
+from process_log import PATIENCE_S
 
 from auth.sasl_frames import Init, encode
 from auth.secrets import Secret
@@ -197,7 +197,7 @@ def test_bans_of_the_file_hold_from_the_first_connection(daemon: Callable[..., D
     assert json.loads(shown.out)[0] == {"name": "scanner", "remoteHost": ATTACKER}
 
 
-WRONG = [
+WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "a ban names a remoteHost (an address or a network such as 10.0.0.0/8), a user, or both"),
     ({"remoteHost": "example.com"}, "'example.com' is neither an address nor a network"),
     ({"remoteHost": "10.0.0.1/8"}, "has host bits set"),

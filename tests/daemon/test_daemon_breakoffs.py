@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from certificates import Certificates
-from daemon_process import LISTENER, PATIENCE_S, Daemon, audit_events, eventually, write_users
+from daemon_process import LISTENER, Daemon, audit_events, eventually, write_users
+from process_log import PATIENCE_S
 
 from auth.sasl_frames import Init, encode
 

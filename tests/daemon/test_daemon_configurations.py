@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from daemon_process import PATIENCE_S, ROOT, Daemon, run, start
+from daemon_process import ROOT, Daemon, run, start
+from process_log import PATIENCE_S
 
 from router.management.client import ManagementClient
 from router.tools.connection_options import ConnectionOptions

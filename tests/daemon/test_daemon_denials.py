@@ -37,7 +37,9 @@ def test_the_description_names_the_rule_where_the_policy_says_so(
     connection = BlockingConnection(f"127.0.0.1:{router.port()}", timeout=10, allowed_mechs="ANONYMOUS")
     with pytest.raises(LinkDetached) as caught:
         connection.create_sender("b")
-    assert caught.value.link.remote_condition.description == f"link disallowed by local policy{told}"
+    refusal = caught.value.link.remote_condition
+    assert refusal is not None
+    assert refusal.description == f"link disallowed by local policy{told}"
     place = r"of group '\$default' of vhost '\$default', .*qdrouterd\.conf:\d+\]"
     router.wait_for_log(
         rf"DENY AMQP Attach sender link 'b' .* based on link target name \[target_not_allowed: targets {place}"

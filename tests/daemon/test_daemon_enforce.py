@@ -74,12 +74,12 @@ def test_enforced_rules_end_what_they_deny(daemon: Callable[..., Daemon], tmp_pa
         house.reload(rules("$default", targets="$management, a"), rules("other"))
         assert router.wait_for_log(DONE, since).groups() == ("0", "1")
         error = detached.read_until(DETACH)[2]
-        assert str(error.value[0]) == "amqp:unauthorized-access"  # type: ignore[attr-defined]
+        assert str(error.value[0]) == "amqp:unauthorized-access"
         since = router.mark()
         client.update({"groups": rules("other", remoteHosts="192.0.2.1")["groups"]}, type=VHOST, name="vhost/other")
         assert router.wait_for_log(DONE, since).groups() == ("1", "0")
         error = gone.read_until(CLOSE)[0]
-        assert str(error.value[0]) == "amqp:resource-limit-exceeded"  # type: ignore[attr-defined]
+        assert str(error.value[0]) == "amqp:resource-limit-exceeded"
         gone.seconds_until_closed(10.0)
         assert client.query("router").rows
         seen = [code for code, _ in stays.performatives()]
@@ -138,7 +138,7 @@ def test_connections_end_with_their_group(daemon: Callable[..., Daemon], tmp_pat
         house.reload(rules("$default"), rules("other", validUntil=until))
         with house.peer("a", "other") as peer:
             error = peer.read_until(CLOSE)[0]
-            assert str(error.value[0]) == "amqp:resource-limit-exceeded"  # type: ignore[attr-defined]
+            assert str(error.value[0]) == "amqp:resource-limit-exceeded"
         house.router.wait_for_log(DONE.replace("policy_change", "expiry"))
         with house.router.client() as client:
             assert client.query("router").rows

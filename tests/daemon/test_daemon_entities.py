@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, Daemon, eventually, free_port, start, write_users
+from daemon_process import LISTENER, Daemon, eventually, free_port, start, write_users
 from management_peer import CONNECTION, CONNECTOR, LISTENER_TYPE, PREFIX, VHOST
+from process_log import PATIENCE_S
 
 from router.management.client import (
     BadRequestStatus,

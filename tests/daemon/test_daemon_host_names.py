@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from daemon_process import LISTENER, PATIENCE_S, Daemon, run_configuration
+from daemon_process import LISTENER, Daemon, run_configuration
+from process_log import PATIENCE_S
 
 pytestmark = pytest.mark.interop
 

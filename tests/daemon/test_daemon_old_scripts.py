@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from daemon_process import PATIENCE_S, ROOT, Daemon
+from daemon_process import ROOT, Daemon
+from process_log import PATIENCE_S
 
 pytestmark = pytest.mark.interop
 

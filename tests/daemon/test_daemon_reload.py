@@ -170,9 +170,9 @@ def test_rules_from_policy_dir_decide_at_once(daemon: Callable[..., Daemon], pol
     anybody = {"users": "*", "remoteHosts": "*", "allowDynamicSource": True, "sources": "*", "targets": "$management"}
 
     def write(**settings: Any) -> None:
-        rules = ["vhost", {"hostname": "$default", "groups": {"$default": {**anybody, **settings}}}]
-        rules[1]["allowUnknownUser"] = True
-        (policy_folder / "a.json").write_text(json.dumps([rules]))
+        groups = {"$default": {**anybody, **settings}}
+        rules = {"hostname": "$default", "groups": groups, "allowUnknownUser": True}
+        (policy_folder / "a.json").write_text(json.dumps([["vhost", rules]]))
 
     write(allowAdminStatusUpdate=True)
     router = daemon(f"policy {{\n enableVhostPolicy: yes\n policyDir: {policy_folder}\n}}\n" + LISTENER)

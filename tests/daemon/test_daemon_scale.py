@@ -85,7 +85,7 @@ else:
 
 def round_trips(ping: Raw, is_over: Callable[[], bool], most: int) -> list[float]:
     """Seconds, sorted, that messages to itself took until `is_over`."""
-    took = []
+    took: list[float] = []
     while not is_over() and len(took) < most:
         began = time.perf_counter()
         ping.send(encode_message(body="ping"), ping.reply_to)

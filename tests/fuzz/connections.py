@@ -275,7 +275,7 @@ class FuzzPeer:
     def pull_from_router(self) -> bool:
         if self.is_dead or not self.is_reading or not self.inbox:
             return False
-        self.answers.hear(self.inbox)
+        self.answers.hear(bytes(self.inbox))
         self.inbox.clear()
         if self._is_paused:
             self._is_paused = False
@@ -324,7 +324,8 @@ def text_of(step: Step) -> str:
 
 def in_frames(data: bytes) -> list[str]:
     """A piece of a stream as the frames it is made of, where it is."""
-    found, at = [], 0
+    found: list[str] = []
+    at = 0
     while at < len(data):
         size = 8 if data[at : at + 4] == b"AMQP" else int.from_bytes(data[at : at + 4], "big")
         if size < 8 or at + size > len(data):

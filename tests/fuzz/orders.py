@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import wire
 
@@ -301,7 +301,7 @@ class Peer:
 
     def link_flow(self, session: Session, link: Link) -> bytes:
         chance = self.chance
-        numbers: dict[str, object] = {"credit": chance.choice((0, 1, 2, 10, 100)), "count": chance.choice((0, 0, 1, 5))}
+        numbers: dict[str, Any] = {"credit": chance.choice((0, 1, 2, 10, 100)), "count": chance.choice((0, 0, 1, 5))}
         if not link.is_receiver:
             numbers = {"count": link.sent, "credit": 0}
         numbers["next_in"] = chance.choice((0, None, 1))
@@ -313,12 +313,12 @@ class Peer:
         elif chance.random() < 0.1:
             numbers["window"] = chance.choice((0, 1, 5))
         body = wire.flow(self.handle_for(session, link), drain=chance.random() < 0.1, echo=chance.random() < 0.1,
-                         **numbers)  # type: ignore[arg-type]  # fmt: skip
+                         **numbers)  # fmt: skip
         return wire.frame(body, self.channel_for(session))
 
     def session_flow(self, session: Session) -> bytes:
         chance = self.chance
-        numbers = {"window": chance.choice((2048, 0, 1, 100)), "next_out": session.next_id}
+        numbers: dict[str, Any] = {"window": chance.choice((2048, 0, 1, 100)), "next_out": session.next_id}
         if self.dares("flow numbers", 2):
             numbers = {key: self.number_at_large() for key in ("next_in", "window", "next_out")}
         return wire.frame(wire.flow(None, echo=chance.random() < 0.3, **numbers), self.channel_for(session))
@@ -415,7 +415,8 @@ class Peer:
 
 def split_values(data: bytes, count: int) -> list[bytes]:
     """The encoded values one after the other; fewer where they are not understood."""
-    found, at = [], 0
+    found: list[bytes] = []
+    at = 0
     while at < len(data) and len(found) < count:
         start, at = at, end_of_value(data, at)
         found.append(data[start:at])

@@ -5,6 +5,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from harness import RunningRouter, connect
 
@@ -131,7 +132,7 @@ class RawPeer:
             self.received += data
         raise AssertionError(f"{self.name} was not closed within {at_most_s:g} s; received {self.received!r}")
 
-    def read_until(self, code: int, at_most_s: float = 10.0) -> list[object]:
+    def read_until(self, code: int, at_most_s: float = 10.0) -> list[Any]:
         """The fields of the next performative of that code; frames before it are passed over."""
         deadline = time.monotonic() + at_most_s
         while True:

@@ -149,8 +149,10 @@ class Client:
     def take_events(self) -> None:
         while (event := self.collector.peek()) is not None:
             if event.type == Event.DELIVERY:
+                assert event.delivery is not None
                 self.on_delivery(event.delivery)
             elif event.type in (Event.LINK_REMOTE_CLOSE, Event.CONNECTION_REMOTE_CLOSE) and not self.is_leaving:
+                assert isinstance(event.context, Link | Connection)
                 condition = event.context.remote_condition
                 self.ledger.unexpected.append(f"{self.name} on {self.address} was closed: {condition}")
             self.collector.pop()
@@ -158,6 +160,7 @@ class Client:
     def write(self, at_most: int | None = None) -> None:
         while (size := self.transport.pending()) > 0 and (at_most is None or at_most > 0):
             data = self.transport.peek(size if at_most is None else min(size, at_most))
+            assert data is not None
             try:
                 sent = self.socket.send(data)
             except (BlockingIOError, OSError):
@@ -197,7 +200,7 @@ class Sender(Client):
         self.count = 0
         self.unsettled: dict[str, Delivery] = {}
         self.again: list[tuple[int, int]] = []
-        link = session.sender(self.name)
+        link: Link = session.sender(self.name)
         if not self.is_anonymous:
             link.target.address = self.address
         return link
@@ -262,7 +265,7 @@ class Receiver(Client):
         self.part = bytearray()
         self.held: list[tuple[float, Delivery, str]] = []
         self.answered: list[tuple[str, int]] = []
-        link = session.receiver(self.name)
+        link: Link = session.receiver(self.name)
         link.source.address = self.address
         link.flow(CREDIT)
         return link

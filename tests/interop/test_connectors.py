@@ -139,8 +139,8 @@ def test_configured_limits_cost_and_properties_are_in_the_open(client: Managemen
     """routing 6, 7, 8, 11, 12: types are kept, the router's own entries come first."""
     given = {"text": "a", "number": 7, "big": 2**40, "real": 1.5, "truth": True, "none": None, "list": [1, "x"],
              "map": {"deep": {"er": 1}}}  # fmt: skip
-    attributes = {"maxFrameSize": 300, "maxSessions": 10, "idleTimeoutSeconds": 0, "cost": 5, "openProperties": given}
-    with serving(greeting()) as server, connector(client, server, **attributes):
+    limits: dict[str, Any] = {"maxFrameSize": 300, "maxSessions": 10, "idleTimeoutSeconds": 0, "cost": 5}
+    with serving(greeting()) as server, connector(client, server, openProperties=given, **limits):
         opened(client)
         fields = server.calls[0].peer_open
         assert fields is not None

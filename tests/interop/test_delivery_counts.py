@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from certificates import Certificates
 from harness import RunningRouter, running_router
-from proton import Message
+from proton import Delivery, Message
 from proton.utils import BlockingConnection
 
 VHOST = """
@@ -42,7 +42,7 @@ class Querier:
         }
         reply_to = self.replies.link.remote_source.address
         self.requests.send(Message(reply_to=reply_to, correlation_id=1, properties=properties, body={}))
-        body = self.replies.receive(timeout=10).body
+        body: Any = self.replies.receive(timeout=10).body
         return [dict(zip(body["attributeNames"], row, strict=True)) for row in body["results"]]
 
 
@@ -59,16 +59,22 @@ def connected(router: RunningRouter) -> BlockingConnection:
     return BlockingConnection(url, timeout=10, virtual_host="counts", allowed_mechs="ANONYMOUS")
 
 
+def settle(connection: BlockingConnection, delivery: Delivery) -> None:
+    """Settle it once the router has."""
+    connection.wait(lambda: delivery.settled, timeout=10)
+    delivery.settle()
+
+
 def test_messages_and_management_requests_are_counted_alike(connection: BlockingConnection) -> None:
     """routing 125: ten messages and three requests are thirteen in and, once answered, thirteen out."""
     receiver = connection.create_receiver("counted", credit=20)
     sender = connection.create_sender("counted")
     for number in range(10):
         delivery = sender.link.send(Message(body=number))
+        assert isinstance(delivery, Delivery)
         receiver.receive(timeout=10)
         receiver.accept()
-        connection.wait(lambda delivery=delivery: delivery.settled, timeout=10)
-        delivery.settle()
+        settle(connection, delivery)
     querier = Querier(connection)
     querier.query("router")
     querier.query("router")

@@ -432,7 +432,7 @@ def test_existing_addresses_keep_their_treatment(router: RunningRouter, client: 
 
     def distribution() -> Any:
         rows = client.query("router.address", ["name", "distribution"]).rows
-        return dict(rows).get("M0kept.a")  # type: ignore[arg-type]
+        return dict(rows).get("M0kept.a")
 
     with raw_peer(router, "free") as peer:
         peer.send(IN_SESSION + attach_receiver("kept.a"))

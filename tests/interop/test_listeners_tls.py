@@ -172,7 +172,7 @@ def test_clear_text_is_dropped_where_tls_is_required(
     router: RunningRouter, client: ManagementClient, certificates: Certificates, attribute: str, hello: bytes
 ) -> None:
     """policy 46"""
-    with listener(router, client, certificates, **{attribute: True}) as name:
+    with listener(router, client, certificates, None, **{attribute: True}) as name:
         with raw_peer(router, name) as peer:
             peer.send(hello)
             peer.seconds_until_closed(5)
@@ -390,7 +390,7 @@ def test_a_certificate_alone_does_not_authenticate(
     router: RunningRouter, client: ManagementClient, certificates: Certificates
 ) -> None:
     """policy 53: authenticatePeer wants SASL even of who has shown a certificate; 54: else the subject is the user."""
-    attributes = {"saslMechanisms": "EXTERNAL", "authenticatePeer": True}
+    attributes: dict[str, Any] = {"saslMechanisms": "EXTERNAL", "authenticatePeer": True}
     with (
         listener(router, client, certificates, **attributes) as name,
         tls_peer(router, name, pair=certificates.pair("carol")) as peer,

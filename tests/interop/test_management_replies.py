@@ -49,7 +49,9 @@ def test_a_requester_gets_replies_where_it_receives(router: RunningRouter, reply
     connection = connected(router, vhost)
     receiver = connection.create_receiver(reply_to, credit=5)
     ask(connection, reply_to)
-    assert receiver.receive(timeout=10).properties["statusCode"] == 200
+    properties = receiver.receive(timeout=10).properties
+    assert properties is not None
+    assert properties["statusCode"] == 200
     connection.close()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -69,7 +70,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     "renamed over": lambda folder: (folder / "new").write_text("[]") and (folder / "new").rename(folder / "a.json"),
     "renamed": lambda folder: (folder / "a.json").rename(folder / "b.json"),
     "linked elsewhere": lambda folder: relink(folder),
-    "folder gone": lambda folder: (folder / "a.json").unlink() or folder.rmdir(),
+    "folder gone": shutil.rmtree,
 }
 
 
@@ -150,7 +151,7 @@ def test_a_folder_that_cannot_be_read_is_none(tmp_path: Path) -> None:
 def test_it_looks_on_until_it_is_cancelled(folder: Path) -> None:
     async def run() -> int:
         looking = Looking(folder)
-        task = asyncio.get_running_loop().create_task(looking.watch.run(0, pytest.fail))
+        task = asyncio.get_running_loop().create_task(looking.watch.run(0, lambda fault: pytest.fail(str(fault))))
         while not looking.watch._taken:
             await asyncio.sleep(0)
         (folder / "a.json").write_text("[1]")

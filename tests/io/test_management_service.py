@@ -120,7 +120,7 @@ def test_a_fault_while_one_is_answered_leaves_the_others_their_turn() -> None:
 
     async def run() -> None:
         scene = Scene(begin)
-        scene.service._emit = lambda effect: texts.append(effect.text)  # type: ignore[union-attr]
+        scene.service._emit = lambda effect: texts.append(effect.text)
         for number in (1, 2, 3):
             scene.ask(number, connection_id=number)
         await scene.replied(2)

@@ -33,6 +33,7 @@ def state(made: ShadowFolder) -> Any:
     rows = made.owners[0].rows
     assert rows is not None
     (row,) = rows.make()
+    assert row is not None
     return row["state"]
 
 

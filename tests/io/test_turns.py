@@ -247,7 +247,7 @@ class Transport(asyncio.Transport):
 
 
 def test_a_socket_is_read_when_no_reason_against_it_is_left() -> None:
-    end = Socket(None)  # type: ignore[arg-type]
+    end = Socket[Any](None)  # type: ignore[arg-type]
     transport = end._transport = Transport()
     end.release(Hold.TURN)
     assert transport.is_read
@@ -260,7 +260,7 @@ def test_a_socket_is_read_when_no_reason_against_it_is_left() -> None:
 
 def test_a_socket_that_closes_is_left_alone() -> None:
     """uvloop raises for one that is paused or read again while it closes."""
-    end = Socket(None)  # type: ignore[arg-type]
+    end = Socket[Any](None)  # type: ignore[arg-type]
     transport = end._transport = Transport()
     transport.is_ending = True
     end.hold(Hold.TURN)

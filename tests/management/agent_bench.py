@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from policy.rights import UNRESTRICTED, ManagementRights
@@ -63,13 +64,13 @@ class Bench:
         )  # fmt: skip
         return self.agent.handle(Request(properties=properties, body=body, requester=requester))
 
-    def body(self, operation: str, body: object = None, /, **properties: object) -> Any:
+    def body(self, operation: str, body: object = None, /, **properties: Any) -> Any:
         """The body of a reply that must be a success."""
         response = self.ask(operation, body, **properties)
         assert 200 <= response.status < 300, response.description
         return response.body
 
-    def refusal(self, operation: str | None, body: object = None, /, **properties: object) -> tuple[int, str]:
+    def refusal(self, operation: str | None, body: object = None, /, **properties: Any) -> tuple[int, str]:
         response = self.ask(operation, body, **properties)
         assert response.status >= 400
         return response.status, response.description
@@ -114,14 +115,14 @@ def bench(
     store = EntityStore(SCHEMA, emit)
     made = Bench(store=store, agent=Agent(SCHEMA, store, emit, **options), logs=effects, events=events)
     store.own(node or node_owner(SCHEMA), DUMMY, *(LiveRows(name, make).owner() for name, make in (live or {}).items()))
+
+    def note(*call: Any) -> None:
+        made.calls.append(call)
+
     for name in HANDLED:
-        made.own(
-            name,
-            create=lambda attributes, name=name: made.calls.append(("create", name, attributes)),
-            delete=lambda attributes, name=name: made.calls.append(("delete", name, attributes)),
-        )
+        made.own(name, create=partial(note, "create", name), delete=partial(note, "delete", name))
     for name in ("log", "vhost"):
-        made.own(name, update=lambda before, after, name=name: made.calls.append(("update", name, before, after)))
+        made.own(name, update=partial(note, "update", name))
     made.own("connection", change=change)
     store.load(configured(text).entities)
     return made

@@ -11,7 +11,7 @@ from agent_bench import SCHEMA, Bench, bench
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.rights import OPERATIONS, UNRESTRICTED, UNSET, exists, read_rights
+from policy.rights import OPERATIONS, UNRESTRICTED, UNSET, ManagementRights, exists, read_rights
 from router.management.host_values import HostValues
 from router.management.journal import MAX_REFUSED_CHARACTERS, MAX_TEXT_CHARACTERS
 from router.management.requests import NotAllowedError
@@ -32,7 +32,7 @@ CLOSED = {"adminStatus": "deleted"}
 PREFIX = "org.apache.qpid.dispatch"
 
 
-def made(rights: object = UNRESTRICTED, **options: Any) -> Bench:
+def made(rights: ManagementRights | str | list[Any] = UNRESTRICTED, **options: Any) -> Bench:
     found = bench(
         CONFIGURATION,
         {"connection": lambda: [dict(CONNECTION)], "router.link": lambda: iter(())},

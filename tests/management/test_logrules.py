@@ -1,6 +1,8 @@
 """Checklist items management 24, 25, 29, 32 and 67: what is logged, how a line looks, what is kept."""
 
 import re
+from collections.abc import Set as AbstractSet
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -36,7 +38,7 @@ def entry(text: str = "hello", module: str = "SERVER") -> LogEntry:
         ("critical+", {"critical"}),
     ],
 )
-def test_enable_names_levels(enable: str, levels: set[str]) -> None:
+def test_enable_names_levels(enable: str, levels: AbstractSet[str]) -> None:
     """management 29"""
     assert parse_enable(enable) == levels
 
@@ -58,7 +60,7 @@ def test_a_word_that_is_no_level_is_refused(enable: str) -> None:
 
 
 def test_every_setting_is_inherited_by_itself() -> None:
-    logs = [
+    logs: list[dict[str, Any]] = [
         {"module": "DEFAULT", "outputFile": "all.log"},
         {"module": "AGENT", "enable": "debug+", "includeTimestamp": False},
     ]

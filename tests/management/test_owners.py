@@ -26,14 +26,15 @@ def branches(path: Path) -> Iterator[str]:
     """The names of types that the short name of a type is compared with."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Compare):
-            subject, others = node.left, [*node.comparators]
+            subject: ast.expr = node.left
+            others: list[ast.AST] = [*node.comparators]
         elif isinstance(node, ast.Match):
             subject, others = node.subject, [*node.cases]
         else:
             continue
         sides = [each for side in (subject, *others) for each in ast.walk(side)]
         if any(isinstance(each, ast.Attribute) and each.attr in ("short_name", "type") for each in sides):
-            texts = [each.value for each in sides if isinstance(each, ast.Constant)]
+            texts = [each.value for each in sides if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             yield from (f"{path.name}: {text}" for text in texts if text in load_schema().types and text != "entity")
 
 

@@ -1,8 +1,5 @@
 """The wheel, python-qpid-proton without TLS and SASL, and both installed where nothing knows of the checkout."""
 
-import os
-import shutil
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -10,31 +7,12 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from wheels import copy_of_checkout, pip
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROTON = "python-qpid-proton"
 # Kept beside the environment it was built for: compiling it takes longer than all the tests that need it.
 BARE_PROTON_CACHE = Path(sys.prefix, "bare-proton")
-
-
-def pip(*arguments: str | Path, python: Path | None = None, environment: dict[str, str] | None = None) -> None:
-    """Run pip, on another environment when `python` is given; its output appears when it fails."""
-    where = ["--python", python] if python else []
-    command = [sys.executable, "-m", "pip", *where, *arguments]
-    result = subprocess.run(
-        command, env=os.environ | (environment or {}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert result.returncode == 0, result.stdout
-
-
-def copy_of_checkout(target: Path) -> None:
-    """What git has or would take."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
-    for name in filter(None, listed.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, target / name)
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +36,14 @@ def bare_proton_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         nothing = tmp_path_factory.mktemp("pkgconfig")
         hidden = {"PKG_CONFIG_LIBDIR": str(nothing), "PKG_CONFIG_PATH": str(nothing)}
         # pip's own cache holds the wheel with OpenSSL under the same name.
-        options = ["--no-deps", "--no-cache-dir", "--no-binary", PROTON, "--wheel-dir", BARE_PROTON_CACHE]
+        options: list[str | Path] = [
+            "--no-deps",
+            "--no-cache-dir",
+            "--no-binary",
+            PROTON,
+            "--wheel-dir",
+            BARE_PROTON_CACHE,
+        ]
         pip("wheel", "-q", *options, f"{PROTON}=={version}", environment=hidden)
         found = list(BARE_PROTON_CACHE.glob(f"python_qpid_proton-{version}-*.whl"))
     (built,) = found

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import copy_of_checkout, pip
+from wheels import copy_of_checkout, pip
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]

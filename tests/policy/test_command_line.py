@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from policy.cli import files
 from policy.cli.files import write_whole
 from policy.cli.main import main
 from policy.cli.sources import MAX_FILE_BYTES
@@ -199,7 +198,7 @@ def test_a_file_is_written_whole_or_not_at_all(file: Path, monkeypatch: pytest.M
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr("policy.cli.files.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         write_whole(file, b"x")
     assert file.read_text() == OLD

@@ -1,6 +1,7 @@
 """The decisions, one fact at a time."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rulesets import HOST, at, connect, group_ruleset, resolve, ruleset, settings
@@ -19,11 +20,11 @@ from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset, SourceLocation, compile_ruleset
 
 
-def send(granted: Settings, address: str | None, **facts: object) -> Reason:
+def send(granted: Settings, address: str | None, **facts: Any) -> Reason:
     return decide_link(granted, replace(LinkFacts(direction="send", address=at(address)), **facts)).reason
 
 
-def receive(granted: Settings, address: str | None, **facts: object) -> Reason:
+def receive(granted: Settings, address: str | None, **facts: Any) -> Reason:
     return decide_link(granted, replace(LinkFacts(direction="receive", address=at(address)), **facts)).reason
 
 
@@ -146,7 +147,7 @@ VHOST_LIMITS = {"maxConnections": 4, "maxConnectionsPerUser": 2, "maxConnections
 def test_every_limit_that_is_reached_is_named(usage: dict[str, int], reasons: list[Reason]) -> None:
     """policy 23, 26"""
     rules = ruleset({"hostname": "h", **VHOST_LIMITS, "groups": {"g": {"users": "*", "remoteHosts": "*"}}})
-    decision = connect(rules, **usage).decision
+    decision = connect(rules, "bob", "h", HOST, **usage).decision
     assert [decision.reason, *decision.also] == (reasons or [Reason.ALLOWED])
 
 
@@ -160,7 +161,7 @@ def test_a_group_overrides_the_limits_of_the_vhost_in_both_directions(
     groups = {"g": {"users": "*", "remoteHosts": "*", key: limit}}
     rules = ruleset({"hostname": "h", key: 2, "groups": groups})
     counts = [{f"of_{kind.lower()}": count} for count in (0, 1, 2)]
-    assert [connect(rules, **count).decision.is_allowed for count in counts] == allowed
+    assert [connect(rules, "bob", "h", HOST, **count).decision.is_allowed for count in counts] == allowed
 
 
 def test_a_limit_of_0_in_a_group_is_a_limit() -> None:
@@ -204,9 +205,12 @@ def test_message_size_of_the_nearest_level(
     policy: int | None, vhost: int | None, group: int | None, effective: int
 ) -> None:
     """policy 39, 40"""
-    levels = [{} if value is None else {"maxMessageSize": value} for value in (policy, vhost, group)]
-    groups = {"g": {"users": "*", "remoteHosts": "*", **levels[2]}}
-    granted = connect(ruleset({"hostname": "h", "groups": groups, **levels[1]}, **levels[0])).settings
+
+    def level(value: int | None) -> dict[str, Any]:
+        return {} if value is None else {"maxMessageSize": value}
+
+    groups = {"g": {"users": "*", "remoteHosts": "*", **level(group)}}
+    granted = connect(ruleset({"hostname": "h", "groups": groups, **level(vhost)}, **level(policy))).settings
     assert granted is not None
     assert granted.max_message_size == effective
 
@@ -376,7 +380,11 @@ def test_a_connector_without_vhost_or_group_has_no_settings() -> None:
 
 
 def test_a_decision_names_the_rule_it_rests_on() -> None:
-    places = {("groups", "g"): (4, 1), ("groups", "g", "sources"): (6, 1), ("maxConnections",): (3, 1)}
+    places: dict[tuple[str | int, ...], tuple[int, int]] = {
+        ("groups", "g"): (4, 1),
+        ("groups", "g", "sources"): (6, 1),
+        ("maxConnections",): (3, 1),
+    }
     source = SourceLocation(file="p.json", line=2, places=places)
     groups = {"g": {"users": "*", "remoteHosts": HOST, "sources": "a*"}}
     rules = ruleset({"hostname": "h", "maxConnections": 1, "groups": groups}, source=source)

@@ -16,7 +16,7 @@ def no_names(name: str) -> list[str]:
 
 
 def counter(
-    limit: int = 3, window_s: float = 60, *, allowed: str = "", room: int = 1000, seed: int = 1
+    limit: int = 3, window_s: int = 60, *, allowed: str = "", room: int = 1000, seed: int = 1
 ) -> FailureCounter:
     ranges = parse_hosts([allowed], no_names) if allowed else HostRanges()
     rule = FailureRule(limit=limit, window_s=window_s, ban_s=600, allowed=ranges)
@@ -108,7 +108,7 @@ def test_memory_is_bounded_and_nobody_is_banned_for_others(
 @pytest.mark.parametrize("room", [200])
 def test_going_round_more_addresses_than_are_kept_in_mind_does_not_help(room: int) -> None:
     """Attack: each address is used again just when the oldest of the others have pushed it out."""
-    counts = counter(limit=5, window_s=1e9, room=room)
+    counts = counter(limit=5, window_s=10**9, room=room)
     banned = 0
     for turn in range(50):
         for number in range(room + room // 2):
@@ -118,7 +118,7 @@ def test_going_round_more_addresses_than_are_kept_in_mind_does_not_help(room: in
 
 def test_a_host_close_to_its_limit_is_not_pushed_out_by_strangers() -> None:
     """Attack: a flood from elsewhere, each address once, between an attacker's own attempts."""
-    counts = counter(limit=10, window_s=1e9, room=200)
+    counts = counter(limit=10, window_s=10**9, room=200)
     for _ in range(9):
         assert counts.note("192.0.2.1", 0.0) is None
     for number in range(20_000):

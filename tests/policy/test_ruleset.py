@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from rulesets import resolve, ruleset
@@ -242,15 +243,16 @@ def test_equal_name_patterns_conflict() -> None:
 
 
 def test_an_error_knows_its_file_and_line() -> None:
-    places = {("groups", "G"): (7, 1), ("groups", "G", "maxSenders"): (9, 1)}
-    source = SourceLocation(file="p.json", line=3, places=places)
+    source = SourceLocation(
+        file="p.json", line=3, places={("groups", "G"): (7, 1), ("groups", "G", "maxSenders"): (9, 1)}
+    )
     vhost = {"hostname": "V", "groups": {"G": {**GROUP, "maxSenders": -1}}}
     with pytest.raises(PolicyError) as refused:
         ruleset(vhost, source=source)
     assert (refused.value.file, refused.value.line) == ("p.json", 9)
 
 
-def selected(*vhosts: Mapping[str, object], requested: str, **policy: object) -> str | None:
+def selected(*vhosts: Mapping[str, object], requested: str, **policy: Any) -> str | None:
     vhost = ruleset(*vhosts, **policy).select_vhost(requested)
     return vhost.name if vhost is not None else None
 
@@ -391,7 +393,12 @@ def test_every_rule_counts_for_the_digest() -> None:
     ]
     base = {"hostname": "V", "groups": {"G": GROUP}}
     digests = [ruleset({**base, **change}).digest for change in ({}, *changes)]
-    policies = [{"defaultVhost": ""}, {"maxConnections": 5}, {"maxMessageSize": 5}, {"enableVhostNamePatterns": True}]
+    policies: list[dict[str, Any]] = [
+        {"defaultVhost": ""},
+        {"maxConnections": 5},
+        {"maxMessageSize": 5},
+        {"enableVhostNamePatterns": True},
+    ]
     digests += [ruleset(base, **policy).digest for policy in policies]
     assert len(set(digests)) == len(digests)
     assert all(len(digest) == 64 for digest in digests)

@@ -92,8 +92,9 @@ def test_an_instant_is_shown_so_that_it_can_be_read(moment: datetime) -> None:
 
 @pytest.mark.parametrize("end", [BEGIN, "2027-01-15T08:00:00Z", "2027-01-15T07:59:59Z"])
 def test_a_window_that_never_opens_is_refused_at_its_end(end: str) -> None:
-    places = {("groups", "g", "validFrom"): (4, 1), ("groups", "g", "validUntil"): (5, 1)}
-    source = SourceLocation(file="p.json", line=1, places=places)
+    source = SourceLocation(
+        file="p.json", line=1, places={("groups", "g", "validFrom"): (4, 1), ("groups", "g", "validUntil"): (5, 1)}
+    )
     vhost = {"hostname": "h", "groups": {"g": {"users": "a", "validFrom": BEGIN, "validUntil": end}}}
     with pytest.raises(PolicyError, match="is not after validFrom 2027-01-15T08:00:00Z") as caught:
         compile_ruleset({}, [(vhost, source)], resolve=lambda _: ())
@@ -190,6 +191,7 @@ def test_the_boundaries_of_all_groups_are_known() -> None:
     assert windowed({}).boundaries == ()
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.none() | st.integers(0, 9), st.none() | st.integers(0, 9)), max_size=3),
     st.floats(-1, 11, allow_nan=False),

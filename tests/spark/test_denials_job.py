@@ -81,7 +81,7 @@ def test_an_event_counts_as_often_as_it_stands_for(session: "SparkSession", tmp_
 
 
 def test_denials_are_reported_by_reason_user_host_vhost_and_hour(report: Report) -> None:
-    def counts(name: str) -> list[tuple[object, object]]:
+    def counts(name: str) -> list[tuple[object, ...]]:
         return [row[:2] for row in report.tables[name].rows]
 
     assert counts("by_reason") == [("target_not_allowed", 2), ("no_vhost", 1)]
@@ -154,7 +154,9 @@ def test_attack_a_user_name_per_attempt_does_not_flood_the_report(
 
 
 def test_spark_listens_on_loopback_alone(session: "SparkSession") -> None:
-    pid = session.sparkContext._gateway.proc.pid
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    pid = gateway.proc.pid
     sockets = set()
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         try:

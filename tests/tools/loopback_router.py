@@ -2,22 +2,25 @@
 
 import contextlib
 import socket
+import ssl
 import struct
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 from auth.credentials import VerifyResult
 from auth.negotiation import Rejected, Reply, ServerNegotiation, Verify
 from auth.secrets import Secret
 from auth.tls import TlsFailure, TlsTunnel
-from router.amqp.codec import decode, decode_message, encode, encode_message
+from router.amqp.codec import Message, decode, decode_message, encode, encode_message
 from router.values import Described, symbol, uint, ulong, ushort
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 HEADERS = {"sasl": b"AMQP\x03\x01\x00\x00", "amqp": b"AMQP\x00\x01\x00\x00"}
 
 
-def frame(code, fields, payload=b""):
+def frame(code: int, fields: list[Any], payload: bytes = b"") -> bytes:
     body = encode(Described(ulong(code), fields)) + payload
     return struct.pack(">IBBH", 8 + len(body), 2, 0, 0) + body
 
@@ -34,24 +37,31 @@ class LoopbackRouter:
     """
 
     def __init__(
-        self, *, context=None, users=None, offered=("PLAIN", "ANONYMOUS"), answer=None, on_open="serve", idle_ms=0,
-        leaves=False,
-    ):  # fmt: skip
+        self,
+        *,
+        context: ssl.SSLContext | None = None,
+        users: Mapping[str, str] | None = None,
+        offered: tuple[str, ...] = ("PLAIN", "ANONYMOUS"),
+        answer: Callable[[Message], Sequence[bytes | float]] | None = None,
+        on_open: str = "serve",
+        idle_ms: int = 0,
+        leaves: bool = False,
+    ) -> None:
         self.leaves = leaves
         self.context, self.users, self.offered = context, users, offered
         self.answer, self.on_open, self.idle_ms = answer or (lambda request: [reply_to(request)]), on_open, idle_ms
         self.empty_frames = 0
-        self.requests = []
+        self.requests: list[Message] = []
         self.closed = threading.Event()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         # Ends an accept() that nobody came to.
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
             pass
@@ -59,7 +69,7 @@ class LoopbackRouter:
         self.listener.close()
         assert not self.thread.is_alive()
 
-    def run(self):
+    def run(self) -> None:
         self.socket, _ = self.listener.accept()
         self.socket.settimeout(10)
         self.tunnel = TlsTunnel(self.context, server_side=True) if self.context else None
@@ -67,13 +77,13 @@ class LoopbackRouter:
             self.serve()
         self.closed.set()
 
-    def write(self, data):
+    def write(self, data: bytes) -> None:
         if self.tunnel:
             self.tunnel.send(data)
             data = self.tunnel.take_output()
         self.socket.sendall(data)
 
-    def read(self):
+    def read(self) -> bytes:
         while True:
             data = self.socket.recv(65536)
             if not data:
@@ -87,7 +97,7 @@ class LoopbackRouter:
             if data:
                 return data
 
-    def serve(self):
+    def serve(self) -> None:
         self.input = self.read()
         if self.users is not None:
             self.take(HEADERS["sasl"])
@@ -103,7 +113,7 @@ class LoopbackRouter:
             elif not self.on_frame(*decode(body), body):
                 return
 
-    def take(self, header):
+    def take(self, header: bytes) -> None:
         while len(self.input) < 8:
             self.input += self.read()
         found, self.input = self.input[:8], self.input[8:]
@@ -111,7 +121,8 @@ class LoopbackRouter:
         if found != header:
             raise EOFError
 
-    def authenticate(self):
+    def authenticate(self) -> None:
+        assert self.users is not None
         negotiation = ServerNegotiation(offered=self.offered, external_user="external")
         effects = negotiation.start() + negotiation.receive(self.input)
         while True:
@@ -130,7 +141,7 @@ class LoopbackRouter:
                         return
             effects = negotiation.receive(self.read())
 
-    def on_frame(self, performative, end, body):
+    def on_frame(self, performative: Described, end: int, body: bytes) -> bool:
         fields = performative.value + [None] * 12
         match performative.descriptor:
             case 0x10:
@@ -156,7 +167,7 @@ class LoopbackRouter:
                 return False
         return True
 
-    def attach(self, fields):
+    def attach(self, fields: list[Any]) -> None:
         name, handle, is_receiver = fields[:3]
         source = Described(ulong(0x28), ["reply.1"]) if is_receiver else fields[5]
         count = uint(0) if is_receiver else None
@@ -164,7 +175,7 @@ class LoopbackRouter:
         if not is_receiver:
             self.write(frame(FLOW, [uint(0), uint(100), uint(0), uint(100), handle, uint(0), uint(10)]))
 
-    def transfer(self, fields, payload):
+    def transfer(self, fields: list[Any], payload: bytes) -> None:
         self.write(frame(DISPOSITION, [True, fields[1], None, True, Described(ulong(0x24), [])]))
         request = decode_message(payload)
         self.requests.append(request)
@@ -177,7 +188,7 @@ class LoopbackRouter:
                 self.write(sent + (frame(CLOSE, [error]) if self.leaves else b""))
 
 
-def reply_to(request, body="pong", **changes):
+def reply_to(request: Message, body: Any = "pong", **changes: Any) -> bytes:
     fields = {"correlation_id": request.correlation_id, "body": body, **changes}
     properties = {"statusCode": 200, "statusDescription": "OK"}
     return encode_message(to=request.reply_to, application_properties=properties, **fields)

@@ -3,6 +3,8 @@
 import io
 import json
 import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 import pytest
 from fake_management import PREFIX, FakeTransport
@@ -11,29 +13,33 @@ from hypothesis import strategies as st
 
 from router.management.client import ConnectionException
 from router.tools.attributes import TYPE_PREFIX, ValidationError, expand_type, parse_attributes
+from router.tools.connection_options import ConnectionOptions
 from router.tools.json_output import dump
 from router.tools.qdmanage import main
 from router.tools.schema_types import schema_attribute_types
 from router.values import Array, Described, symbol, ulong
 
+Answer = tuple[int, str, Any]
+Manage = Callable[..., tuple[int, str, list[Any]]]
 
-def created(properties, body):
+
+def created(properties: Mapping[str, Any], body: Any) -> Answer:
     return 201, "Created", {**body, "identity": "1", "extra": None}
 
 
-def updated(properties, body):
+def updated(properties: Mapping[str, Any], body: Any) -> Answer:
     return 200, "OK", body
 
 
-def deleted(properties, body):
+def deleted(properties: Mapping[str, Any], body: Any) -> Answer:
     return 204, "No Content", {}
 
 
 @pytest.fixture
-def manage(capsys, monkeypatch):
+def manage(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Manage:
     """Run qdmanage against a fake router: exit status, output, requests."""
 
-    def run(*arguments, transport=None, stdin=""):
+    def run(*arguments: str, transport: FakeTransport | None = None, stdin: str = "") -> tuple[int, str, list[Any]]:
         transport = transport or FakeTransport(
             {"listener": [{"name": "l", "port": "amqp", "host": None}]},
             {
@@ -55,7 +61,7 @@ def manage(capsys, monkeypatch):
     return run
 
 
-def test_query_prints_a_list_without_nulls(manage):
+def test_query_prints_a_list_without_nulls(manage: Manage) -> None:
     """management 88"""
     status, output, requests = manage("query", "--type=listener")
     assert status == 0
@@ -63,14 +69,14 @@ def test_query_prints_a_list_without_nulls(manage):
     assert requests[0][1]["entityType"] == TYPE_PREFIX + "listener"
 
 
-def test_query_names_attributes_and_may_have_no_type_and_no_result(manage):
+def test_query_names_attributes_and_may_have_no_type_and_no_result(manage: Manage) -> None:
     _, output, requests = manage("query", "name", "port", transport=FakeTransport())
     assert output == "[]\n"
     assert requests[0][2] == {"attributeNames": ["name", "port"]}
     assert "entityType" not in requests[0][1]
 
 
-def test_create_sends_its_attributes_and_prints_the_entity_with_its_nulls(manage):
+def test_create_sends_its_attributes_and_prints_the_entity_with_its_nulls(manage: Manage) -> None:
     """management 87, 88"""
     status, output, requests = manage("create", "name=d", "type=dummy", "arg1=a=b", "arg2", "num1=5", "x=true")
     assert status == 0
@@ -79,13 +85,13 @@ def test_create_sends_its_attributes_and_prints_the_entity_with_its_nulls(manage
     assert json.loads(output) == {**body, "identity": "1", "extra": None}
 
 
-def test_integers_are_converted_where_type_is_an_option(manage):
+def test_integers_are_converted_where_type_is_an_option(manage: Manage) -> None:
     """management 97"""
     _, _, requests = manage("create", "--type", "dummy", "num1=5", "arg1=5")
     assert requests[0][2] == {"num1": 5, "arg1": "5"}
 
 
-def test_deprecated_attribute_names_are_known(manage):
+def test_deprecated_attribute_names_are_known(manage: Manage) -> None:
     """management 93"""
     status, _, requests = manage("create", "--type=autoLink", "addr=queue", "dir=out", "phase=1")
     assert status == 0
@@ -104,13 +110,13 @@ def test_deprecated_attribute_names_are_known(manage):
         (["update"], "ValueError: update wants attributes: ATTRIBUTE=VALUE, or --stdin\n"),
     ],
 )
-def test_mistakes_are_found_before_the_router_is_asked(manage, arguments, text):
+def test_mistakes_are_found_before_the_router_is_asked(manage: Manage, arguments: list[str], text: str) -> None:
     """management 97"""
     assert manage(*arguments) == (1, text, [])
 
 
 @pytest.mark.parametrize(("option", "selector"), [("--name", "name"), ("--identity", "identity"), ("--id", "identity")])
-def test_read_selects_by_name_or_identity_and_prints_nulls(manage, option, selector):
+def test_read_selects_by_name_or_identity_and_prints_nulls(manage: Manage, option: str, selector: str) -> None:
     """management 87, 88"""
     status, output, requests = manage("READ", option, "l")
     assert status == 0
@@ -118,7 +124,7 @@ def test_read_selects_by_name_or_identity_and_prints_nulls(manage, option, selec
     assert requests[0][1] == {"operation": "READ", selector: "l"}
 
 
-def test_update_by_an_attribute_and_with_words_for_booleans(manage):
+def test_update_by_an_attribute_and_with_words_for_booleans(manage: Manage) -> None:
     """management 87"""
     status, output, requests = manage("update", "name=log/DEFAULT", "enable=debug+", "a=Yes", "b=off")
     assert status == 0
@@ -128,45 +134,45 @@ def test_update_by_an_attribute_and_with_words_for_booleans(manage):
     assert json.loads(output) == body
 
 
-def test_update_of_a_connection(manage):
+def test_update_of_a_connection(manage: Manage) -> None:
     _, _, requests = manage("update", "--type=connection", "--id=7", "adminStatus=deleted")
     assert requests[0][1] == {"operation": "UPDATE", "type": PREFIX + "connection", "identity": "7"}
     assert requests[0][2] == {"adminStatus": "deleted"}
 
 
-def test_update_with_several_values_of_a_log(manage):
+def test_update_with_several_values_of_a_log(manage: Manage) -> None:
     """management 98"""
     _, output, _ = manage("update", "--type=log", "--name", "log/DEFAULT", "enable=trace+", "outputFile=A.log")
     assert json.loads(output) == {"enable": "trace+", "outputFile": "A.log"}
 
 
 @pytest.mark.parametrize("operation", ["read", "delete"])
-def test_a_bare_identity_selects_the_entity(manage, operation):
+def test_a_bare_identity_selects_the_entity(manage: Manage, operation: str) -> None:
     _, _, requests = manage(operation, "log/DEFAULT")
     assert requests[0][1] == {"operation": operation.upper(), "identity": "log/DEFAULT"}
 
 
-def test_a_bare_identity_is_no_attribute_of_an_update(manage):
+def test_a_bare_identity_is_no_attribute_of_an_update(manage: Manage) -> None:
     _, _, requests = manage("update", "log/DEFAULT", "enable=debug+")
     assert requests[0][1] == {"operation": "UPDATE", "identity": "log/DEFAULT"}
     assert requests[0][2] == {"enable": "debug+"}
 
 
-def test_delete_prints_nothing(manage):
+def test_delete_prints_nothing(manage: Manage) -> None:
     """management 88"""
     status, output, requests = manage("delete", "--type", "listener", "--name", "x")
     assert (status, output) == (0, "")
     assert requests[0][1] == {"operation": "DELETE", "type": PREFIX + "listener", "name": "x"}
 
 
-def test_the_routers_refusal_is_printed_with_its_class(manage):
+def test_the_routers_refusal_is_printed_with_its_class(manage: Manage) -> None:
     """management 92"""
     transport = FakeTransport(answers={"DELETE": lambda *_: (404, "No entity with name=ealistener", {})})
     status, output, _ = manage("delete", "--name=ealistener", transport=transport)
     assert (status, output) == (1, "NotFoundStatus: No entity with name=ealistener\n")
 
 
-def test_both_container_and_connection_is_the_routers_to_refuse(manage):
+def test_both_container_and_connection_is_the_routers_to_refuse(manage: Manage) -> None:
     """management 94"""
     text = "Both connection and containerId cannot be specified"
     transport = FakeTransport(answers={"CREATE": lambda *_: (400, text, None)})
@@ -174,7 +180,7 @@ def test_both_container_and_connection_is_the_routers_to_refuse(manage):
     assert (status, output) == (1, f"BadRequestStatus: {text}\n")
 
 
-def test_stdin_with_a_map_gives_an_entity_and_with_a_list_a_list(manage):
+def test_stdin_with_a_map_gives_an_entity_and_with_a_list_a_list(manage: Manage) -> None:
     """management 87"""
     _, output, requests = manage("create", "--stdin", "ignored=1", stdin='{"type": "dummy", "num1": 5}')
     assert requests[0][2] == {"type": PREFIX + "dummy", "num1": 5}
@@ -186,8 +192,8 @@ def test_stdin_with_a_map_gives_an_entity_and_with_a_list_a_list(manage):
     assert requests[0][1] == {"operation": "UPDATE", "identity": "i"}
 
 
-def test_an_error_in_the_middle_of_a_list_stops_there(manage):
-    def second_fails(properties, body):
+def test_an_error_in_the_middle_of_a_list_stops_there(manage: Manage) -> None:
+    def second_fails(properties: Mapping[str, Any], body: Any) -> Answer:
         return created(properties, body) if body["name"] != "b" else (400, "no", None)
 
     transport = FakeTransport(answers={"CREATE": second_fails})
@@ -197,11 +203,11 @@ def test_an_error_in_the_middle_of_a_list_stops_there(manage):
 
 
 @pytest.mark.parametrize("text", ["5", '"x"', "[1]", "null"])
-def test_other_json_on_stdin_is_refused(manage, text):
+def test_other_json_on_stdin_is_refused(manage: Manage, text: str) -> None:
     assert manage("create", "--stdin", stdin=text) == (1, "ValueError: stdin is not a JSON map or list\n", [])
 
 
-def test_what_is_no_json_on_stdin_is_refused(manage):
+def test_what_is_no_json_on_stdin_is_refused(manage: Manage) -> None:
     """Attack: a password in the input shows up in the error."""
     status, output, requests = manage("create", "--stdin", stdin='{"saslPassword": "topsecret"')
     assert status == 1
@@ -211,7 +217,7 @@ def test_what_is_no_json_on_stdin_is_refused(manage):
 
 
 @pytest.mark.parametrize("operation", ["get-types", "get-attributes", "get-operations", "get-annotations"])
-def test_node_operations_take_the_type_as_option_or_argument(manage, operation):
+def test_node_operations_take_the_type_as_option_or_argument(manage: Manage, operation: str) -> None:
     for arguments, entity_type in [
         ([], None),
         (["dummy"], "dummy"),
@@ -224,11 +230,11 @@ def test_node_operations_take_the_type_as_option_or_argument(manage, operation):
         assert requests[0][1]["name"] == "self"
 
 
-def test_management_nodes(manage):
+def test_management_nodes(manage: Manage) -> None:
     assert json.loads(manage("get-mgmt-nodes")[1]) == ["a"]
 
 
-def test_other_operations_are_sent_as_typed_with_properties_and_body(manage):
+def test_other_operations_are_sent_as_typed_with_properties_and_body(manage: Manage) -> None:
     transport = FakeTransport(answers={"callMe": {"answer": 1}})
     status, output, requests = manage(
         *("callMe", "--type=dummy", "--identity=dummy/0", "a=1", "b=true", "c"),
@@ -248,7 +254,7 @@ def test_other_operations_are_sent_as_typed_with_properties_and_body(manage):
     assert requests[0][2] == {"x": 1}
 
 
-def test_get_log_and_schema_are_such_operations(manage):
+def test_get_log_and_schema_are_such_operations(manage: Manage) -> None:
     """management 89: text is printed as it came"""
     transport = FakeTransport(answers={"get-log": [["AGENT"]], "get-json-schema": '{\n  "a": 1\n}', "nothing": {}})
     assert json.loads(manage("get-log", "limit=20", transport=transport)[1]) == [["AGENT"]]
@@ -258,14 +264,14 @@ def test_get_log_and_schema_are_such_operations(manage):
 
 
 @pytest.mark.parametrize(("body", "sent"), [("text", "text"), ("5", 5), ('{"a": 1}', {"a": 1}), ("null", {})])
-def test_a_body_is_json_or_plain_text(manage, body, sent):
+def test_a_body_is_json_or_plain_text(manage: Manage, body: Any, sent: Any) -> None:
     transport = FakeTransport(answers={"op": None})
     manage("op", "--body", body, transport=transport)
     assert transport.requests[0][2] == sent
 
 
 @pytest.mark.parametrize("arguments", [["--body", "{x"], ["--properties", "x"], ["--properties", "[1]"]])
-def test_a_bad_body_or_properties_is_refused(manage, arguments):
+def test_a_bad_body_or_properties_is_refused(manage: Manage, arguments: list[str]) -> None:
     status, output, requests = manage("op", *arguments)
     assert status == 1
     assert output.startswith("ValueError: ")
@@ -284,7 +290,7 @@ def test_a_bad_body_or_properties_is_refused(manage, arguments):
         (["read", "password=topsecret"], "Unexpected arguments: password"),
     ],
 )
-def test_wrong_command_lines_exit_with_2(arguments, text, capsys):
+def test_wrong_command_lines_exit_with_2(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """management 95"""
     with pytest.raises(SystemExit) as caught:
         main(arguments)
@@ -292,12 +298,12 @@ def test_wrong_command_lines_exit_with_2(arguments, text, capsys):
     assert capsys.readouterr().err.splitlines()[-1] == f"qdmanage <operation>: error: {text}"
 
 
-def test_options_may_be_anywhere_and_unknown_ones_are_arguments(manage):
+def test_options_may_be_anywhere_and_unknown_ones_are_arguments(manage: Manage) -> None:
     _, _, requests = manage("query", "--nonsense", "--type", "listener", "name")
     assert requests[0][2] == {"attributeNames": ["--nonsense", "name"]}
 
 
-def test_indent(manage):
+def test_indent(manage: Manage) -> None:
     """management 90"""
     assert manage("query", "--type=listener", "--indent=-1")[1] == '[{"name": "l", "port": "amqp"}]\n'
     assert manage("query", "--type=listener")[1].startswith('[\n  {\n    "name": "l", \n    "port"')
@@ -313,13 +319,13 @@ def test_indent(manage):
         (["-r", "B", "-b", "h/other"], "other"),
     ],
 )
-def test_whom_it_asks(manage, arguments, address):
+def test_whom_it_asks(manage: Manage, arguments: list[str], address: str) -> None:
     """management 96"""
     assert manage("get-mgmt-nodes", *arguments)[2][0][0] == address
 
 
-def test_no_password_is_printed_when_the_connection_fails(capsys):
-    def refuse(options, address):
+def test_no_password_is_printed_when_the_connection_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(options: ConnectionOptions, address: str) -> NoReturn:
         raise ConnectionException(f"Connection to {options.where} failed: Connection refused")
 
     assert main(["query", "-b", "amqp://u:topsecret@h", "--sasl-password", "topsecret"], refuse) == 1
@@ -339,19 +345,19 @@ def test_no_password_is_printed_when_the_connection_fails(capsys):
         ("binding", "router.config.binding"),
     ],
 )
-def test_short_types_expand(short, long):
+def test_short_types_expand(short: str, long: str) -> None:
     """management 97"""
     assert expand_type(short) == TYPE_PREFIX + long
     assert schema_attribute_types(expand_type(short)) is not None
 
 
 @pytest.mark.parametrize("name", ["router.link", "org.amqp.management", TYPE_PREFIX + "listener"])
-def test_a_type_with_a_dot_stays(name):
+def test_a_type_with_a_dot_stays(name: str) -> None:
     assert expand_type(name) == name
 
 
 @given(st.lists(st.text(max_size=12), max_size=4), st.booleans())
-def test_any_arguments_are_attributes_or_a_validation_error(arguments, is_update):
+def test_any_arguments_are_attributes_or_a_validation_error(arguments: list[str], is_update: bool) -> None:
     attributes = parse_attributes(arguments, None, schema_attribute_types, is_update=is_update)
     assert set(attributes) == {argument.partition("=")[0] for argument in arguments}
     if arguments:
@@ -359,7 +365,7 @@ def test_any_arguments_are_attributes_or_a_validation_error(arguments, is_update
             parse_attributes(arguments, "nosuch", schema_attribute_types, is_update=is_update)
 
 
-def test_what_json_does_not_know_is_written_as_text():
+def test_what_json_does_not_know_is_written_as_text() -> None:
     value = {
         b"k": b"\xff",
         "u": uuid.UUID(int=1),
@@ -374,7 +380,7 @@ def test_what_json_does_not_know_is_written_as_text():
     }
 
 
-def test_terminal_escapes_in_text_replies_are_shown_not_obeyed(manage):
+def test_terminal_escapes_in_text_replies_are_shown_not_obeyed(manage: Manage) -> None:
     """Attack: a router's reply drives the terminal of the operator."""
     transport = FakeTransport(answers={"get-json-schema": "a\x1b[2J\nb"})
     assert manage("get-json-schema", transport=transport)[1] == "a\\x1b[2J\nb\n"

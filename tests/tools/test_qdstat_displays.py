@@ -2,6 +2,8 @@
 
 import csv
 import re
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fake_management import FakeTransport
@@ -10,6 +12,8 @@ from router.management.client import ManagementClient
 from router.tools.displays.connections import authentication, security
 from router.tools.displays.links import split_key
 from router.tools.qdstat import main
+
+Show = Callable[..., list[str]]
 
 ROUTER = {
     "name": "A",
@@ -79,7 +83,7 @@ LINK = {
 }
 
 
-def address(key, **others):
+def address(key: str, **others: Any) -> dict[str, Any]:
     return {
         "name": key,
         "key": key,
@@ -109,10 +113,15 @@ ADDRESSES = [
 
 
 @pytest.fixture
-def show(capsys):
+def show(capsys: pytest.CaptureFixture[str]) -> Show:
     """Run qdstat against a fake router and give the lines it printed."""
 
-    def run(*arguments, tables=None, answers=None, transport=None):
+    def run(
+        *arguments: str,
+        tables: dict[str, Any] | None = None,
+        answers: dict[str, Any] | None = None,
+        transport: FakeTransport | None = None,
+    ) -> list[str]:
         transport = transport or FakeTransport({"router": [ROUTER], **(tables or {})}, answers)
         assert main(arguments, transport.connect) == 0
         return capsys.readouterr().out.splitlines()
@@ -120,14 +129,14 @@ def show(capsys):
     return run
 
 
-def words(line):
+def words(line: str) -> str:
     return " ".join(line.split())
 
 
 HEADER = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} UTC")
 
 
-def test_without_an_option_the_general_display_is_shown(show):
+def test_without_an_option_the_general_display_is_shown(show: Show) -> None:
     """management 73"""
     lines = show()
     assert HEADER.fullmatch(lines[0])
@@ -135,7 +144,7 @@ def test_without_an_option_the_general_display_is_shown(show):
     assert "\n".join(lines).count("A\n") >= 2
 
 
-def test_general(show):
+def test_general(show: Show) -> None:
     """management 74"""
     lines = show("-g", tables={"router": [{**ROUTER, "deliveriesIngressRouteContainer": 0}]})
     assert lines[3:] == [
@@ -162,11 +171,11 @@ def test_general(show):
 
 
 @pytest.mark.parametrize("size", [0, None])
-def test_general_leaves_out_an_unknown_memory_size(show, size):
+def test_general_leaves_out_an_unknown_memory_size(show: Show, size: Any) -> None:
     assert "VmSize" not in "\n".join(show("-g", tables={"router": [{**ROUTER, "memoryUsage": size}]}))
 
 
-def test_connections(show):
+def test_connections(show: Show) -> None:
     lines = show("-c", tables={"connection": [CONNECTION, {**CONNECTION, "lastDlvSeconds": 3, "tenant": None}]})
     assert lines[3:] == [
         "Connections",
@@ -180,7 +189,7 @@ def test_connections(show):
     ]
 
 
-def test_connections_of_a_router_that_reports_no_times(show):
+def test_connections_of_a_router_that_reports_no_times(show: Show) -> None:
     old = {name: value for name, value in CONNECTION.items() if not name.endswith("Seconds")}
     assert show("-c", tables={"connection": [old]})[4].endswith("tenant")
 
@@ -197,7 +206,7 @@ def test_connections_of_a_router_that_reports_no_times(show):
         ({"sasl": "EXTERNAL", "user": None}, "x.509"),
     ],
 )
-def test_the_words_for_authentication(changes, text):
+def test_the_words_for_authentication(changes: dict[str, Any], text: str) -> None:
     assert authentication({**CONNECTION, **changes}) == text
 
 
@@ -205,11 +214,11 @@ def test_the_words_for_authentication(changes, text):
     ("changes", "text"),
     [({"isEncrypted": False}, "no-security"), ({"sasl": "GSSAPI"}, "Kerberos"), ({}, "TLSv1.3(AES)")],
 )
-def test_the_words_for_security(changes, text):
+def test_the_words_for_security(changes: dict[str, Any], text: str) -> None:
     assert security({**CONNECTION, **changes}) == text
 
 
-def test_edge_connections(show):
+def test_edge_connections(show: Show) -> None:
     """management 80"""
     edges = [{**CONNECTION, "role": "edge"}, {**CONNECTION, "role": "edge", "identity": "8", "active": False}]
     lines = show("-e", tables={"connection": [CONNECTION, *edges]})
@@ -218,12 +227,12 @@ def test_edge_connections(show):
     assert len(lines) == 8
 
 
-def test_edge_display_without_edges(show):
+def test_edge_display_without_edges(show: Show) -> None:
     assert show("-e", tables={"connection": [CONNECTION]})[3:] == []
     assert show("-e")[3:] == ["No Edge Router Connections"]
 
 
-def test_links(show):
+def test_links(show: Show) -> None:
     """management 76: 8 lines for 2 links, 7 with --limit=1, 6 as CSV"""
     links = [LINK, {**LINK, "linkDir": "out", "owningAddr": None, "zeroCreditSeconds": 61}]
     lines = show("-l", tables={"router.link": links})
@@ -241,7 +250,7 @@ def test_links(show):
     assert len(show("-l", "--limit=1", "--csv", tables={"router.link": links})) == 6
 
 
-def test_links_with_more_columns_and_as_csv(show):
+def test_links_with_more_columns_and_as_csv(show: Show) -> None:
     """management 79: priority is field 9"""
     lines = show("-l", "-v", "--csv", tables={"router.link": [LINK]})
     header, row = csv.reader(lines[4:])
@@ -253,13 +262,13 @@ def test_links_with_more_columns_and_as_csv(show):
 
 
 @pytest.mark.parametrize("limit", [500, 700, 2000, 15000, 0])
-def test_the_limit_gives_exactly_so_many_links(show, limit):
+def test_the_limit_gives_exactly_so_many_links(show: Show, limit: int) -> None:
     """management 77"""
     lines = show("-l", f"--limit={limit}", tables={"router.link": [LINK] * 1700})
     assert len(lines) - 6 == min(limit or 1700, 1700)
 
 
-def test_addresses(show):
+def test_addresses(show: Show) -> None:
     """management 75: 11 lines, 7 with --limit=1, 6 as CSV"""
     lines = show("-a", tables={"router.address": ADDRESSES})
     assert len(lines) == 11
@@ -277,7 +286,7 @@ def test_addresses(show):
     assert len(show("-a", "--csv", "--limit=1", tables={"router.address": ADDRESSES})) == 6
 
 
-def test_addresses_with_more_columns(show):
+def test_addresses_with_more_columns(show: Show) -> None:
     found = [address("Cprefix", priority=3, inProcess=0)]
     lines = show("-a", "-v", "--csv", tables={"router.address": found})
     header, row = csv.reader(lines[4:])
@@ -304,11 +313,11 @@ def test_addresses_with_more_columns(show):
         (None, ("", "", "")),
     ],
 )
-def test_address_keys_are_split(key, parts):
+def test_address_keys_are_split(key: str, parts: Any) -> None:
     assert split_key(key) == parts
 
 
-def test_nodes(show):
+def test_nodes(show: Show) -> None:
     """management 78"""
     nodes = [
         {
@@ -353,12 +362,12 @@ def test_nodes(show):
     assert verbose[9].split() == ["C", "B", "-", "1", "2", "['B']", "['A']"]
 
 
-def test_nodes_of_a_router_that_stands_alone(show):
+def test_nodes_of_a_router_that_stands_alone(show: Show) -> None:
     """management 78"""
     assert show("-n")[3:] == ["Router is Standalone - No Router List"]
 
 
-def test_auto_links(show):
+def test_auto_links(show: Show) -> None:
     auto = {
         "address": "b",
         "direction": "in",
@@ -378,7 +387,7 @@ def test_auto_links(show):
     assert show("--autolinks")[3:] == ["AutoLinks", "No AutoLinks found"]
 
 
-def test_link_routes(show):
+def test_link_routes(show: Show) -> None:
     route = {"prefix": "b", "direction": "in", "distribution": "linkBalanced", "operStatus": "active"}
     pattern = {**route, "prefix": None, "pattern": "a.*"}
     assert show("--linkroutes", tables={"router.config.linkRoute": [route, pattern]})[3:] == [
@@ -394,7 +403,7 @@ def test_link_routes(show):
     assert show("--linkroutes")[3:] == ["Link Routes", "No Link Routes found"]
 
 
-def test_memory(show):
+def test_memory(show: Show) -> None:
     pool = {
         "identity": "allocator/qd_message_t",
         "typeSize": 1024,
@@ -439,7 +448,7 @@ POLICY = {
 }
 
 
-def test_policy(show):
+def test_policy(show: Show) -> None:
     """management 82"""
     assert show("-p", tables={"policy": [POLICY]})[3:] == [
         "Policy Configuration",
@@ -477,7 +486,7 @@ VHOST = {
 }
 
 
-def test_vhosts(show):
+def test_vhosts(show: Show) -> None:
     """management 82"""
     assert show("--vhosts", tables={"vhost": [VHOST]}) == [
         "Vhosts",
@@ -489,7 +498,7 @@ def test_vhosts(show):
     assert show("--vhosts") == ["No Vhosts"]
 
 
-def test_bans(show):
+def test_bans(show: Show) -> None:
     """Ours."""
     ban = {"name": "b", "remoteHost": "192.0.2.0/24", "origin": "manual", "created": "2026-11-21T18:00:00Z", "hits": 3}
     given = {**ban, "name": "c", "user": "eve", "expires": "2026-11-21T19:00:00Z", "reason": "left", "remoteHost": None}
@@ -503,7 +512,7 @@ def test_bans(show):
     assert show("--bans") == ["No Bans"]
 
 
-def test_vhost_groups(show):
+def test_vhost_groups(show: Show) -> None:
     """management 82"""
     attributes = {"maxSenders": {"default": 2147483647}, "allowFallbackLinks": {"default": True}, "users": {}}
     schema = {"entityTypes": {"vhostUserGroupSettings": {"attributes": attributes}}}
@@ -532,7 +541,7 @@ def test_vhost_groups(show):
     assert show("--vhostgroups") == ["No Vhosts"]
 
 
-def test_vhost_stats(show):
+def test_vhost_stats(show: Show) -> None:
     """management 82"""
     stats = {
         "hostname": "h",
@@ -558,7 +567,7 @@ def test_vhost_stats(show):
     assert show("--vhoststats") == ["No Vhost Stats"]
 
 
-def test_log(show, monkeypatch):
+def test_log(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     """management 82"""
     monkeypatch.setenv("TZ", "UTC")
     transport = FakeTransport(answers={"GET-LOG": [["AGENT", "debug", "GET-LOG\x1b[0m", None, None, 0], ["broken"], 5]})
@@ -568,7 +577,7 @@ def test_log(show, monkeypatch):
     assert transport.requests[-1][1]["limit"] == 5
 
 
-def test_all_entities(show):
+def test_all_entities(show: Show) -> None:
     """management 81"""
     lines = show("--all-entities", tables={"policy": [POLICY], "router.link": [LINK], "router.address": ADDRESSES})
     text = "\n".join(lines)
@@ -586,11 +595,11 @@ def test_all_entities(show):
     assert lines[-2:] == ["No Vhost Stats", ""]
 
 
-def nodes_of(*ids):
+def nodes_of(*ids: str) -> dict[str, list[str]]:
     return {"GET-MGMT-NODES": [f"amqp:/_topo/0/{router_id}/$management" for router_id in ids]}
 
 
-def test_all_routers_are_asked_one_after_the_other(show):
+def test_all_routers_are_asked_one_after_the_other(show: Show) -> None:
     """management 81"""
     transport = FakeTransport({"router": [ROUTER]}, nodes_of("A", "B"))
     lines = show("--all-routers", "-g", transport=transport)
@@ -602,23 +611,23 @@ def test_all_routers_are_asked_one_after_the_other(show):
     assert asked == ["$management", "_topo/0/A/$management", "_topo/0/B/$management"]
 
 
-def test_all_routers_means_the_one_where_there_is_no_other(show):
+def test_all_routers_means_the_one_where_there_is_no_other(show: Show) -> None:
     assert show("--all-routers", "-n")[3:] == ["Router is Standalone - No Router List"]
     assert show("--all-routers", "-n", transport=FakeTransport({"router": [ROUTER]}, nodes_of("A")))[1] == "A"
 
 
-def test_the_log_of_all_routers(show):
+def test_the_log_of_all_routers(show: Show) -> None:
     transport = FakeTransport(answers={**nodes_of("A", "B"), "GET-LOG": []})
     assert show("--all-routers", "--log", transport=transport)[1:] == ["Router  A", "", "", "Router  B", "", ""]
 
 
-def test_a_router_that_knows_nothing_prints_titles_only(show):
+def test_a_router_that_knows_nothing_prints_titles_only(show: Show) -> None:
     """Rows a router does not send are absent, not an error."""
     for option in ("-g", "-c", "-l", "-a", "-p"):
         assert show(option, transport=FakeTransport())
 
 
-def test_the_query_of_a_limited_display_asks_for_no_more(show):
+def test_the_query_of_a_limited_display_asks_for_no_more(show: Show) -> None:
     transport = FakeTransport({"router": [ROUTER], "connection": [CONNECTION] * 9})
     show("-c", "--limit", "3", transport=transport)
     assert [p["count"] for _, p, _ in transport.requests if p["entityType"].endswith("connection")] == [3]
