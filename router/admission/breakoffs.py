@@ -1,6 +1,6 @@
 """Peers that leave on their way in: during TLS, during SASL, or logged in and before an Open.
 
-Nothing was refused, and still it is worth a record: who tries passwords and is only interested in the answer does so.
+Nothing was refused, and still it is worth a record: a client that tries passwords leaves once it has the answer.
 Pure. Source: docs/spec/policy-and-auth.md §8.6.
 """
 

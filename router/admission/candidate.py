@@ -62,7 +62,7 @@ _NO_SIDE: Final[ShadowMembers] = {
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """What is raised under it is noted as a fault of the shadow and goes no further."""
+    """Notes an exception raised under it as a fault of the shadow, and suppresses it."""
 
     shadow: "Shadow"
     stage: AuditStage

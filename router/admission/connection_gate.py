@@ -287,7 +287,7 @@ class ConnectionGate(Admission):
         return not self.is_denied and (self.settings is None or self.settings.allow_admin_status_update)
 
     def management_rights(self) -> ManagementRights:
-        """What the client may do by management, by the settings it has now."""
+        """The client's rights of management, by the settings it has now."""
         if self.is_denied:
             return NOTHING
         if self.settings is not None:

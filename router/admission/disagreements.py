@@ -31,7 +31,7 @@ _DECISIONS: Final[Mapping[Outcome, AuditDecision]] = {"would_deny": "shadow_deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Whose request was judged, and which; what is equal in all of it is one disagreement. Texts of `kept`'s length.
+    """A judged request and its user; requests equal in all fields are one disagreement. Texts of `kept`'s length.
 
     vhost, candidate_vhost  selected by the policy in force, and by the candidate
     """
@@ -47,7 +47,7 @@ class Subject:
 
 
 class Row(NamedTuple):
-    """What disagreements are counted by: at most one of the vhosts is set, neither for what is beyond the bound."""
+    """The key that disagreements are counted by: at most one of the vhosts is set, beyond the bound neither."""
 
     outcome: Outcome
     reason: str
@@ -101,10 +101,10 @@ class Disagreements:
         self.tell(_DECISIONS[outcome], (subject, real.reason, own.reason), row, event)
 
     def tell(self, decision: AuditDecision, key: object, sum_key: object, event: MakeEvent) -> None:
-        """Tell it now, or with the next flush where its like has been told.
+        """Report an event now, or with the next flush where an equal one has been reported.
 
         key      equal for equal events
-        sum_key  the same for those that are told together past MAX_TOLD; few, whatever clients do
+        sum_key  the same for events that are reported together past MAX_TOLD; few, whatever clients do
         """
         told = self._told.get((decision, key))
         if told is not None:
@@ -121,12 +121,12 @@ class Disagreements:
         summed.repeats += 1
 
     def flush(self) -> None:
-        """Tell what repeated since the last flush. What did not is told at once when it comes again."""
+        """Report the events that repeated since the last flush. The others are reported at once if they come again."""
         for _ in self.flushing():
             pass
 
     def flushing(self) -> Iterator[None]:
-        """`flush`, one event at each step; what is not told when the caller gives up is told by the next flush."""
+        """`flush`, one event at each step; the next flush reports those left when the caller gives up."""
         told, sums = self._told, self._sums
         self._told = {key: _Told(each.event) for key, each in told.items() if each.repeats}
         self._sums = {}
@@ -143,7 +143,7 @@ class Disagreements:
         self._told.clear()
 
     def rows(self) -> Iterator[tuple[Row, int]]:
-        """What was counted; a row that comes meanwhile may or may not be among them."""
+        """The rows and their counts; a row that comes meanwhile may or may not be among them."""
         return iter(list(self._counts.items()))
 
     def total(self, outcome: Outcome) -> int:

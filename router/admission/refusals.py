@@ -1,4 +1,4 @@
-"""What a peer, and the log, are told of a denial. Sources: docs/spec/policy-and-auth.md §3.4, §3.7, §3.8, §5."""
+"""The texts of a denial, for the peer and for the log. Sources: docs/spec/policy-and-auth.md §3.4, §3.7, §3.8, §5."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,7 +11,7 @@ from router.effects import RuleMembers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What the peer is told of a denial."""
+    """The error that the peer gets for a denial."""
 
     condition: str
     description: str
@@ -50,7 +50,7 @@ def explained(refusal: Refusal, decision: Decision) -> Refusal:
 
 
 def rule_text(decision: Decision) -> str:
-    """What a line of the log says at its end: reason, rule and its place, so that nobody has to guess."""
+    """The end of a log line: reason, rule and its place, so that nobody has to guess."""
     rule = decision.rule
     if rule is None:
         return f" [{decision.reason}]"

@@ -40,7 +40,7 @@ class MessageFault(Exception):
 
 @dataclass(slots=True)
 class Envelope:
-    """What stands before the body. An offset is -1 where the section is absent."""
+    """The sections before the body. An offset is -1 where the section is absent."""
 
     size: int
     annotations_at: int = -1

@@ -47,7 +47,7 @@ class AuditLog:
     max_file_bytes  a file that would grow past this is left and a new one begun.
     max_files     how many files of this router id to keep; None keeps all. The oldest go first, each reported.
     max_pending, max_pending_bytes  what the queue holds at most, in events and in bytes.
-    on_trouble    told once when writing begins to fail, once when it works again, and of every file deleted. Called on
+    on_trouble    called once when writing begins to fail, once when it works again, for every file deleted. It runs on
                   the writer thread (from `close` and from a `record` after it, on theirs): it must be thread-safe.
     retry_s       first and longest pause between attempts while writing fails, in seconds.
     open_file     makes a new file and returns its descriptor.
@@ -111,7 +111,7 @@ class AuditLog:
         return len(self._queue)
 
     def has_much_to_write(self) -> bool:
-        """Is the queue more than half full? Who can wait with more should."""
+        """Is the queue more than half full? A source that can wait with more should."""
         return self.pending > self._max_pending // 2
 
     def has_room(self) -> bool:

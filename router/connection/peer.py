@@ -69,7 +69,7 @@ class Peer(Asker):
         self._carrier = carrier
         self.remote: RemoteOpen | None = None
         self.is_open = False
-        self.tenant = None  # in whose address space its mobile addresses are; None: in the common one
+        self.tenant = None  # its mobile addresses are in this one's address space; None: in the common one
         self.close_condition: Condition | None = None  # the error of the peer's Close, or of ours
         self.summary = ""  # of the Open, for the log and connectionMsg
         self.opened_at_s = 0

@@ -60,7 +60,7 @@ class PeerMessages:
     def follow_replies(self, tenant: str | None) -> None:
         """Remember reply addresses for as long as the connection's settings, or a candidate's, ask for.
 
-        tenant  whose address space the connection's mobile addresses are in
+        tenant  the connection's mobile addresses are in its address space
         """
         if self.replies is None:
             self.replies = self._gate.addresses = Replies(self._core, self._attachment, tenant)

@@ -73,7 +73,7 @@ class ManagementService:
         finish: Callable[[], None],
         names: KnownNames,
     ) -> None:
-        """requester_of  connection id → what it may do now, also when it is gone
+        """requester_of  connection id → its rights now, also when it is gone
         reply_address  (link of the request, its reply-to) → where to reply; None: this requester may not have that
         finish       lets leave what was sent outside of a pass of the loop
         names        of hosts, as far as the current request has needed them
@@ -115,7 +115,7 @@ class ManagementService:
     def _answer(self, question: _Question) -> _Rows | NameWanted | None:
         """Perform a request and reply; returns what it still takes, None when it is done.
 
-        What the requester may do is asked again; who it is may not be known any more.
+        The requester's rights are asked for again; its connection may be gone.
         """
         message, requester = question.message, question.requester
         now = self._requester_of(requester.connection_id) if requester.connection_id is not None else requester

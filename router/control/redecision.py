@@ -119,7 +119,7 @@ class Redecision:
 
 
 class Expiry:
-    """Groups come to their validUntil: who is connected by them is decided again, whatever onPolicyChange says."""
+    """Groups come to their validUntil: their connections are decided again, whatever onPolicyChange says."""
 
     def __init__(self, gate: Gate, redecision: Redecision, wall_clock: Callable[[], float]) -> None:
         """wall_clock  seconds since 1970 UTC"""
@@ -127,7 +127,7 @@ class Expiry:
         self._redecision = redecision
         self._wall_clock = wall_clock
         self._checked_at = wall_clock()
-        # Of the rules in force and of those before: who keeps the settings of an old Open has them only until then.
+        # Of the rules in force and of those before: a connection keeps the settings of an old Open only until then.
         self._instants: set[float] = set()
         self._next = float("inf")
         self.learn(gate.ruleset)

@@ -19,7 +19,7 @@ class Reloading:
         self._wants_reload = False
 
     def add(self, *steps: Step) -> None:
-        """What a reload does, in order."""
+        """Append steps of a reload, in order."""
         self._steps += steps
 
     def watch(self, watch: FolderWatch, every_s: int, what: str) -> None:

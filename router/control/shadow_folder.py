@@ -27,7 +27,7 @@ from router.management.query import Rows
 
 SHADOW_DIR: Final = "shadowPolicyDir"  # attribute of the `policy` entity
 SHADOW_TYPES: Final = ("shadowPolicy", "shadowDisagreement")
-# How often repeated disagreements are told.
+# How often repeated disagreements are reported.
 FLUSH_S: Final = 60.0
 _MAX_NAMED: Final = 5
 
@@ -95,7 +95,7 @@ class ShadowFolder:
         return ruleset
 
     async def stop(self) -> None:
-        """The router stops: what was not told yet is."""
+        """The router stops: report the disagreements not reported yet."""
         for task in (*self._tasks, *([self._loading] if self._loading is not None else [])):
             task.cancel()
             with suppress(asyncio.CancelledError):

@@ -44,7 +44,7 @@ def _looked_up(vhosts: Sequence[ConfiguredEntity], emit: Emit) -> Resolve:
 
 
 def tell_of(ruleset: Ruleset, vhost: Vhost, emit: Emit) -> None:
-    """What its author should know of a vhost that is put in force."""
+    """Log the warnings and notes on a vhost that is put in force, for its author."""
     for text in ruleset.vhost_warnings[vhost.name]:
         log(emit, "POLICY", "warning", text)
     for note in pattern_notes(ruleset, (vhost,)):
@@ -58,7 +58,7 @@ def place_of(error: "PolicyError | ReloadError") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """What a reload of policyDir came to, in vhosts."""
+    """The outcome of a reload of policyDir, in vhosts."""
 
     created: int
     updated: int
@@ -71,7 +71,7 @@ def _digest_of(ruleset: Ruleset, name: str) -> bytes | None:
 
 
 class Vhosts:
-    """The owner of the rules in force: the only one who swaps `gate.ruleset`."""
+    """The owner of the rules in force: the only one that swaps `gate.ruleset`."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Vhosts:
         emit: Emit,
         on_change: Callable[[Ruleset], None],
     ) -> None:
-        """on_change  is told which rules were in force until now"""
+        """on_change  gets the rules that were in force until now"""
         self.names = KnownNames()
         self._policy = configuration.policy
         self._store = store
@@ -129,7 +129,7 @@ class Vhosts:
         self._emit(Audit(event=event))
 
     def _record_reload(self, before: Ruleset, after: Ruleset) -> None:
-        """Who changed the files is not known here: the record says which rules came and went, and when."""
+        """Record which rules came and went, and when. The author of the change is not known here."""
         names = sorted({*before.vhosts, *after.vhosts})
         others = [name for name in names if _digest_of(before, name) != _digest_of(after, name)]
         shown = ", ".join(f"'{name[:MAX_NAME_CHARACTERS]}'" for name in others[:MAX_NAMES])

@@ -41,7 +41,7 @@ Forward = Callable[[InLink, "LiveAddress", Handle, int], None]
 
 
 class LiveAddress:
-    """A live address: who sends to it, who receives from it. Exists while anything refers to it."""
+    """A live address: its senders and its receivers. Exists while anything refers to it."""
 
     __slots__ = (
         "delivered_in_process",

@@ -22,7 +22,7 @@ from router.core.work import SetTimer
 
 
 class _Paced:
-    """What pacing keeps of one link."""
+    """The state of one paced link."""
 
     __slots__ = ("link", "missing", "withheld")
 
@@ -188,7 +188,7 @@ class Pacing:
         return self._deadline
 
     def _look(self, now: float) -> None:
-        """Who waits goes on, if it is time."""
+        """Let the waiting links go on, if it is time."""
         if self.is_open:
             if self._wait_s > 0:
                 self._close(now)
@@ -199,7 +199,7 @@ class Pacing:
             return
         self.is_open = True
         self._rest()
-        # In turn: who is served first may leave nothing for the others, and is last the next time.
+        # In turn: the link served first may leave nothing for the others, and is last the next time.
         waiting = deque(self._paced.values())
         while waiting and self.is_open:
             paced = waiting.popleft()

@@ -32,7 +32,7 @@ class Engine(Protocol):
     def is_freed(self) -> bool: ...
     @property
     def afterwards(self) -> list[Callable[[], None]]:
-        """What to call when the events of this read have been worked off."""
+        """The calls to make when the events of this read have been worked off."""
         ...
 
     def flush(self) -> None:

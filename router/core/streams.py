@@ -282,7 +282,7 @@ class Stream:
             leg.finish()
 
     def _refuse(self, condition: Condition) -> None:
-        """What came is malformed: nobody gets the rest, and the receivers are told that it is no whole message."""
+        """Refuse a malformed message: nobody gets the rest, and the receivers learn that it is not whole."""
         self.abort()
         self.link.refuse(self.source, condition)
         if not self.link.wire.is_partial(self.source):

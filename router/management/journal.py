@@ -1,7 +1,7 @@
-"""What changes the router by management leaves a record: who, from where, what, before and after, and what came of it.
+"""Records each change of the router by management: user, origin, request, before and after, and outcome.
 
-One audit event (docs/audit.md, Changes by management) and one log line for each CREATE, UPDATE, DELETE and whatever
-else would change something, done or not. Secrets are hidden by the schema.
+One audit event (docs/audit.md, Changes by management) and one log line for each CREATE, UPDATE, DELETE and any
+other operation that would change something, done or not. Secrets are hidden by the schema.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class Journal:
 
 
 def denial_reason(status: int) -> Reason | None:
-    """Why policy refused what the agent answered so, where nobody said so more precisely."""
+    """Why policy refused a request that the agent answered so, where nothing more precise is known."""
     return Reason.FORBIDDEN_OPERATION if status == FORBIDDEN else None
 
 

@@ -14,7 +14,7 @@ from router.effects import ConnectionMembers
 from router.management.query import Row
 from router.management.schema import EntityType
 
-# What is refused for want of a right, as the AMQP management draft calls it.
+# The status of a request refused for want of a right, as in the AMQP management draft.
 FORBIDDEN: Final = 403
 CHANGE_NOT_ALLOWED: Final = "You are not allowed to perform this operation."
 CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
@@ -80,9 +80,9 @@ class NotAllowedError(ManagementError):
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What a request comes to, before anything of it is done.
+    """The plan of a request, before anything of it is done.
 
-    facts       what has to be allowed; None: a QUERY of several types, which shows those that may be read
+    facts       to be allowed; None: a QUERY of several types, which shows those that may be read
     operation   in upper case, as the request has it
     entity_type None for a QUERY of all types, and where what is asked for is not known
     perform     does it: status and body of the reply. Errors: ManagementError, ValidationError

@@ -103,7 +103,7 @@ def _seconds(text: str) -> float:
 
 
 def connection_options(given: argparse.Namespace, read_text: Callable[[str], str]) -> ConnectionOptions:
-    """What the parsed arguments come to.
+    """The options that the parsed arguments come to.
 
     read_text  path -> content; may raise OSError
     Errors     ValueError for a URL that is none, OSError for an unreadable password file.

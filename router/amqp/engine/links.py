@@ -107,7 +107,7 @@ class Session:
 
     @property
     def backlog_bytes(self) -> int:
-        """What the engine holds because the peer's session window or link credit does not let it go."""
+        """The bytes that the engine holds for want of session window or link credit from the peer."""
         return int(_backlog(self.pointer))
 
     def accept(self, *, incoming_capacity_bytes: int) -> None:
@@ -188,7 +188,7 @@ class Session:
 
 
 class _Wire:
-    """What both directions of a link share. `core` is the core's link object once the link is admitted.
+    """The common part of both directions of a link. `core` is the core's link object once the link is admitted.
 
     on_answer  the peer has answered our Attach; where it refuses, the terminus that is its own is None, and its Detach
                follows. Credit is granted from now on. Not called once we have closed the link or its session
@@ -340,7 +340,7 @@ class _Wire:
 
 
 class Reader(Protocol):
-    """What the core takes a message with that does not come in one piece."""
+    """Gives the core the pieces of a message that does not come in one."""
 
     def more(self) -> None: ...
     def hurry(self) -> None: ...
@@ -480,7 +480,7 @@ class IncomingWire(_Wire):
             self.stream.abort()
 
     def take_no_more(self) -> None:
-        """What has come and was not forwarded yet is not forwarded any more, but for the rest of a streamed message."""
+        """Forward no message any more, received ones included, but for the rest of a streamed message."""
         self.forward = None
 
     def read_out(self) -> None:

@@ -96,7 +96,7 @@ class Guard:
 
     @property
     def channel_max(self) -> int:
-        """What both Opens and the engine allow."""
+        """The highest channel that both Opens and the engine allow."""
         return min(self.offered_channel_max, self.peers_channel_max, MAX_CHANNEL)
 
     def measure(self, data: Buffer, start: int, end: int) -> int:
@@ -124,7 +124,7 @@ class Guard:
         return performative is not None and performative.code in _ANSWERED
 
     def cost(self, performative: Performative | None) -> int:
-        """What it takes of the connection's turn, in control frames; with the Dispositions scanned just before it."""
+        """A frame's cost to the connection's turn, in control frames; with the Dispositions scanned just before it."""
         named, size, held = self.tables.span, 0, 0
         if performative is not None and performative.code != TRANSFER:
             fields, size = performative.fields, performative.size_bytes

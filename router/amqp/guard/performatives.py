@@ -187,7 +187,7 @@ def _list(frame: Buffer, at: int, name: str) -> tuple[int, int, int]:
 
 
 def _value(frame: Buffer, at: int, behind: int, kind: str, what: str) -> int:
-    """What the guard needs of a field that is there."""
+    """The value of a field that is there, as far as the guard needs it."""
     code = frame[at]
     if kind == _BOOL:
         if code == 0x56 and frame[at + 1] > 1:

@@ -90,7 +90,7 @@ class Walk(Protocol):
 
 
 class _Level:
-    """What stands around the values that come next; as in walk.c."""
+    """The level of nesting of the values that come next; as in walk.c."""
 
     __slots__ = ("end", "form", "left")
 
