@@ -11,7 +11,7 @@ from router.admission.repeats import Repeats
 from router.effects import Audit, AuditStage, ConnectionMembers, Emit, RequestMembers, audit_event
 
 # Attack: a peer that connects and leaves, again and again and from many addresses, to fill the disk, the audit log's
-# queue or the memory. Beyond so many hosts at a time they are told as a number, without their names.
+# queue or the memory. Beyond so many hosts at a time they are reported as a number, without their names.
 MAX_HOSTS: Final = 1000
 
 

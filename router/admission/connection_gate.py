@@ -159,7 +159,7 @@ class ConnectionGate(Admission):
         return decide_ungoverned_link(facts) if self.gate.ruleset.is_enabled else ALLOWED
 
     def _refuse_unclear_link(self, address: Unclear, request: LinkRequest) -> Refusal:
-        """The peer is told no rule: it is refused with or without policy."""
+        """The peer learns no rule: it is refused with or without policy."""
         self._deny(unclear_link_denied(self, address, request.direction, request.link_name))
         return ADDRESS_REFUSED
 
@@ -279,7 +279,7 @@ class ConnectionGate(Admission):
         return not self.is_denied and (settings is None or settings.targets.judge(address).item is not None)
 
     def may_send_to(self, address: Address) -> bool:
-        """Is `address` among the targets? For what is done in the client's name."""
+        """Is `address` among the targets? For actions in the client's name."""
         return not self.is_denied and self.is_listed(address)
 
     def may_update_admin_status(self) -> bool:

@@ -1,7 +1,7 @@
-"""Where a candidate policy decides otherwise: counted for management, and told to the log and the audit log.
+"""Where a candidate policy decides otherwise: counted for management, reported to the log and the audit log.
 
-The first of equal disagreements is told at once; what repeats it is counted and told as one event by `flush`, so that a
-client which does the same a thousand times a second does not write a thousand lines, and none is lost. Pure.
+The first of equal disagreements is reported at once; `flush` reports its repetitions as one event, so that a client
+which does the same a thousand times a second does not write a thousand lines, and none is lost. Pure.
 Source: docs/policy.md, Shadow.
 """
 
@@ -16,11 +16,11 @@ from router.effects import Audit, AuditDecision, AuditEvent, Emit, LogLevel, log
 Outcome = Literal["would_deny", "would_allow"]
 MakeEvent = Callable[[AuditDecision], AuditEvent]
 
-# Different disagreements told one by one between two flushes. Stops a client that makes up an address or a user name
-# per attempt from growing the router; what is beyond is told in sums, without user, host and address.
+# Different disagreements reported singly between two flushes. Stops a client that makes up an address or a user name
+# per attempt from growing the router; those beyond are reported in sums, without user, host and address.
 MAX_TOLD: Final = 1000
 # Vhost names that no policy has and a client asked for, counted by name. Stops a client that makes up names from
-# growing the router; what is beyond is counted together.
+# growing the router; those beyond are counted together.
 MAX_REQUESTED_NAMES: Final = 100
 # One more character than any text of an audit event may have: what is kept until the flush is bounded, and the audit
 # log sees that something was cut.
@@ -69,14 +69,16 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Told:
-    """event  as it was told the first time; repeats  of it that nothing was told of yet"""
+    """event    as it was reported the first time
+    repeats  of it, not reported yet
+    """
 
     event: AuditEvent
     repeats: int = 0
 
 
 class Disagreements:
-    """Counts since the candidate was loaded, and what is still to be told."""
+    """Counts since the candidate was loaded, and events still to be reported."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit

@@ -23,7 +23,7 @@ class Reloading:
         self._steps += steps
 
     def watch(self, watch: FolderWatch, every_s: int, what: str) -> None:
-        """Look for changes from now on. What fails is logged, and what is in force stays."""
+        """Look for changes from now on. A failure is logged, and the settings in force stay."""
 
         def failed(error: Exception) -> None:
             log(self._emit, "ERROR", "error", f"Watching {what}: {fault_text(error)}")

@@ -1,6 +1,6 @@
 """The vhosts in force: compiled from the configuration, changed by management, read anew from policyDir.
 
-Whatever changes is compiled aside and swapped in whole; what does not compile changes nothing.
+A change is compiled aside and swapped in whole; one that does not compile changes nothing.
 Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1.
 """
 
@@ -193,7 +193,7 @@ class Vhosts:
     async def reload(self) -> bool:
         """Read policyDir anew. Its files win over what management made of their vhosts since.
 
-        Reading and compiling happen in a process, the swap on the loop. What cannot be used changes nothing.
+        Reading and compiling happen in a process, the swap on the loop. A folder that cannot be used changes nothing.
         Returns whether it was read; else trying again may help.
         """
         async with self._reading:
@@ -223,7 +223,7 @@ class Vhosts:
         return self._take(fresh, ruleset)
 
     def _take(self, fresh: ReadFolder, ruleset: Ruleset) -> Reloaded:
-        """Put in force what was read; the entities that management shows follow, as far as they are others."""
+        """Put the read vhosts in force; the entities that management shows follow, as far as they are others."""
         coming = {str(read.entity.attributes["identity"]): read for read in fresh.vhosts}
         shown = {identity: self._store.find(identity=identity) for identity in {**self._from_folder, **coming}}
         going = {identity for identity in self._from_folder if shown[identity] is not None}

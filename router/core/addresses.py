@@ -1,6 +1,6 @@
 """Live addresses: the table they are found in by key, and how deliveries to them are treated.
 
-What a text means is `policy.addressing`'s business. Sources: docs/spec/routing.md §3, §4.
+The meaning of a text is `policy.addressing`'s business. Sources: docs/spec/routing.md §3, §4.
 """
 
 from collections import deque

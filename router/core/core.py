@@ -90,7 +90,7 @@ class Totals:
 
 
 class Core:
-    """Addresses, links and what is in flight, on one router."""
+    """The addresses, links and messages in flight of one router."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Links on which clients receive: what waits for their credit, what is in flight to them.
+"""Links on which clients receive: messages that wait for their credit, messages in flight to them.
 
 Sources: docs/spec/routing.md §6.2, §8, §9.
 """

@@ -1,4 +1,4 @@
-"""The engine as the core uses it, and what the core is to the engine.
+"""The engine as the core uses it, and the core as the engine uses it.
 
 The core imports nothing of the engine and the engine nothing of the core. Each names the members it calls; the type
 checker compares the two where a `router.connection.peer` hands the engine's objects to the core.

@@ -18,7 +18,7 @@ from router.core.ports import Engine
 from router.core.selection import AnonymousInLink, hops
 from router.values import Condition, Handle
 
-# What may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
+# Bytes that may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
 # through a slow receiver.
 HIGH_BYTES: Final = 128 * 1024
 LOW_BYTES: Final = HIGH_BYTES // 2
@@ -190,7 +190,7 @@ class Stream:
         self.source = source
         self.since_s = link.work.now_s
         self.is_settled = link.is_settled(source)
-        self.wants_outcome = True  # the sender has not been told, and has not settled first
+        self.wants_outcome = True  # the sender has no outcome yet, and has not settled first
         self.is_complete = False
         self.is_over = False  # aborted or nobody left: what still arrives is discarded
         self.outcome = RELEASED
@@ -219,7 +219,7 @@ class Stream:
         return len(self.legs) == 1
 
     def _may_go_on(self) -> bool:
-        """Pay for what was read. May more be?"""
+        """Pay for the bytes that were read. May more be?"""
         size, self._paid = self.received - self._paid, self.received
         return self.link.pay(size)
 

@@ -63,7 +63,7 @@ class FolderWatch:
         is_settled, self._seen = now == self._seen and not self._is_first, now
         if self._is_first:
             self._is_first, self._taken = False, now
-            # A change written after reading began may not have been read.
+            # A file written after reading began may not have been read.
             self._is_unread = any(max(mtime, ctime) >= self._read_at_ns - TICK_NS for *_, mtime, ctime in now or ())
         if is_settled and (self._is_unread or now != self._taken):
             self._taken, self._is_unread = now, False

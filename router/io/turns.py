@@ -119,7 +119,7 @@ class Turns:
                 if not has_time():
                     break
         finally:
-            # Whatever one member's turn raised: the others are not read until they have had theirs.
+            # Also when one member's turn raises: the others are not read until they have had theirs.
             if self._behind and self._pass is None:
                 self._pass = asyncio.get_running_loop().call_soon(self._go_on)
 

@@ -29,15 +29,15 @@ from router.management.views import Views
 __all__ = ["Agent", "QueryRows", "Request", "Requester", "Response"]
 
 DESCRIPTIONS: Mapping[int, str] = {200: "OK", 201: "Created", 204: "No Content"}
-# What older books call operations; not listed by GET-OPERATIONS.
+# Older names of operations; not listed by GET-OPERATIONS.
 OPERATION_ALIASES: Mapping[str, str] = {
     "GET-SCHEMA-JSON": "GET-JSON-SCHEMA",
     "DISCOVER-MGMT-NODES": "GET-MGMT-NODES",
 }
 # An operation's name goes to the log twice before anything is known about it.
 MAX_OPERATION_CHARACTERS = 64
-# What the operations on the wire are to the rights of a group. Whatever stands neither here nor for reading changes
-# something, for all the rights know.
+# Operations on the wire → rights of a group. An operation that is neither here nor for reading changes something,
+# for all the rights know.
 RIGHTS: Final[Mapping[str, str]] = {"READ": READ, "QUERY": READ, "CREATE": CREATE, "UPDATE": UPDATE, "DELETE": DELETE}
 READING_PREFIX: Final = "GET-"
 # GET-LOG shows the log: it takes the right to read `log`, whose type has no such operation.
@@ -359,7 +359,7 @@ def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object])
 
 
 def _without_unreadable(plan: Plan, requester: Requester, response: Response) -> Response:
-    """The answer to an UPDATE is the whole entity: of one that the requester may not read, what was set and its names.
+    """The answer to an UPDATE is the whole entity: of an unreadable one, the set values and its names.
 
     Attack: an UPDATE that changes nothing, to read what the rights do not show.
     """

@@ -23,7 +23,7 @@ UNCONFIGURABLE_MODULES = ("MAIN", "DISPLAYNAME")
 ALL_MODULES = (*MODULES, *UNCONFIGURABLE_MODULES)
 
 MAX_TEXT_BYTES = 2048
-# What GET-LOG can show; also what a flood of log entries can make the router hold.
+# The entries that GET-LOG can show; also the most that a flood of them can make the router hold.
 MAX_KEPT_ENTRIES = 1000
 
 _SEPARATORS = re.compile(r"[,;:\s]+")

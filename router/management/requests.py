@@ -1,4 +1,4 @@
-"""A management request, on whose behalf it is made, what it comes to, and what is answered.
+"""A management request, its requester, its plan and its answer.
 
 Source: docs/spec/management.md §7.1, §7.2.
 """
@@ -84,7 +84,7 @@ class Plan:
 
     facts       to be allowed; None: a QUERY of several types, which shows those that may be read
     operation   in upper case, as the request has it
-    entity_type None for a QUERY of all types, and where what is asked for is not known
+    entity_type None for a QUERY of all types, and where the requested one is not known
     perform     does it: status and body of the reply. Errors: ManagementError, ValidationError
     given       what a CREATE or UPDATE sets, by the names that the request uses
     find        the entity that an UPDATE or DELETE is about, as it is now; None where there is none. Raises nothing

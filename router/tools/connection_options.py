@@ -1,4 +1,4 @@
-"""Where and how the tools connect: the options both share, and what they come to.
+"""Where and how the tools connect: the options both share, and their meaning.
 
 Source: docs/spec/management.md section 9.1. Passwords become Secret at once and appear in no output.
 """

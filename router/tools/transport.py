@@ -183,7 +183,7 @@ class SocketTransport:
     # --- bytes --------------------------------------------------------------------------------------------------------
 
     def _exchange(self, awaited: str) -> None:
-        """Wait once for bytes from the router and let the session take them. Raises what the session came to.
+        """Wait once for bytes from the router and let the session take them. Raises the session's failure.
 
         A message that came with the end is taken first: a client that bans itself has its answer.
         """

@@ -34,7 +34,7 @@ from router.amqp.guard.performatives import BEGIN, read_frame
 from router.amqp.terminus import RemoteOpen, Violation
 from router.values import Condition
 
-# What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
+# Bytes that may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
 # endless credit but no session window from filling our memory.
 CONGESTED_BYTES: Final = 512 * 1024
 RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
@@ -173,7 +173,7 @@ class Engine:
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
-        # The links whose deliveries lead to anything. What kind of wire it is, the kind of event says.
+        # The links whose deliveries lead to anything. The kind of event says which kind of wire it is.
         self.heard: dict[Pointer, Any] = {}
         self.sessions: dict[Pointer, Session] = {}
         self.watched: deque[Session] = deque()  # sessions on which the router sends

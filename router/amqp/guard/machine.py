@@ -1,7 +1,7 @@
 """The state machine that admits a peer's frames, one connection's. Pure.
 
-What a frame may say follows from what the peer has said before: one Open and it first, channels that it began, handles
-that it attached, delivery-ids in their order, nothing behind its Close. An answer follows from what we have said: a
+A peer's frames must follow from those it sent before: one Open and it first, channels that it began, handles
+that it attached, delivery-ids in their order, nothing behind its Close. An answer follows from our own frames: a
 Begin on our channel, an Attach of that name. The AMQP engine trusts all of this without looking; some orders of frames
 make it use memory that it has freed.
 
@@ -169,7 +169,7 @@ class Guard:
         self.unwritten.clear()
         self.unanswered.clear()
 
-    # What we begin
+    # Our own Begins and Attaches
 
     def promise_session(self) -> None:
         """A session is to be begun: `begun.sent` says on which channel. Errors: CannotBegin"""
@@ -188,7 +188,7 @@ class Guard:
             raise CannotBegin("no handle is left")
         self.begun.links[channel].add((name, peer_sends))
 
-    # What the peer says
+    # The peer's frames
 
     def admit(self, performative: Performative | None) -> bool:
         """Take one performative as said. Returns whether the engine is to see it."""
