@@ -75,7 +75,10 @@ class BanGate:
         self._record(ban, text, stage, connection, is_silent=not is_known)
 
     def record_closing(self, ban: Ban, connection: ConnectionMembers, *, stage: AuditStage) -> None:
-        """A connection that was open when the ban came is closed. stage  how far it has come"""
+        """A connection that was open when the ban came is closed.
+
+        stage  how far it has come
+        """
         self.bans.count_hit(ban)
         text = f"[C{connection['connection']}] Connection '{connection['connection_name']}' is closed"
         self._record(ban, text, stage, connection)

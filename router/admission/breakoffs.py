@@ -23,7 +23,10 @@ class Breakoffs:
         self._repeats: Repeats[tuple[str | None, AuditStage]] = Repeats(MAX_HOSTS)
 
     def record(self, stage: AuditStage, connection: ConnectionMembers) -> None:
-        """The peer of a connection left. stage  how far the connection had come"""
+        """The peer of a connection left.
+
+        stage  how far the connection had come
+        """
         if self._repeats.count((connection["remote_host"], stage), (None, stage)):
             self._tell(stage, connection, {"detail": "the peer left before its Open"})
 

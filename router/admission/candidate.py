@@ -95,7 +95,7 @@ class Shadow:
         self.connections: dict[ConnectionShadow, None] = {}  # in the order of their Opens
 
     def use(self, ruleset: Ruleset) -> bool:
-        """Try a candidate. Returns whether it is another than before: then it is to be asked about open connections.
+        """Try a candidate. Returns whether it is another than before: then it is to be asked about all that is open.
 
         Every count starts anew with another candidate. One with the same rules goes on as it is.
         """
@@ -255,7 +255,10 @@ class ConnectionShadow:
                 self._compare("begin", real, own, side=_side(settings, settings.max_sessions))
 
     def session_again(self, older: int) -> None:
-        """A session that is open, for a new candidate. older  that were begun before it"""
+        """A session that is open, for a new candidate.
+
+        older  that were begun before it
+        """
         self.begin(_ALLOWED, older)
 
     def attach(self, real: Decision, facts: LinkFacts) -> None:

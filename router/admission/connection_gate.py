@@ -84,7 +84,10 @@ class ConnectionGate(Admission):
         return None
 
     def begin_again(self, older: int) -> Refusal | None:
-        """Judge an open session by the rules of now. older  how many that were begun before it stay"""
+        """Judge an open session by the rules of now.
+
+        older  how many that were begun before it stay
+        """
         decision = decide_session(self.settings, older) if self.settings is not None else ALLOWED
         if decision.is_allowed:
             return None
@@ -132,7 +135,10 @@ class ConnectionGate(Admission):
         return refusal
 
     def ask_candidate(self, request: LinkRequest, older: int) -> None:
-        """Ask a new candidate policy about an open link. older  as for `attach_again`"""
+        """Ask a new candidate policy about an open link.
+
+        older  as for `attach_again`
+        """
         if self.shadow is not None:
             self.shadow.attach(ALLOWED, self._link_facts(request, older))
 

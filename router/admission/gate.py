@@ -169,7 +169,10 @@ class Admission(Party):
     def admit(
         self, identity: Identity, *, hostname: str | None, policy_vhost: str | None, is_encrypted: bool, now: float
     ) -> Refusal | None:
-        """Judge the Open. None: the connection may stay and is counted until `close`. now  seconds since 1970 UTC"""
+        """Judge the Open. None: the connection may stay and is counted until `close`.
+
+        now  seconds since 1970 UTC
+        """
         gate = self.gate
         self.identity = identity
         self.is_encrypted = is_encrypted
@@ -230,7 +233,10 @@ class Admission(Party):
     def adopt_connector(
         self, identity: Identity, *, policy_vhost: str, is_encrypted: bool, now: float
     ) -> Refusal | None:
-        """The settings of an outgoing connection whose connector has a policyVhost (§3.5). now  as for `admit`"""
+        """The settings of an outgoing connection whose connector has a policyVhost (§3.5).
+
+        now  as for `admit`
+        """
         gate = self.gate
         self.identity = identity
         self.is_encrypted = is_encrypted

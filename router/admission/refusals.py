@@ -84,7 +84,10 @@ def judged_text(decision: Decision, address: Address | Unclear | None) -> str | 
 
 
 def message_text(decision: Decision, target: Address, who: str) -> str:
-    """The part of the log line after ALLOW or DENY, of a message on an anonymous link. who  as in attach_text"""
+    """The part of the log line after ALLOW or DENY, of a message on an anonymous link.
+
+    who  as in attach_text
+    """
     return f"AMQP message to '{decision.address or target.full}' {who} based on target address"
 
 

@@ -171,7 +171,10 @@ class Peer(Asker):
         self.core.set_blocked(self.attachment, is_blocked=is_blocked)
 
     def tick(self, now: float) -> float | None:
-        """Run the idle timers. now  monotonic seconds. Returns when to call again, None for never."""
+        """Run the idle timers. Returns when to call again, None for never.
+
+        now  monotonic seconds
+        """
         deadline_ms = self.engine.tick(int(now * 1000))
         self.core.work.touched.add(self.engine)
         # Half way: proton notices traffic only when it is asked, so asking twice per period keeps it punctual.

@@ -22,7 +22,7 @@ from router.values import Handle
 
 _ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
 _FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
-# For the remains of a dynamic address when the link that it was made for is gone.
+# Ends the other links of a dynamic address when the link that it was made for is gone.
 _ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
 _LINK_OVER_CREDIT: Final = Condition(
     name="amqp:link:transfer-limit-exceeded", description="more messages than credit was granted for"

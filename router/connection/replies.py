@@ -37,7 +37,7 @@ class Asker:
 
 
 class Repliable(bytes):
-    """A message on its way to its receiver, who may reply once it has left.
+    """A message on its way to its receiver, which may reply once it has left.
 
     key    of its reply-to in the table of addresses
     asker  number of the connection it came on

@@ -173,7 +173,7 @@ class Stack:
     # Towards AMQP
 
     def _start_tls(self, tunnel: TlsTunnel, data: bytes = b"") -> bytes:
-        """Lay TLS over the socket. data  ciphertext that has come already. Returns its plaintext."""
+        """Lay TLS over the socket. Returns the plaintext of `data`, the ciphertext that has come already."""
         self.tunnel = tunnel
         self.stage = Stage.TLS
         self.layers.add(tunnel, self._on_tunnel_established)
@@ -351,7 +351,10 @@ class Stack:
 
 
 def _security_of(tunnel: TlsTunnel | None, *, is_configured: bool) -> Mapping[str, Any]:
-    """The attributes of a connection entity that speak of TLS. is_configured  there is an sslProfile"""
+    """The attributes of a connection entity that speak of TLS.
+
+    is_configured  there is an sslProfile
+    """
     return {
         "isEncrypted": tunnel is not None,
         "sslProto": tunnel.protocol if tunnel is not None else None,

@@ -157,7 +157,7 @@ class Bans:
     # Time
 
     def on_second(self, now: float) -> None:
-        """End what has lasted long enough. To be called once a second."""
+        """End the bans that have lasted long enough. To be called once a second."""
         for ban in islice(self._set.due(now), SLICE):
             self._remove(ban)
 

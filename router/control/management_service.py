@@ -1,6 +1,6 @@
 """`$management`: requests arrive as deliveries, replies leave as messages to their reply-to.
 
-One request is answered at a time. What takes long, a QUERY of many rows, is done in slices between which messages are
+One request is answered at a time. A long one, a QUERY of many rows, is done in slices between which messages are
 routed. Sources: docs/spec/management.md §5.1, §7.1, §7.2.
 A page holds up routing by no more than 5 ms.
 """

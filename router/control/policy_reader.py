@@ -56,7 +56,10 @@ class ReloadError(Exception):
 
 
 class ReadVhost(NamedTuple):
-    """One vhost of a folder, compiled. key  equal for what means the same and stands in the same place"""
+    """One vhost of a folder, compiled.
+
+    key  equal for what means the same and stands in the same place
+    """
 
     key: bytes
     entity: ConfiguredEntity

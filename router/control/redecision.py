@@ -61,7 +61,7 @@ class Redecision:
     def begin(self, occasion: Occasion, concerns: Callable[[Admission], bool] = everybody) -> None:
         """Decide every open connection again by the rules in force, and end what they deny.
 
-        From now on a connection that is concerned gets nothing new by what it was granted before, even before its turn.
+        From now on a connection that is concerned gets nothing new by its earlier grants, even before its turn.
         """
         self._gate.begin_epoch(occasion, concerns, self._wall_clock())
         if self._task is None:

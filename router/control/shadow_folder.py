@@ -136,7 +136,7 @@ class ShadowFolder:
         await _in_slices(self._ask_again(time.time()))
 
     def _ask_again(self, now: float) -> Iterator[None]:
-        """The new candidate is asked about what is open, one thing at each step."""
+        """Ask the new candidate about open connections, sessions and links, one thing at each step."""
         for connection in list(self._connections.values()):
             with self._shadow.guard("open"):
                 yield from connection.ask_candidate(now)

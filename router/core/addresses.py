@@ -108,7 +108,10 @@ class AddressTable:
         return self.treatment_of(address.name) if address.is_mobile else _PLAIN
 
     def key(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> str:
-        """The key that a link to the address is bound to: of a sender, or of a receiver. treatment  as for obtain"""
+        """The key that a link to the address is bound to: of a sender, or of a receiver.
+
+        treatment  as for obtain
+        """
         treatment = treatment or self.treatment(address)
         return address.key_in(treatment.ingress_phase if is_ingress else treatment.egress_phase)
 

@@ -195,7 +195,10 @@ class Core:
     def add_out_link(
         self, wire: OutgoingWire, attachment: Attachment, address: Address, *, is_dynamic: bool = False
     ) -> OutLink:
-        """Bind an admitted receiver to its source. is_dynamic  the address was made for this link"""
+        """Bind an admitted receiver to its source.
+
+        is_dynamic  the address was made for this link
+        """
         link = OutLink(self.next_identity(), wire, attachment, self.work)
         wire.admit(
             link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit

@@ -107,7 +107,7 @@ class Leg:
             stream.count(ACCEPTED)
 
     def abort(self) -> None:
-        """The message will never be complete: the receiver must not take what it got for one."""
+        """The message will never be complete: the receiver must not take its part for one."""
         if self.is_over:
             return
         self.is_over = True

@@ -71,7 +71,10 @@ class ManagementError(Exception):
 
 
 class NotAllowedError(ManagementError):
-    """A request that policy refuses. reason  as in audit events"""
+    """A request that policy refuses.
+
+    reason  as in audit events
+    """
 
     def __init__(self, description: str, reason: Reason = Reason.MANAGEMENT_NOT_ALLOWED) -> None:
         super().__init__(FORBIDDEN, f"Forbidden: {description}")

@@ -70,7 +70,9 @@ class Guard:
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
-        """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same"""
+        """max_frame_bytes  offered in our Open; 0: no limit
+        channel_max      the same
+        """
         self.tables = tables()
         self.scan = self.tables.scan
         self.offered_channel_max = channel_max

@@ -87,8 +87,8 @@ class Refused(Violation):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performative:
     """size_bytes  of the frame
-    fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. What is null
-    or left out is not among them.
+    fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. Fields that
+    are null or left out are not among them.
     link_name  of an Attach
     """
 
