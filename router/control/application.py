@@ -322,7 +322,7 @@ class Application:
                 reloading.watch(watch, every_s, "policyDir")
                 reloading.add(watch.take)
             reloading.add(self.vhosts.reload)
-        if user_file is not None and policy["onPolicyChange"] == "enforce":  # it covers the users as well
+        if user_file is not None and policy["onPolicyChange"] == "enforce":  # it covers the file of users as well
             router = self.router
             try:
                 credentials = Credentials(user_file, router.connections, router.work.finish, self.emit)

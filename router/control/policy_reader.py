@@ -90,7 +90,7 @@ async def read_folder(folder: str, attribute: str, known: Mapping[bytes, ReadVho
     Errors     ReloadError
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # Without -P the folder the router was started in would come first: code of any user that may write there would run.
+    # Without -P the folder the router was started in would come first: a user that may write there would run code here.
     command = (sys.executable, "-P", "-s", "-m", __name__, folder, attribute)
     try:
         async with asyncio.timeout(READING_S):

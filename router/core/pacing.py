@@ -5,8 +5,8 @@ taken from the engine, so that further messages of the peer fill its session win
 Links pay for this only while their connection has a rate.
 
 Precision, over any time T: at most rate * T and one second's worth of messages. Of bytes the same, and one piece
-besides: a message of up to 256 KiB, or 128 KiB of a larger one. A link that goes takes along the messages that have come
-on it, at once; the connection pays for that before it may send again.
+besides: a message of up to 256 KiB, or 128 KiB of a larger one. A link that goes takes along its received messages, at
+once; the connection pays for that before it may send again.
 
 Source: docs/policy.md, Extensions.
 """

@@ -349,7 +349,7 @@ def _text_keys(value: object) -> dict[str, object]:
 
 
 def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object]) -> ManagementFacts:
-    """The facts to be allowed for an operation. One that the type does not know is answered so to its readers."""
+    """The facts that rights decide an operation on. One that the type does not know is answered so to its readers."""
     kind = LOG_TYPE if operation == LOG_OPERATION else entity_type.short_name
     wanted = READ if operation.startswith(READING_PREFIX) else RIGHTS.get(operation, UPDATE)
     if not exists(wanted, kind):

@@ -85,7 +85,7 @@ class NotAllowedError(ManagementError):
 class Plan:
     """The plan of a request, before anything of it is done.
 
-    facts       to be allowed; None: a QUERY of several types, which shows those that may be read
+    facts       that rights decide on; None: a QUERY of several types, which shows those that may be read
     operation   in upper case, as the request has it
     entity_type None for a QUERY of all types, and where the requested one is not known
     perform     does it: status and body of the reply. Errors: ManagementError, ValidationError
