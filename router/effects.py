@@ -1,4 +1,4 @@
-"""What the control plane may ask of the world: plain values, carried out by `router.io`.
+"""The effects that the control plane may ask for: plain values, carried out by `router.io`.
 
 Imports nothing of ours. Hot data (transfers, dispositions) never becomes an effect; see docs/architecture.md.
 """
@@ -87,7 +87,7 @@ class ConnectionMembers(TypedDict, total=False):
 
 
 class RequestMembers(TypedDict, total=False):
-    """The request's own, and what the peer is told."""
+    """The members of the request itself, and of the answer to the peer."""
 
     direction: Direction | None
     address: str | None

@@ -50,21 +50,24 @@ class BanGate:
             self._record(ban, f"DENY Connection '{remote_host}'", "accept", connection, is_silent=True)
 
     def reports(self) -> Iterator[None]:
-        """Tell what was refused and no event speaks of yet, one ban for each step. Begin at equal intervals."""
+        """Report the refusals that no event has yet, one ban for each step. Begin at equal intervals."""
         for name, attempts in self._repeats.take():
             if (ban := self.bans.get(name)) is not None:
                 self._report(ban, attempts)
             yield
 
     def remove(self, name: str) -> None:
-        """Lift a ban; what it refused is told first. One that is not there any more is none."""
+        """Lift a ban, after a report of its refusals. One that is not there any more is none."""
         ban = self.bans.remove(name)
         attempts = self._repeats.forget(name)
         if ban is not None and attempts:
             self._report(ban, attempts)
 
     def record_refusal(self, ban: Ban, connection: ConnectionMembers, *, stage: AuditStage) -> None:
-        """A peer is refused on its way in. stage  how far it has come; before `open` its user is only a claim"""
+        """A peer is refused on its way in.
+
+        stage  how far it has come; before `open` its user is only a claim
+        """
         is_known = stage == "open"
         self.bans.count_hit(ban)
         what = f"DENY {'AMQP Open' if is_known else 'login'} for user '{connection['user'] or ''}'"
@@ -72,7 +75,10 @@ class BanGate:
         self._record(ban, text, stage, connection, is_silent=not is_known)
 
     def record_closing(self, ban: Ban, connection: ConnectionMembers, *, stage: AuditStage) -> None:
-        """A connection that was open when the ban came is closed. stage  how far it has come"""
+        """A connection that was open when the ban came is closed.
+
+        stage  how far it has come
+        """
         self.bans.count_hit(ban)
         text = f"[C{connection['connection']}] Connection '{connection['connection_name']}' is closed"
         self._record(ban, text, stage, connection)

@@ -1,6 +1,6 @@
 """Peers that leave on their way in: during TLS, during SASL, or logged in and before an Open.
 
-Nothing was refused, and still it is worth a record: who tries passwords and is only interested in the answer does so.
+Nothing was refused, and still it is worth a record: a client that tries passwords leaves once it has the answer.
 Pure. Source: docs/spec/policy-and-auth.md §8.6.
 """
 
@@ -11,7 +11,7 @@ from router.admission.repeats import Repeats
 from router.effects import Audit, AuditStage, ConnectionMembers, Emit, RequestMembers, audit_event
 
 # Attack: a peer that connects and leaves, again and again and from many addresses, to fill the disk, the audit log's
-# queue or the memory. Beyond so many hosts at a time they are told as a number, without their names.
+# queue or the memory. Beyond so many hosts at a time they are reported as a number, without their names.
 MAX_HOSTS: Final = 1000
 
 
@@ -23,7 +23,10 @@ class Breakoffs:
         self._repeats: Repeats[tuple[str | None, AuditStage]] = Repeats(MAX_HOSTS)
 
     def record(self, stage: AuditStage, connection: ConnectionMembers) -> None:
-        """The peer of a connection left. stage  how far the connection had come"""
+        """The peer of a connection left.
+
+        stage  how far the connection had come
+        """
         if self._repeats.count((connection["remote_host"], stage), (None, stage)):
             self._tell(stage, connection, {"detail": "the peer left before its Open"})
 

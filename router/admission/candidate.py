@@ -1,8 +1,8 @@
-"""A candidate policy on trial: asked what it would decide wherever the policy in force decides, and never obeyed.
+"""A candidate policy on trial: asked for a decision wherever the policy in force decides, and never obeyed.
 
-Whatever goes wrong in here is counted and told; the caller goes on as if it had not asked. Pure.
+A fault in here is counted and reported; the caller goes on as if it had not asked. Pure.
 
-What the candidate is asked on is what the gate decides on, with one exception: its connection limits are compared with
+The candidate decides on the same facts as the gate, with one exception: its connection limits are compared with
 the open connections that it would have admitted itself, so that one over the limit does not count against the next.
 Connections that the policy in force denied never count. Source: docs/policy.md, Shadow.
 """
@@ -62,7 +62,7 @@ _NO_SIDE: Final[ShadowMembers] = {
 
 @dataclass(frozen=True, slots=True)
 class _Guard:
-    """What is raised under it is noted as a fault of the shadow and goes no further."""
+    """Notes an exception raised under it as a fault of the shadow, and suppresses it."""
 
     shadow: "Shadow"
     stage: AuditStage
@@ -95,7 +95,7 @@ class Shadow:
         self.connections: dict[ConnectionShadow, None] = {}  # in the order of their Opens
 
     def use(self, ruleset: Ruleset) -> bool:
-        """Try a candidate. Returns whether it is another than before: then it is to be asked about what is open.
+        """Try a candidate. Returns whether it is another than before: then it is to be asked about all that is open.
 
         Every count starts anew with another candidate. One with the same rules goes on as it is.
         """
@@ -156,8 +156,8 @@ class Shadow:
 class ConnectionShadow:
     """The candidate as one connection meets it.
 
-    settings        what the candidate grants; None where it would not have the connection, which then was said at its
-                    Open and is not said again for each link
+    settings        what the candidate grants; None where it would not have the connection, which then was reported at
+                    its Open and is not reported again for each link
     agreed_targets  of messages on anonymous links, those that both policies allow
     """
 
@@ -255,7 +255,10 @@ class ConnectionShadow:
                 self._compare("begin", real, own, side=_side(settings, settings.max_sessions))
 
     def session_again(self, older: int) -> None:
-        """A session that is open, for a new candidate. older  that were begun before it"""
+        """A session that is open, for a new candidate.
+
+        older  that were begun before it
+        """
         self.begin(_ALLOWED, older)
 
     def attach(self, real: Decision, facts: LinkFacts) -> None:

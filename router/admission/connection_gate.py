@@ -84,7 +84,10 @@ class ConnectionGate(Admission):
         return None
 
     def begin_again(self, older: int) -> Refusal | None:
-        """Judge an open session by the rules of now. older  how many that were begun before it stay"""
+        """Judge an open session by the rules of now.
+
+        older  how many that were begun before it stay
+        """
         decision = decide_session(self.settings, older) if self.settings is not None else ALLOWED
         if decision.is_allowed:
             return None
@@ -132,7 +135,10 @@ class ConnectionGate(Admission):
         return refusal
 
     def ask_candidate(self, request: LinkRequest, older: int) -> None:
-        """Ask a new candidate policy about an open link. older  as for `attach_again`"""
+        """Ask a new candidate policy about an open link.
+
+        older  as for `attach_again`
+        """
         if self.shadow is not None:
             self.shadow.attach(ALLOWED, self._link_facts(request, older))
 
@@ -159,7 +165,7 @@ class ConnectionGate(Admission):
         return decide_ungoverned_link(facts) if self.gate.ruleset.is_enabled else ALLOWED
 
     def _refuse_unclear_link(self, address: Unclear, request: LinkRequest) -> Refusal:
-        """The peer is told no rule: it is refused with or without policy."""
+        """The peer learns no rule: it is refused with or without policy."""
         self._deny(unclear_link_denied(self, address, request.direction, request.link_name))
         return ADDRESS_REFUSED
 
@@ -279,7 +285,7 @@ class ConnectionGate(Admission):
         return not self.is_denied and (settings is None or settings.targets.judge(address).item is not None)
 
     def may_send_to(self, address: Address) -> bool:
-        """Is `address` among the targets? For what is done in the client's name."""
+        """Is `address` among the targets? For actions in the client's name."""
         return not self.is_denied and self.is_listed(address)
 
     def may_update_admin_status(self) -> bool:
@@ -287,7 +293,7 @@ class ConnectionGate(Admission):
         return not self.is_denied and (self.settings is None or self.settings.allow_admin_status_update)
 
     def management_rights(self) -> ManagementRights:
-        """What the client may do by management, by the settings it has now."""
+        """The client's rights of management, by the settings it has now."""
         if self.is_denied:
             return NOTHING
         if self.settings is not None:

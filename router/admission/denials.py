@@ -1,4 +1,4 @@
-"""A denial is a value: what is refused, why, and what it leaves. One recorder writes, counts and audits it.
+"""A denial is a value: the request, the reason, and the traces it leaves. One recorder writes, counts and audits it.
 
 Every denial of policy leaves a log line with the C router's wording and one audit event with the complete facts that it
 was decided on. Each function below makes the denial of one kind of request. Sources: docs/spec/policy-and-auth.md §3
@@ -54,15 +54,15 @@ _UNCLEAR: Final = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """One request that is refused. Nothing is written, counted or told before it is recorded.
+    """One request that is refused. Nothing is written, counted or sent before it is recorded.
 
     stage      how far the connection had come
     decision   with its reason and rule
-    refusal    what the peer is told
+    refusal    the error for the peer
     counter    None: the ledger does not count it
     lines      of the log, in their order
     request    the members of the audit event that are the request's own
-    is_silent  the peer is told nothing: it is closed before AMQP
+    is_silent  the peer gets no error: it is closed before AMQP
     time_s     that the decision looked at, seconds since 1970 UTC; None: it looked at none
     """
 
@@ -77,9 +77,9 @@ class Denied:
 
 
 class Recorder:
-    """Makes of a denial its log lines, its count, its audit event and what the peer is told.
+    """Makes of a denial its log lines, its count, its audit event and the error for the peer.
 
-    explains  whether the peer is told the rule as well (policy verboseDenials)
+    explains  whether the peer gets the rule as well (policy verboseDenials)
     """
 
     def __init__(self, ledger: UsageLedger, emit: Emit) -> None:
@@ -88,7 +88,7 @@ class Recorder:
         self._emit = emit
 
     def record(self, denied: Denied, connection: ConnectionMembers) -> Refusal:
-        """Record a denial on a connection. Returns what the peer is told."""
+        """Record a denial on a connection. Returns the error for the peer."""
         for each in denied.lines:
             self._emit(each)
         if denied.counter is not None:
@@ -230,7 +230,7 @@ def link_denied(
 
 
 def unclear_link_denied(who: Party, address: Unclear, direction: Direction, link_name: str) -> Denied:
-    """With or without policy: what the router would bind is not what anybody has judged."""
+    """With or without policy: the router would bind an address that nobody has judged."""
     text = f"DENY AMQP Attach address '{address.written}' {who.text}: {address.why}{rule_text(_UNCLEAR)}"
     return Denied(
         stage="attach",

@@ -1,7 +1,7 @@
-"""Where a candidate policy decides otherwise: counted for management, and told to the log and the audit log.
+"""Where a candidate policy decides otherwise: counted for management, reported to the log and the audit log.
 
-The first of equal disagreements is told at once; what repeats it is counted and told as one event by `flush`, so that a
-client which does the same a thousand times a second does not write a thousand lines, and none is lost. Pure.
+The first of equal disagreements is reported at once; `flush` reports its repetitions as one event, so that a client
+which does the same a thousand times a second does not write a thousand lines, and none is lost. Pure.
 Source: docs/policy.md, Shadow.
 """
 
@@ -16,11 +16,11 @@ from router.effects import Audit, AuditDecision, AuditEvent, Emit, LogLevel, log
 Outcome = Literal["would_deny", "would_allow"]
 MakeEvent = Callable[[AuditDecision], AuditEvent]
 
-# Different disagreements told one by one between two flushes. Stops a client that makes up an address or a user name
-# per attempt from growing the router; what is beyond is told in sums, without user, host and address.
+# Different disagreements reported singly between two flushes. Stops a client that makes up an address or a user name
+# per attempt from growing the router; those beyond are reported in sums, without user, host and address.
 MAX_TOLD: Final = 1000
 # Vhost names that no policy has and a client asked for, counted by name. Stops a client that makes up names from
-# growing the router; what is beyond is counted together.
+# growing the router; those beyond are counted together.
 MAX_REQUESTED_NAMES: Final = 100
 # One more character than any text of an audit event may have: what is kept until the flush is bounded, and the audit
 # log sees that something was cut.
@@ -31,7 +31,7 @@ _DECISIONS: Final[Mapping[Outcome, AuditDecision]] = {"would_deny": "shadow_deny
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """Whose request was judged, and which; what is equal in all of it is one disagreement. Texts of `kept`'s length.
+    """A judged request and its user; requests equal in all fields are one disagreement. Texts of `kept`'s length.
 
     vhost, candidate_vhost  selected by the policy in force, and by the candidate
     """
@@ -47,7 +47,7 @@ class Subject:
 
 
 class Row(NamedTuple):
-    """What disagreements are counted by: at most one of the vhosts is set, neither for what is beyond the bound."""
+    """The key that disagreements are counted by: at most one of the vhosts is set, beyond the bound neither."""
 
     outcome: Outcome
     reason: str
@@ -69,14 +69,16 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class _Told:
-    """event  as it was told the first time; repeats  of it that nothing was told of yet"""
+    """event    as it was reported the first time
+    repeats  of it, not reported yet
+    """
 
     event: AuditEvent
     repeats: int = 0
 
 
 class Disagreements:
-    """Counts since the candidate was loaded, and what is still to be told."""
+    """Counts since the candidate was loaded, and events still to be reported."""
 
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
@@ -101,10 +103,10 @@ class Disagreements:
         self.tell(_DECISIONS[outcome], (subject, real.reason, own.reason), row, event)
 
     def tell(self, decision: AuditDecision, key: object, sum_key: object, event: MakeEvent) -> None:
-        """Tell it now, or with the next flush where its like has been told.
+        """Report an event now, or with the next flush where an equal one has been reported.
 
         key      equal for equal events
-        sum_key  the same for those that are told together past MAX_TOLD; few, whatever clients do
+        sum_key  the same for events that are reported together past MAX_TOLD; few, whatever clients do
         """
         told = self._told.get((decision, key))
         if told is not None:
@@ -121,12 +123,12 @@ class Disagreements:
         summed.repeats += 1
 
     def flush(self) -> None:
-        """Tell what repeated since the last flush. What did not is told at once when it comes again."""
+        """Report the events that repeated since the last flush. The others are reported at once if they come again."""
         for _ in self.flushing():
             pass
 
     def flushing(self) -> Iterator[None]:
-        """`flush`, one event at each step; what is not told when the caller gives up is told by the next flush."""
+        """`flush`, one event at each step; the next flush reports those left when the caller gives up."""
         told, sums = self._told, self._sums
         self._told = {key: _Told(each.event) for key, each in told.items() if each.repeats}
         self._sums = {}
@@ -143,7 +145,7 @@ class Disagreements:
         self._told.clear()
 
     def rows(self) -> Iterator[tuple[Row, int]]:
-        """What was counted; a row that comes meanwhile may or may not be among them."""
+        """The rows and their counts; a row that comes meanwhile may or may not be among them."""
         return iter(list(self._counts.items()))
 
     def total(self, outcome: Outcome) -> int:

@@ -38,14 +38,14 @@ _COUNTED_AS_FAILURES: Final = frozenset({Reason.NO_VHOST, Reason.UNKNOWN_USER, R
 
 
 class KnownAddresses(Protocol):
-    """Which addresses are a connection's own, and which it was asked to reply to (router.connection.replies)."""
+    """A connection's own addresses, and those it was asked to reply to (router.connection.replies)."""
 
     def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None: ...
     def reply_age(self, address: Address) -> float | None: ...
 
 
 class Gate:
-    """The rules in force, who is banned and who is connected. `ruleset` is replaced whole when the policy changes.
+    """The rules in force, the bans and the connections. `ruleset` is replaced whole when the policy changes.
 
     shadow  a candidate policy that is asked beside it and changes nothing; None where none is tried
     """
@@ -65,7 +65,7 @@ class Gate:
         self.recorder = Recorder(ledger, emit)
         self.bans = BanGate(bans if bans is not None else BanSet(), self.recorder)
         self.breakoffs = Breakoffs(emit)
-        # What was granted in an earlier epoch holds no longer for whoever is concerned.
+        # A grant of an earlier epoch holds no longer for a connection that the change concerns.
         self.epoch = 0
         self.began_at = 0.0
         self.occasion: Occasion = "policy_change"
@@ -169,7 +169,10 @@ class Admission(Party):
     def admit(
         self, identity: Identity, *, hostname: str | None, policy_vhost: str | None, is_encrypted: bool, now: float
     ) -> Refusal | None:
-        """Judge the Open. None: the connection may stay and is counted until `close`. now  seconds since 1970 UTC"""
+        """Judge the Open. None: the connection may stay and is counted until `close`.
+
+        now  seconds since 1970 UTC
+        """
         gate = self.gate
         self.identity = identity
         self.is_encrypted = is_encrypted
@@ -212,7 +215,7 @@ class Admission(Party):
         return self._deny(open_denied(self, judged, usage, now), judged)
 
     def _log_selection(self, judged: ConnectionDecision) -> None:
-        """Which vhost governs, where it is not simply the one that was asked for (§2.7)."""
+        """Log the vhost that governs, where it is not simply the requested one (§2.7)."""
         requested, ruleset = self.requested_vhost, self.gate.ruleset
         if ruleset.tree is not None:
             found = ruleset.find_pattern(requested)
@@ -230,7 +233,10 @@ class Admission(Party):
     def adopt_connector(
         self, identity: Identity, *, policy_vhost: str, is_encrypted: bool, now: float
     ) -> Refusal | None:
-        """The settings of an outgoing connection whose connector has a policyVhost (§3.5). now  as for `admit`"""
+        """The settings of an outgoing connection whose connector has a policyVhost (§3.5).
+
+        now  as for `admit`
+        """
         gate = self.gate
         self.identity = identity
         self.is_encrypted = is_encrypted
@@ -250,9 +256,9 @@ class Admission(Party):
 
     @property
     def is_denied(self) -> bool:
-        """Is the connection to get nothing new? Yes also before it has caught up: what it was granted may be gone.
+        """Is the connection to get nothing new? Yes also before it has caught up: its grants may be gone.
 
-        Limits on connections are `keep_within_limits`'s: they hit the newest, whoever asks first.
+        Limits on connections are `keep_within_limits`'s: they hit the newest connections, in whatever order they ask.
         """
         return self.refusal is not None or self._epoch != self.gate.epoch
 
@@ -381,7 +387,7 @@ class Admission(Party):
         return {**self.facts(), "ruleset_digest": self.gate.ruleset.digest}
 
     def _deny(self, denied: Denied, judged: ConnectionDecision | None = None) -> Refusal:
-        """Record a denial. Returns what the peer is told.
+        """Record a denial. Returns the error for the peer.
 
         judged  an Open, as far as the decision came; None: by the settings that the connection has
         """

@@ -65,7 +65,10 @@ class Party:
         }
 
     def connection_facts(self, now: float) -> ConnectionFacts:
-        """What policy is asked on. now  seconds since 1970 UTC"""
+        """The facts that policy decides a connection on.
+
+        now  seconds since 1970 UTC
+        """
         return ConnectionFacts(
             user=self.identity.user,
             remote_host=self.remote_host,

@@ -1,4 +1,4 @@
-"""What a peer, and the log, are told of a denial. Sources: docs/spec/policy-and-auth.md §3.4, §3.7, §3.8, §5."""
+"""The texts of a denial, for the peer and for the log. Sources: docs/spec/policy-and-auth.md §3.4, §3.7, §3.8, §5."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -11,7 +11,7 @@ from router.effects import RuleMembers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What the peer is told of a denial."""
+    """The error that the peer gets for a denial."""
 
     condition: str
     description: str
@@ -50,7 +50,7 @@ def explained(refusal: Refusal, decision: Decision) -> Refusal:
 
 
 def rule_text(decision: Decision) -> str:
-    """What a line of the log says at its end: reason, rule and its place, so that nobody has to guess."""
+    """The end of a log line: reason, rule and its place, so that nobody has to guess."""
     rule = decision.rule
     if rule is None:
         return f" [{decision.reason}]"
@@ -84,7 +84,10 @@ def judged_text(decision: Decision, address: Address | Unclear | None) -> str | 
 
 
 def message_text(decision: Decision, target: Address, who: str) -> str:
-    """The part of the log line after ALLOW or DENY, of a message on an anonymous link. who  as in attach_text"""
+    """The part of the log line after ALLOW or DENY, of a message on an anonymous link.
+
+    who  as in attach_text
+    """
     return f"AMQP message to '{decision.address or target.full}' {who} based on target address"
 
 

@@ -1,4 +1,4 @@
-"""What comes again and again is told once, and then by numbers. Pure: whoever owns the clock asks for the numbers."""
+"""Reports the first of equal events, then their number. Pure: the owner of the clock asks for the numbers."""
 
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar
@@ -7,7 +7,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Repeats(Generic[Key]):
-    """Occurrences by key, since they were last told of.
+    """Occurrences by key, since the key was last reported.
 
     room  how many keys are kept apart
     """
@@ -16,10 +16,10 @@ class Repeats(Generic[Key]):
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._counts: dict[Key, int] = {}  # a key that is there has been told of
+        self._counts: dict[Key, int] = {}  # a key that is there has been reported
 
     def count(self, key: Key, crowd: Key) -> bool:
-        """It happened. True: tell of it now; else it is part of a number.
+        """Count an event. True: report it now; else it is part of a number.
 
         crowd  the key it is counted under when there is no room for its own; of these there are few
         """
@@ -34,10 +34,10 @@ class Repeats(Generic[Key]):
         return False
 
     def take(self) -> Iterator[tuple[Key, int]]:
-        """Keys with how often, at least once, they occurred since they were last told of. Begin at equal intervals.
+        """Each key with its occurrences, at least one, since it was last reported. Begin at equal intervals.
 
-        What has not occurred since is told at once when it does. Each number is as it is when it is asked for; keys may
-        come and go meanwhile.
+        A key without any is reported at once when it occurs again. Each number is as it is when it is asked for; keys
+        may come and go meanwhile.
         """
         for key in list(self._counts):
             if key not in self._counts:
@@ -49,5 +49,5 @@ class Repeats(Generic[Key]):
                 del self._counts[key]
 
     def forget(self, key: Key) -> int:
-        """The key occurs no more: how often it did since it was last told of."""
+        """The key occurs no more. Returns its occurrences since it was last reported."""
         return self._counts.pop(key, 0)

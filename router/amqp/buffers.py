@@ -1,4 +1,4 @@
-"""The buffer that sockets deliver into. What is in it is consumed before the next read: one buffer for all."""
+"""The buffer that sockets deliver into. Its bytes are consumed before the next read: one buffer for all."""
 
 from typing import Final
 

@@ -16,7 +16,7 @@ from router.values import Described, symbol, uint, ulong, ushort
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 MIN_MAX_FRAME_BYTES = 512
 
-# What a router may send us in one frame, and all frames of one reply together: a hostile or broken router must not be
+# Bytes that a router may send us in one frame, and in all of one reply: a hostile or broken router must not be
 # able to fill our memory. A page of 500 rows and the whole schema are well under a megabyte.
 MAX_FRAME_BYTES = 64 * 1024
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024

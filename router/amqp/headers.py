@@ -15,7 +15,7 @@ _TLS_RECORD = b"\x16\x03"
 
 
 class Protocol(Enum):
-    """What the first bytes of a layer are."""
+    """The protocol of a layer, by its first bytes."""
 
     AMQP = "AMQP"
     AMQP_TLS = "AMQP TLS header"

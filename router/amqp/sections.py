@@ -40,7 +40,7 @@ class MessageFault(Exception):
 
 @dataclass(slots=True)
 class Envelope:
-    """What stands before the body. An offset is -1 where the section is absent."""
+    """The sections before the body. An offset is -1 where the section is absent."""
 
     size: int
     annotations_at: int = -1
@@ -121,7 +121,7 @@ def find_properties(buffer: Buffer, size: int) -> int:
 
 
 def find(buffer: Buffer, size: int) -> Envelope:
-    """Locate the sections before the body. What stands behind the properties is looked at as far as it has come.
+    """Locate the sections before the body. Those behind the properties are looked at as far as they have come.
 
     Errors  MessageFault(INVALID) when a section is malformed, out of order or missing altogether.
     """

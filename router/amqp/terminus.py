@@ -1,4 +1,4 @@
-"""What the engine tells of the peer's frames: plain values, no proton in sight."""
+"""The contents of the peer's frames, as the engine reports them: plain values, no proton in sight."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -45,7 +45,7 @@ _MAX_NOTE_CHARS = 100
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """What the audit log itself knows of an event.
+    """The audit log's own facts about an event.
 
     event_id  32 lower-case hex digits, unique
     start     likewise; the same for all events of one start of the router
@@ -144,7 +144,7 @@ def _shadow_of(decision: str, value: object, notes: list[str]) -> Mapping[Any, A
 
 
 def _management_of(stage: str, value: object, notes: list[str]) -> Mapping[Any, Any] | None:
-    """What a management request would change; at other stages there is no such request."""
+    """The change that a management request would make; other stages have no such request."""
     members = _members(value)
     if value is not None and members is None:
         notes.append(f"management was of type {type(value).__name__}")

@@ -26,7 +26,7 @@ DEFAULT_MAX_FILE_BYTES = 64 * 1024 * 1024
 DEFAULT_MAX_PENDING = 10_000
 # Caps memory while the disk refuses: one event of longest non-ASCII names is a hundred times a usual one.
 DEFAULT_MAX_PENDING_BYTES = 32 * 1024 * 1024
-# What `has_room` keeps for a change by management and what follows from it.
+# The room that `has_room` keeps for a change by management and its consequences.
 RESERVED_EVENTS = 16
 RESERVED_BYTES = 1024 * 1024
 # One fsync covers at most this many lines, so that a flood cannot put off durability.
@@ -47,7 +47,7 @@ class AuditLog:
     max_file_bytes  a file that would grow past this is left and a new one begun.
     max_files     how many files of this router id to keep; None keeps all. The oldest go first, each reported.
     max_pending, max_pending_bytes  what the queue holds at most, in events and in bytes.
-    on_trouble    told once when writing begins to fail, once when it works again, and of every file deleted. Called on
+    on_trouble    called once when writing begins to fail, once when it works again, for every file deleted. It runs on
                   the writer thread (from `close` and from a `record` after it, on theirs): it must be thread-safe.
     retry_s       first and longest pause between attempts while writing fails, in seconds.
     open_file     makes a new file and returns its descriptor.
@@ -111,13 +111,13 @@ class AuditLog:
         return len(self._queue)
 
     def has_much_to_write(self) -> bool:
-        """Is the queue more than half full? Who can wait with more should."""
+        """Is the queue more than half full? A source that can wait with more should."""
         return self.pending > self._max_pending // 2
 
     def has_room(self) -> bool:
         """Will the next events be kept? Not while some are being lost, nor shortly before.
 
-        Attack: a flood of denials takes the last room, so that what is done next leaves no record.
+        Attack: a flood of denials takes the last room, so that the next action leaves no record.
         """
         with self._changed:
             room = len(self._queue) + RESERVED_EVENTS <= self._max_pending
@@ -159,9 +159,9 @@ class AuditLog:
             return self._changed.wait_for(lambda: not self._queue and not self._unmarked, timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Write what is pending and stop. Takes no further events.
+        """Write the pending events and stop. Takes no further events.
 
-        Returns  whether everything reached the disk. What did not is counted in `lost` and reported.
+        Returns  whether everything reached the disk. Events that did not are counted in `lost` and reported.
         """
         with self._changed:
             self._is_closing = True

@@ -67,7 +67,10 @@ class Layers:
         return len(self._layers)
 
     def add(self, layer: Layer, on_established: Callable[[], None]) -> None:
-        """Lay one over the others. on_established  its handshake is done"""
+        """Lay one over the others.
+
+        on_established  its handshake is done
+        """
         below = self.write
         self._awaited = layer, on_established
         self._layers.append((layer, below))

@@ -26,7 +26,7 @@ HANDSHAKE_LIMIT_S: Final = 30.0
 # The servers that a peer's failover-server-list may add; stops a malicious server from sending us round the world.
 MAX_FAILOVER_SERVERS: Final = 32
 
-# DNS allows no longer name. What a peer says goes into log lines and management answers, and to the resolver.
+# DNS allows no longer name. A peer's names go into log lines and management answers, and to the resolver.
 MAX_HOST_CHARACTERS: Final = 253
 MAX_PORT_CHARACTERS: Final = 32
 

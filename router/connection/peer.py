@@ -69,7 +69,7 @@ class Peer(Asker):
         self._carrier = carrier
         self.remote: RemoteOpen | None = None
         self.is_open = False
-        self.tenant = None  # in whose address space its mobile addresses are; None: in the common one
+        self.tenant = None  # its mobile addresses are in this one's address space; None: in the common one
         self.close_condition: Condition | None = None  # the error of the peer's Close, or of ours
         self.summary = ""  # of the Open, for the log and connectionMsg
         self.opened_at_s = 0
@@ -171,7 +171,10 @@ class Peer(Asker):
         self.core.set_blocked(self.attachment, is_blocked=is_blocked)
 
     def tick(self, now: float) -> float | None:
-        """Run the idle timers. now  monotonic seconds. Returns when to call again, None for never."""
+        """Run the idle timers. Returns when to call again, None for never.
+
+        now  monotonic seconds
+        """
         deadline_ms = self.engine.tick(int(now * 1000))
         self.core.work.touched.add(self.engine)
         # Half way: proton notices traffic only when it is asked, so asking twice per period keeps it punctual.

@@ -1,4 +1,4 @@
-"""The sessions and links of one peer: each passes the gate first; only what was admitted reaches the core.
+"""The sessions and links of one peer: each passes the gate first; only admitted ones reach the core.
 
 Sources: docs/spec/routing.md §5; docs/spec/policy-and-auth.md §3.
 """
@@ -22,7 +22,7 @@ from router.values import Handle
 
 _ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
 _FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
-# For what is left of a dynamic address when the link that it was made for is gone.
+# Ends the other links of a dynamic address when the link that it was made for is gone.
 _ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
 _LINK_OVER_CREDIT: Final = Condition(
     name="amqp:link:transfer-limit-exceeded", description="more messages than credit was granted for"
@@ -46,7 +46,7 @@ class PeerLinks:
         shut: Callable[[], None],
     ) -> None:
         """resolve  the address that the peer means by a text
-        shut     writes what is pending, then closes the socket
+        shut     writes pending frames, then closes the socket
         """
         self.terms = terms
         self.gate = gate
@@ -183,7 +183,7 @@ class PeerLinks:
         self._touch()
 
     def take_no_more(self) -> None:
-        """Forward nothing any more of what has come on any link."""
+        """Forward no more messages that have come on any link."""
         for wire in self.engine.links.values():
             _take_no_more(wire)
 
@@ -244,7 +244,7 @@ class PeerLinks:
 
 
 def _take_no_more(wire: Wire) -> None:
-    """Forward nothing any more of what has come on the link."""
+    """Forward no more messages that have come on the link."""
     if isinstance(wire, IncomingWire):
         wire.take_no_more()
 

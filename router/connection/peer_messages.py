@@ -1,4 +1,4 @@
-"""The treatment of one connection's messages: what is looked at, shown, remembered and paced, as its settings ask.
+"""The treatment of one connection's messages: inspected, shown, remembered and paced, as its settings ask.
 
 It is chosen when a link attaches and again when the settings change, so that a link pays only for what it needs.
 Sources: docs/spec/routing.md §11, §21; docs/spec/policy-and-auth.md §3.9, §3.16.
@@ -60,7 +60,7 @@ class PeerMessages:
     def follow_replies(self, tenant: str | None) -> None:
         """Remember reply addresses for as long as the connection's settings, or a candidate's, ask for.
 
-        tenant  whose address space the connection's mobile addresses are in
+        tenant  the connection's mobile addresses are in its address space
         """
         if self.replies is None:
             self.replies = self._gate.addresses = Replies(self._core, self._attachment, tenant)
@@ -69,7 +69,7 @@ class PeerMessages:
                 self.choose_composition(link)
 
     def choose_inspection(self, link: InLink) -> None:
-        """Set what is looked at in each message that comes on a link."""
+        """Set the inspection of each message that comes on a link."""
         link.max_message_bytes = self._gate.watched_message_bytes
         inspect = inspector(link, self._gate, strips=self._terms.strips_in)
         if self.replies is not None and self.replies.memory is not None:
@@ -92,7 +92,7 @@ class PeerMessages:
         return reply_inspector(link, inspect, self._gate, target)
 
     def choose_composition(self, link: OutLink) -> None:
-        """Set what is done to each message before it leaves on a link."""
+        """Set the treatment of each message before it leaves on a link."""
         link.compose = composer(self._core.router_id) if not self._terms.strips_out else None
         link.on_sending = None
         if self._terms.message_components:

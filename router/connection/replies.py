@@ -1,7 +1,7 @@
 """The reply addresses of the messages that one connection receives: which count, and how long ago they came.
 
-Whoever sends a message chooses its reply-to. It counts only where its sender has the right to have messages sent there,
-so that nobody makes a service write where he may not write himself: the dynamic address of the connection that the
+A sender chooses the reply-to of its message. It counts only where the sender has the right to have messages sent there,
+so that no client makes a service write where it may not write itself: the dynamic address of the connection that the
 message came on, or an address among the targets of that connection. Addresses inside the router never count.
 
 Only connections whose settings allow replies, or would by a candidate policy, remember any and pay for it.
@@ -37,7 +37,7 @@ class Asker:
 
 
 class Repliable(bytes):
-    """A message on its way to its receiver, who may reply once it has left.
+    """A message on its way to its receiver, which may reply once it has left.
 
     key    of its reply-to in the table of addresses
     asker  number of the connection it came on
@@ -54,7 +54,7 @@ class Repliable(bytes):
 
 
 class Replies:
-    """Which addresses are a connection's own, and which it was asked to reply to.
+    """A connection's own addresses, and those it was asked to reply to.
 
     memory  None where nobody asks for it, and nothing is remembered
     """
@@ -62,7 +62,7 @@ class Replies:
     __slots__ = ("_attachment", "_core", "_dynamic", "_tenant", "memory")
 
     def __init__(self, core: Core, attachment: Attachment, tenant: str | None) -> None:
-        """tenant  whose address space the connection's mobile addresses are in"""
+        """tenant  the connection's mobile addresses are in its address space"""
         self._core = core
         self._attachment = attachment
         self._tenant = tenant
@@ -79,7 +79,7 @@ class Replies:
         return memory is not self.memory
 
     def owner(self, address: Address, *, is_ingress: bool) -> Literal["own", "other"] | None:
-        """Tell whose dynamic address it is, as Core.owner_of."""
+        """The owner of a dynamic address, as Core.owner_of."""
         return self._core.owner_of(address, self._attachment, is_ingress=is_ingress)
 
     def reply_age(self, address: Address) -> float | None:
@@ -117,7 +117,7 @@ class Replies:
                 properties_at = sections.find(MESSAGE, size).properties_at
             text = sections.reply_to(MESSAGE, size, properties_at)
         except MessageFault:
-            return None  # whoever receives it cannot read it either
+            return None  # its receiver cannot read it either
         if not text:
             return None
         core = self._core

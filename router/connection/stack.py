@@ -49,7 +49,7 @@ _CLOSED: Final = Stage.CLOSED
 
 
 class Stack:
-    """One connection, from its first byte to its last. Subclasses know what comes before AMQP."""
+    """One connection, from its first byte to its last. Subclasses know the layers before AMQP."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Stack:
     # Towards AMQP
 
     def _start_tls(self, tunnel: TlsTunnel, data: bytes = b"") -> bytes:
-        """Lay TLS over the socket. data  ciphertext that has come already. Returns its plaintext."""
+        """Lay TLS over the socket. Returns the plaintext of `data`, the ciphertext that has come already."""
         self.tunnel = tunnel
         self.stage = Stage.TLS
         self.layers.add(tunnel, self._on_tunnel_established)
@@ -230,7 +230,7 @@ class Stack:
     # Time
 
     def on_timer(self, now: float) -> float | None:
-        """Run what is due. Returns when to call again, None when there is nothing to wait for."""
+        """Run the due timers. Returns when to call again, None when there is nothing to wait for."""
         if self.stage is Stage.CLOSED:
             return None
         peer = self.peer
@@ -312,7 +312,7 @@ class Stack:
         self.layers.close()
 
     def _survive(self, step: Callable[[], None]) -> None:
-        """One step of the end: what it raises is logged, and stops none of the others."""
+        """One step of the end: its exception is logged, and stops none of the others."""
         try:
             step()
         except Exception as error:
@@ -351,7 +351,10 @@ class Stack:
 
 
 def _security_of(tunnel: TlsTunnel | None, *, is_configured: bool) -> Mapping[str, Any]:
-    """The attributes of a connection entity that speak of TLS. is_configured  there is an sslProfile"""
+    """The attributes of a connection entity that speak of TLS.
+
+    is_configured  there is an sslProfile
+    """
     return {
         "isEncrypted": tunnel is not None,
         "sslProto": tunnel.protocol if tunnel is not None else None,

@@ -33,7 +33,7 @@ _BYTES: Final[Mapping[str, int]] = {
     "qdr_node_t": 96,
     "qdr_terminus_t": 64,
 }
-# What a dashboard divides by must not be zero; nothing is kept for reuse or moved in batches.
+# A dashboard's divisor must not be zero; nothing is kept for reuse or moved in batches.
 _BATCH: Final = 64
 _LOCAL_MAX: Final = 128
 

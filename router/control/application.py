@@ -311,7 +311,7 @@ class Application:
     # Reload
 
     def _prepare_reload(self, user_file: str | None) -> None:
-        """What SIGHUP reads anew, and what is watched. Errors: StartError."""
+        """Add the steps of SIGHUP and the watched files. Errors: StartError."""
         policy, reloading = self.configuration.policy, self.reloading
         every_s = int(str(policy["policyDirWatchSeconds"]))
         reloading.add(self.logs.reopen, self.profiles.reload)
@@ -322,7 +322,7 @@ class Application:
                 reloading.watch(watch, every_s, "policyDir")
                 reloading.add(watch.take)
             reloading.add(self.vhosts.reload)
-        if user_file is not None and policy["onPolicyChange"] == "enforce":  # it covers who may log in as well
+        if user_file is not None and policy["onPolicyChange"] == "enforce":  # it covers the file of users as well
             router = self.router
             try:
                 credentials = Credentials(user_file, router.connections, router.work.finish, self.emit)
@@ -340,7 +340,7 @@ class Application:
         self.reloading.begin()
 
     def _host_values(self) -> HostValues:
-        """What may be named by management: nothing where the router keeps its rules and records."""
+        """The host's values that management may name: nothing where the router keeps its rules and records."""
         policy, router = self.configuration.policy, self.attributes
         kept = (policy["policyDir"], policy[SHADOW_DIR], router.get("auditDir"), router.get("saslConfigDir"))
         return HostValues(

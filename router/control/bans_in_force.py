@@ -107,7 +107,7 @@ class Bans:
         return {"name": name, "hits": self._set.hits(name)} if self._set.get(name) is not None else None
 
     # Connections that are open already. A ban by rule leaves them alone: others behind the same address would else lose
-    # their connections for one who does not know the password. Those on their way in meet it there.
+    # their connections for one client without the password. Connections on their way in meet it there.
 
     def _close(self, ban: Ban, numbers: Iterable[int]) -> None:
         """Close those of the connections `numbers`, all there were when the ban came, that it holds for."""
@@ -157,7 +157,7 @@ class Bans:
     # Time
 
     def on_second(self, now: float) -> None:
-        """End what has lasted long enough. To be called once a second."""
+        """End the bans that have lasted long enough. To be called once a second."""
         for ban in islice(self._set.due(now), SLICE):
             self._remove(ban)
 

@@ -23,7 +23,7 @@ CONNECT_LIMIT_S: Final = 20.0
 
 
 class Home(SocketOwner[Stack], Protocol):
-    """What a connector needs of the router (router.control.router)."""
+    """The part of the router that a connector needs (router.control.router)."""
 
     surroundings: Surroundings
 

@@ -34,11 +34,11 @@ class Credentials:
         self.watch = FolderWatch(str(file.parent), file.name.__eq__, self.read_again, read_at_ns=read_at_ns)
 
     def is_revoked(self, user: str, proof: str) -> bool:
-        """Is what a user has shown worth nothing any more?"""
+        """Is the proof that a user has shown worth nothing any more?"""
         return self._users.proof(user) != proof
 
     async def read_again(self) -> bool:
-        """The file has changed: read it, and end whom it has no more. False when it cannot be used."""
+        """Read the changed file, and end the connections of users it has no more. False when it cannot be used."""
         try:
             self._users = await asyncio.to_thread(UserFile.load, self._path)
         except UserFileError as error:

@@ -13,13 +13,13 @@ from router.effects import Log, LogLevel
 from router.io.system_log import SystemLog
 from router.management.logrules import MAX_TEXT_BYTES, LogEntry, LogRing, LogRules, LogSettings
 
-# Functions that only pass an entry on: whoever called them is its source.
+# Functions that only pass an entry on: their caller is its source.
 _PASSERS: Final = frozenset({"write", "write_effect", "write_frame", "emit", "log", "log_link", "warn"})
 _ROOT: Final = f"{os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))}/"
 
 
 def _caller() -> tuple[str | None, int | None]:
-    """File and line, from the package on, of whoever wanted the entry."""
+    """File and line, from the package on, of the caller that wanted the entry."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name.lstrip("_") in _PASSERS:
         frame = frame.f_back

@@ -1,6 +1,6 @@
 """`$management`: requests arrive as deliveries, replies leave as messages to their reply-to.
 
-One request is answered at a time. What takes long, a QUERY of many rows, is done in slices between which messages are
+One request is answered at a time. A long one, a QUERY of many rows, is done in slices between which messages are
 routed. Sources: docs/spec/management.md §5.1, §7.1, §7.2.
 A page holds up routing by no more than 5 ms.
 """
@@ -73,7 +73,7 @@ class ManagementService:
         finish: Callable[[], None],
         names: KnownNames,
     ) -> None:
-        """requester_of  connection id → what it may do now, also when it is gone
+        """requester_of  connection id → its rights now, also when it is gone
         reply_address  (link of the request, its reply-to) → where to reply; None: this requester may not have that
         finish       lets leave what was sent outside of a pass of the loop
         names        of hosts, as far as the current request has needed them
@@ -115,7 +115,7 @@ class ManagementService:
     def _answer(self, question: _Question) -> _Rows | NameWanted | None:
         """Perform a request and reply; returns what it still takes, None when it is done.
 
-        What the requester may do is asked again; who it is may not be known any more.
+        The requester's rights are asked for again; its connection may be gone.
         """
         message, requester = question.message, question.requester
         now = self._requester_of(requester.connection_id) if requester.connection_id is not None else requester

@@ -56,7 +56,10 @@ class ReloadError(Exception):
 
 
 class ReadVhost(NamedTuple):
-    """One vhost of a folder, compiled. key  equal for what means the same and stands in the same place"""
+    """One vhost of a folder, compiled.
+
+    key  equal for what means the same and stands in the same place
+    """
 
     key: bytes
     entity: ConfiguredEntity
@@ -87,7 +90,7 @@ async def read_folder(folder: str, attribute: str, known: Mapping[bytes, ReadVho
     Errors     ReloadError
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # Without -P the folder the router was started in would come first: whoever may write there would run code in here.
+    # Without -P the folder the router was started in would come first: a user that may write there would run code here.
     command = (sys.executable, "-P", "-s", "-m", __name__, folder, attribute)
     try:
         async with asyncio.timeout(READING_S):
@@ -110,7 +113,7 @@ async def _started(command: Iterable[str], environment: Mapping[str, str]) -> as
 
 
 async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
-    """What the process has read. It is gone afterwards, or as soon as it can be."""
+    """The folder that the process has read. The process is gone afterwards, or as soon as it can be."""
     found: list[ReadVhost] = []
     stream = process.stdout
     assert stream is not None

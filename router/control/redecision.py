@@ -61,7 +61,7 @@ class Redecision:
     def begin(self, occasion: Occasion, concerns: Callable[[Admission], bool] = everybody) -> None:
         """Decide every open connection again by the rules in force, and end what they deny.
 
-        From now on a connection that is concerned gets nothing new by what it was granted before, even before its turn.
+        From now on a connection that is concerned gets nothing new by its earlier grants, even before its turn.
         """
         self._gate.begin_epoch(occasion, concerns, self._wall_clock())
         if self._task is None:
@@ -119,7 +119,7 @@ class Redecision:
 
 
 class Expiry:
-    """Groups come to their validUntil: who is connected by them is decided again, whatever onPolicyChange says."""
+    """Groups come to their validUntil: their connections are decided again, whatever onPolicyChange says."""
 
     def __init__(self, gate: Gate, redecision: Redecision, wall_clock: Callable[[], float]) -> None:
         """wall_clock  seconds since 1970 UTC"""
@@ -127,7 +127,7 @@ class Expiry:
         self._redecision = redecision
         self._wall_clock = wall_clock
         self._checked_at = wall_clock()
-        # Of the rules in force and of those before: who keeps the settings of an old Open has them only until then.
+        # Of the rules in force and of those before: a connection keeps the settings of an old Open only until then.
         self._instants: set[float] = set()
         self._next = float("inf")
         self.learn(gate.ruleset)

@@ -19,11 +19,11 @@ class Reloading:
         self._wants_reload = False
 
     def add(self, *steps: Step) -> None:
-        """What a reload does, in order."""
+        """Append steps of a reload, in order."""
         self._steps += steps
 
     def watch(self, watch: FolderWatch, every_s: int, what: str) -> None:
-        """Look for changes from now on. What fails is logged, and what is in force stays."""
+        """Look for changes from now on. A failure is logged, and the settings in force stay."""
 
         def failed(error: Exception) -> None:
             log(self._emit, "ERROR", "error", f"Watching {what}: {fault_text(error)}")

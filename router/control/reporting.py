@@ -26,7 +26,7 @@ class Reporting:
             pass
 
     def stop(self) -> None:
-        """Nothing that was counted stays untold."""
+        """Report all that was counted."""
         for _ in self._round():
             pass
 

@@ -13,9 +13,9 @@ class Requesters:
         self._router = router
 
     def requester(self, connection_id: int) -> Requester:
-        """What a connection may do by management now.
+        """A connection's rights of management now.
 
-        Attack: to ask for what takes long, then for a change, and to be gone before its turn. Who is gone may not.
+        Attack: to ask for what takes long, then for a change, and to be gone before its turn. A gone client may not.
         """
         connection = self._router.connections.get(connection_id)
         ruleset = self._router.gate.ruleset
@@ -37,7 +37,7 @@ class Requesters:
     def reply_address(self, link: InLink, reply_to: str) -> Address | None:
         """A requester may have replies sent to where it receives itself, or may send anyway.
 
-        Otherwise whoever may use $management could make the router write to any address in its own name.
+        Otherwise any client that may use $management could make the router write to any address in its own name.
         """
         connection = self._router.connections.get(link.attachment.connection_id)
         if connection is None or connection.peer is None:

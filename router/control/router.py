@@ -1,6 +1,6 @@
 """The router assembled: core, gate, connections and ports on one event loop.
 
-What a connection may not touch (sockets, clocks, threads, files) is reached through here.
+Connections reach sockets, clocks, threads and files, which they may not touch, through here.
 """
 
 import asyncio
@@ -85,9 +85,9 @@ class Router:
         self._watching: Slices | None = None
         self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
         self.expiry = Expiry(gate, self.redecision, self.wall_clock)
-        # Says of a user and what was compared of it whether it is worth nothing any more; None: nobody asks.
+        # (user, its proof) → is the proof worth nothing any more? None: nobody asks.
         self.is_revoked: Callable[[str, str], bool] | None = None
-        self.on_second: list[Callable[[float], None]] = []  # what else is to be done each second; gets the time
+        self.on_second: list[Callable[[float], None]] = []  # further tasks of each second; get the time
         self._tick()
 
     # Connections

@@ -72,7 +72,7 @@ def configured_password(configured: str | None, *, is_literal_prefix: bool, emit
 
 
 class TlsFiles:
-    """What one listener or connector has read from the files of its sslProfile: a context, and display names.
+    """The TLS settings that one listener or connector has read from its sslProfile: a context, and display names.
 
     The context is made when the first connection needs it. Connections keep the one they began with.
     """
@@ -226,7 +226,7 @@ class Authentication:
         )
 
     def mechanisms(self, listener: Mapping[str, Any]) -> Callable[[bool], tuple[str, ...]]:
-        """What a listener offers, by whether a client certificate was verified.
+        """The mechanisms that a listener offers, by whether a client certificate was verified.
 
         Errors  SaslConfigError at once, not at the first connection, when the database it needs cannot be used.
         """

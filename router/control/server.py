@@ -19,7 +19,7 @@ ADDRESS_FAMILIES: Final = {"IPv4": socket.AF_INET, "IPv6": socket.AF_INET6}
 
 
 class Acceptor(SocketOwner[Stack], Protocol):
-    """What a port needs of the router (router.control.router)."""
+    """The part of the router that a port needs (router.control.router)."""
 
     def accept(
         self, listener: Listener, peer: tuple[Any, ...], write: Callable[[bytes], None], close: Callable[[], None]

@@ -27,7 +27,7 @@ from router.management.query import Rows
 
 SHADOW_DIR: Final = "shadowPolicyDir"  # attribute of the `policy` entity
 SHADOW_TYPES: Final = ("shadowPolicy", "shadowDisagreement")
-# How often repeated disagreements are told.
+# How often repeated disagreements are reported.
 FLUSH_S: Final = 60.0
 _MAX_NAMED: Final = 5
 
@@ -95,7 +95,7 @@ class ShadowFolder:
         return ruleset
 
     async def stop(self) -> None:
-        """The router stops: what was not told yet is."""
+        """The router stops: report the disagreements not reported yet."""
         for task in (*self._tasks, *([self._loading] if self._loading is not None else [])):
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -136,7 +136,7 @@ class ShadowFolder:
         await _in_slices(self._ask_again(time.time()))
 
     def _ask_again(self, now: float) -> Iterator[None]:
-        """The new candidate is asked about what is open, one thing at each step."""
+        """Ask the new candidate about open connections, sessions and links, one thing at each step."""
         for connection in list(self._connections.values()):
             with self._shadow.guard("open"):
                 yield from connection.ask_candidate(now)

@@ -1,6 +1,6 @@
 """The vhosts in force: compiled from the configuration, changed by management, read anew from policyDir.
 
-Whatever changes is compiled aside and swapped in whole; what does not compile changes nothing.
+A change is compiled aside and swapped in whole; one that does not compile changes nothing.
 Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1.
 """
 
@@ -44,7 +44,7 @@ def _looked_up(vhosts: Sequence[ConfiguredEntity], emit: Emit) -> Resolve:
 
 
 def tell_of(ruleset: Ruleset, vhost: Vhost, emit: Emit) -> None:
-    """What its author should know of a vhost that is put in force."""
+    """Log the warnings and notes on a vhost that is put in force, for its author."""
     for text in ruleset.vhost_warnings[vhost.name]:
         log(emit, "POLICY", "warning", text)
     for note in pattern_notes(ruleset, (vhost,)):
@@ -58,7 +58,7 @@ def place_of(error: "PolicyError | ReloadError") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reloaded:
-    """What a reload of policyDir came to, in vhosts."""
+    """The outcome of a reload of policyDir, in vhosts."""
 
     created: int
     updated: int
@@ -71,7 +71,7 @@ def _digest_of(ruleset: Ruleset, name: str) -> bytes | None:
 
 
 class Vhosts:
-    """The owner of the rules in force: the only one who swaps `gate.ruleset`."""
+    """The owner of the rules in force: the only one that swaps `gate.ruleset`."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Vhosts:
         emit: Emit,
         on_change: Callable[[Ruleset], None],
     ) -> None:
-        """on_change  is told which rules were in force until now"""
+        """on_change  gets the rules that were in force until now"""
         self.names = KnownNames()
         self._policy = configuration.policy
         self._store = store
@@ -129,7 +129,7 @@ class Vhosts:
         self._emit(Audit(event=event))
 
     def _record_reload(self, before: Ruleset, after: Ruleset) -> None:
-        """Who changed the files is not known here: the record says which rules came and went, and when."""
+        """Record which rules came and went, and when. The author of the change is not known here."""
         names = sorted({*before.vhosts, *after.vhosts})
         others = [name for name in names if _digest_of(before, name) != _digest_of(after, name)]
         shown = ", ".join(f"'{name[:MAX_NAME_CHARACTERS]}'" for name in others[:MAX_NAMES])
@@ -193,7 +193,7 @@ class Vhosts:
     async def reload(self) -> bool:
         """Read policyDir anew. Its files win over what management made of their vhosts since.
 
-        Reading and compiling happen in a process, the swap on the loop. What cannot be used changes nothing.
+        Reading and compiling happen in a process, the swap on the loop. A folder that cannot be used changes nothing.
         Returns whether it was read; else trying again may help.
         """
         async with self._reading:
@@ -223,7 +223,7 @@ class Vhosts:
         return self._take(fresh, ruleset)
 
     def _take(self, fresh: ReadFolder, ruleset: Ruleset) -> Reloaded:
-        """Put in force what was read; the entities that management shows follow, as far as they are others."""
+        """Put the read vhosts in force; the entities that management shows follow, as far as they are others."""
         coming = {str(read.entity.attributes["identity"]): read for read in fresh.vhosts}
         shown = {identity: self._store.find(identity=identity) for identity in {**self._from_folder, **coming}}
         going = {identity for identity in self._from_folder if shown[identity] is not None}

@@ -1,6 +1,6 @@
 """Live addresses: the table they are found in by key, and how deliveries to them are treated.
 
-What a text means is `policy.addressing`'s business. Sources: docs/spec/routing.md §3, §4.
+The meaning of a text is `policy.addressing`'s business. Sources: docs/spec/routing.md §3, §4.
 """
 
 from collections import deque
@@ -41,7 +41,7 @@ Forward = Callable[[InLink, "LiveAddress", Handle, int], None]
 
 
 class LiveAddress:
-    """A live address: who sends to it, who receives from it. Exists while anything refers to it."""
+    """A live address: its senders and its receivers. Exists while anything refers to it."""
 
     __slots__ = (
         "delivered_in_process",
@@ -108,7 +108,10 @@ class AddressTable:
         return self.treatment_of(address.name) if address.is_mobile else _PLAIN
 
     def key(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> str:
-        """The key that a link to the address is bound to: of a sender, or of a receiver. treatment  as for obtain"""
+        """The key that a link to the address is bound to: of a sender, or of a receiver.
+
+        treatment  as for obtain
+        """
         treatment = treatment or self.treatment(address)
         return address.key_in(treatment.ingress_phase if is_ingress else treatment.egress_phase)
 

@@ -1,4 +1,4 @@
-"""What the links of one connection share."""
+"""The common state of the links of one connection."""
 
 from router.core.in_links import InLink
 from router.core.links import Link

@@ -90,7 +90,7 @@ class Totals:
 
 
 class Core:
-    """Addresses, links and what is in flight, on one router."""
+    """The addresses, links and messages in flight of one router."""
 
     def __init__(
         self,
@@ -123,11 +123,14 @@ class Core:
     # Links
 
     def resolve(self, text: str, *, tenant: str | None = None) -> Address | Unclear:
-        """What `text` means here. tenant  whose address space the peer's mobile addresses are in"""
+        """The address that `text` means here.
+
+        tenant  the peer's mobile addresses are in its address space
+        """
         return resolve(text, router_id=self.router_id, tenant=tenant)
 
     def owner_of(self, address: Address, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
-        """Whose is a dynamic address, by any spelling? None for addresses that have not the form of one.
+        """The owner of a dynamic address, by any spelling. None for addresses that have not the form of one.
 
         A name whose link is gone is nobody's, and never comes again: it is another's to everybody.
         """
@@ -155,7 +158,7 @@ class Core:
         return None
 
     def dynamic_address(self, *, is_source: bool) -> Address:
-        """A fresh address for a dynamic terminus (routing §5.4); `written` is what the peer is told."""
+        """A fresh address for a dynamic terminus (routing §5.4); `written` is the text for the peer."""
         name = f"temp.{self.random_name()}"
         text = f"amqp:/_topo/0/{self.router_id}/{name}" if is_source else f"amqp:/_${name}"
         address = self.resolve(f"_local/{name}" if is_source else f"_${name}")
@@ -192,7 +195,10 @@ class Core:
     def add_out_link(
         self, wire: OutgoingWire, attachment: Attachment, address: Address, *, is_dynamic: bool = False
     ) -> OutLink:
-        """Bind an admitted receiver to its source. is_dynamic  the address was made for this link"""
+        """Bind an admitted receiver to its source.
+
+        is_dynamic  the address was made for this link
+        """
         link = OutLink(self.next_identity(), wire, attachment, self.work)
         wire.admit(
             link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit
@@ -243,7 +249,7 @@ class Core:
             self.table.discard_unused(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
-        """What the connection may send in a second, from now on; its open links follow."""
+        """Set the rates of the connection from now on; its open links follow."""
         pacing = attachment.pacing
         if rates == Rates():
             attachment.pacing = None

@@ -14,7 +14,7 @@ from router.values import Condition, Handle
 
 
 class Annotations(Protocol):
-    """What routers have written into a message."""
+    """The annotations that routers have written into a message."""
 
     @property
     def to(self) -> str | None: ...

@@ -1,7 +1,7 @@
-"""What links of both directions share, as the core sees them. `in_links` and `out_links` have the two.
+"""The common part of links of both directions, as the core sees them. `in_links` and `out_links` have the two.
 
 A wire is the engine's link object (`ports`). In flight, an unsettled delivery is one tuple in the receiving link's
-`unsettled`: handle → (origin, source, since_s), where `origin` is told the outcome: the sending link itself, a Fanout
+`unsettled`: handle → (origin, source, since_s), where `origin` learns the outcome: the sending link itself, a Fanout
 (multicast) or a Leg (of a stream), and `source` is the sender's delivery.
 
 Sources: docs/spec/routing.md §8, §9.
@@ -17,7 +17,7 @@ from router.values import Handle
 
 
 class Origin(Protocol):
-    """Who learns what became of a copy of a message."""
+    """Learns the outcome of a copy of a message."""
 
     def on_accepted(self, source: Handle, since_s: int) -> None: ...
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None: ...
@@ -57,7 +57,7 @@ class Pace(Protocol):
 
 
 class Connection(Protocol):
-    """What every link of one connection shares, as its links see it (router.core.attachments)."""
+    """The common state of the links of one connection, as they see it (router.core.attachments)."""
 
     held_back_count: int
 
@@ -90,7 +90,7 @@ class Queued(NamedTuple):
 
 
 class Link:
-    """What both directions share."""
+    """The common part of both directions."""
 
     __slots__ = (
         "accepted",

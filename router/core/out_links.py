@@ -1,4 +1,4 @@
-"""Links on which clients receive: what waits for their credit, what is in flight to them.
+"""Links on which clients receive: messages that wait for their credit, messages in flight to them.
 
 Sources: docs/spec/routing.md §6.2, §8, §9.
 """
@@ -44,7 +44,7 @@ class OutLink(Link):
     def __init__(self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)
         self.send: Callable[[int], Handle] = wire.send
-        # Is shown what `compose` made when that begins to leave, which may be long after. None: nobody looks.
+        # Gets the bytes that `compose` made when they begin to leave, perhaps long after. None: nobody looks.
         self.on_sending: Callable[[bytes], None] | None = None
         # Makes the bytes to send where the receiver wants router annotations. None: the message as it is.
         self.compose: Callable[[InLink | None, int], bytes] | None = None

@@ -1,12 +1,12 @@
 """Rates of what one connection may send: messages and bytes a second, held back and never dropped.
 
 All senders of the connection share one token bucket for each rate, of one second's worth. While one is empty nothing is
-taken from the engine, so that what the peer goes on sending fills its session window, and credit that returns is kept.
+taken from the engine, so that further messages of the peer fill its session window, and credit that returns is kept.
 Links pay for this only while their connection has a rate.
 
-Precision, over any time T: at most rate * T and one second's worth of messages. Of bytes the same, and what is taken in
-one piece besides: a message of up to 256 KiB, or 128 KiB of a larger one. A link that goes takes along what has come on
-it, at once; the connection pays for that before it may send again.
+Precision, over any time T: at most rate * T and one second's worth of messages. Of bytes the same, and one piece
+besides: a message of up to 256 KiB, or 128 KiB of a larger one. A link that goes takes along its received messages, at
+once; the connection pays for that before it may send again.
 
 Source: docs/policy.md, Extensions.
 """
@@ -22,7 +22,7 @@ from router.core.work import SetTimer
 
 
 class _Paced:
-    """What pacing keeps of one link."""
+    """The state of one paced link."""
 
     __slots__ = ("link", "missing", "withheld")
 
@@ -100,7 +100,10 @@ class Pacing:
         return window
 
     def adopt(self, link: InLink, missing: int = 0) -> None:
-        """A sender is paced from now on. missing  by how much its window is too small without a rate"""
+        """A sender is paced from now on.
+
+        missing  by how much its window is too small without a rate
+        """
         paced = self._paced[link] = _Paced(link, missing)
         wire = link.wire
 
@@ -188,7 +191,7 @@ class Pacing:
         return self._deadline
 
     def _look(self, now: float) -> None:
-        """Who waits goes on, if it is time."""
+        """Let the waiting links go on, if it is time."""
         if self.is_open:
             if self._wait_s > 0:
                 self._close(now)
@@ -199,7 +202,7 @@ class Pacing:
             return
         self.is_open = True
         self._rest()
-        # In turn: who is served first may leave nothing for the others, and is last the next time.
+        # In turn: the link served first may leave nothing for the others, and is last the next time.
         waiting = deque(self._paced.values())
         while waiting and self.is_open:
             paced = waiting.popleft()

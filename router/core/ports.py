@@ -1,4 +1,4 @@
-"""The engine as the core uses it, and what the core is to the engine.
+"""The engine as the core uses it, and the core as the engine uses it.
 
 The core imports nothing of the engine and the engine nothing of the core. Each names the members it calls; the type
 checker compares the two where a `router.connection.peer` hands the engine's objects to the core.
@@ -32,7 +32,7 @@ class Engine(Protocol):
     def is_freed(self) -> bool: ...
     @property
     def afterwards(self) -> list[Callable[[], None]]:
-        """What to call when the events of this read have been worked off."""
+        """The calls to make when the events of this read have been worked off."""
         ...
 
     def flush(self) -> None:

@@ -10,7 +10,7 @@ BURST_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What one connection may send in a second, ≥ 0; None: as much as it likes. 0: nothing at all."""
+    """The messages and bytes that one connection may send in a second, ≥ 0. None: no limit. 0: nothing at all."""
 
     messages: int | None = None
     bytes: int | None = None

@@ -18,7 +18,7 @@ from router.core.ports import Engine
 from router.core.selection import AnonymousInLink, hops
 from router.values import Condition, Handle
 
-# What may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
+# Bytes that may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
 # through a slow receiver.
 HIGH_BYTES: Final = 128 * 1024
 LOW_BYTES: Final = HIGH_BYTES // 2
@@ -107,7 +107,7 @@ class Leg:
             stream.count(ACCEPTED)
 
     def abort(self) -> None:
-        """The message will never be complete: the receiver must not take what it got for one."""
+        """The message will never be complete: the receiver must not take its part for one."""
         if self.is_over:
             return
         self.is_over = True
@@ -190,7 +190,7 @@ class Stream:
         self.source = source
         self.since_s = link.work.now_s
         self.is_settled = link.is_settled(source)
-        self.wants_outcome = True  # the sender has not been told, and has not settled first
+        self.wants_outcome = True  # the sender has no outcome yet, and has not settled first
         self.is_complete = False
         self.is_over = False  # aborted or nobody left: what still arrives is discarded
         self.outcome = RELEASED
@@ -219,7 +219,7 @@ class Stream:
         return len(self.legs) == 1
 
     def _may_go_on(self) -> bool:
-        """Pay for what was read. May more be?"""
+        """Pay for the bytes that were read. May more be?"""
         size, self._paid = self.received - self._paid, self.received
         return self.link.pay(size)
 
@@ -282,7 +282,7 @@ class Stream:
             leg.finish()
 
     def _refuse(self, condition: Condition) -> None:
-        """What came is malformed: nobody gets the rest, and the receivers are told that it is no whole message."""
+        """Refuse a malformed message: nobody gets the rest, and the receivers learn that it is not whole."""
         self.abort()
         self.link.refuse(self.source, condition)
         if not self.link.wire.is_partial(self.source):

@@ -65,5 +65,5 @@ class AddressBook:
 
 
 def _form(attributes: Mapping[str, Any]) -> str:
-    """What an entity is found by: equal for two that match the same, which management refuses."""
+    """The key of an entity: equal for two that match the same, which management refuses."""
     return "/".join(configured_tokens(attributes.get("prefix"), attributes.get("pattern")))

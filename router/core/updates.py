@@ -1,4 +1,4 @@
-"""What senders do to their own messages after sending them: settle, or give a state.
+"""A sender's updates of its own messages after sending them: it settles, or gives a state.
 
 Sources: docs/spec/routing.md §9.1.
 """

@@ -1,4 +1,4 @@
-"""What time tells of links: how fast they settle, which deliveries are stuck, which links wait for credit.
+"""Watches links over time: how fast they settle, stuck deliveries, links that wait for credit.
 
 Called by the daemon once a second; nothing here is on a message's path. Sources: docs/spec/routing.md §19.1, §20.
 """
@@ -63,7 +63,7 @@ class Watch:
             yield from self._scan(links, now_s)
 
     def _scan(self, links: "list[InLink | OutLink]", now_s: int) -> Iterator[None]:
-        """What is settled while we yield may stay counted as stuck until the next scan."""
+        """Scan in slices. A delivery settled between two may stay counted as stuck until the next scan."""
         before_s = now_s - self._thresholds.age_s
         stuck: dict[InLink | OutLink, int] = {}
         for at, link in enumerate(links):

@@ -1,4 +1,4 @@
-"""What one pass over the wire leaves to do: whom to flush, whom to give credit, what may go on.
+"""The work that one pass over the wire leaves: engines to flush, links to give credit, streams that may go on.
 
 A pass is: read a socket, drain its engine, forward, then finish. Everything here is emptied at its end.
 """
@@ -10,7 +10,7 @@ from router.core.ports import Engine
 
 
 class Timed(Protocol):
-    """Who waits for a deadline, monotonic seconds: called when it has come, it returns the next one, or None."""
+    """Waits for a deadline, monotonic seconds: called when it has come, it returns the next one, or None."""
 
     def on_timer(self, now: float) -> float | None: ...
 
@@ -64,9 +64,9 @@ class Work:
         self.begin_turn = begin_turn
 
     def finish(self) -> None:
-        """Grant the owed credit and flush every touched engine, until nothing is left. Then close who must close.
+        """Grant the owed credit and flush every touched engine, until none is left. Then close connections that end.
 
-        What one connection's part raises ends that connection and reaches nobody else.
+        An exception in one connection's part ends that connection and reaches nobody else.
         """
         touched, resumable = self.touched, self.resumable
         while True:

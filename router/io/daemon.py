@@ -137,7 +137,7 @@ async def _serve(application: Application, report: Report | None) -> int:
         loop.add_signal_handler(number, on_stop, number)
     loop.add_signal_handler(signal.SIGHUP, application.reload)
     await application.open_listeners()
-    # What has been loaded stays for good. A full garbage collection, which holds up every message, need not look at it.
+    # All objects loaded by now stay. A full garbage collection, which holds up every message, need not look at them.
     gc.collect()
     gc.freeze()
     if report is not None:
@@ -145,7 +145,7 @@ async def _serve(application: Application, report: Report | None) -> int:
     await application.stopping.wait()
     await application.stop()
     for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP):
-        # What comes while the interpreter ends must not turn a clean stop into a death by signal (§2.4).
+        # A signal while the interpreter ends must not turn a clean stop into a death by signal (§2.4).
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     if caught and caught[0] == signal.SIGINT:

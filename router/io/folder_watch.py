@@ -58,12 +58,12 @@ class FolderWatch:
         self._is_unread = False  # there may be something that was not read, whatever it looks like
 
     async def look(self) -> None:
-        """Look once; call when what was seen the last time has stayed and has not been read."""
+        """Look once; call when the contents seen the last time have stayed and have not been read."""
         now = await asyncio.to_thread(scan, self._folder, self._counts)
         is_settled, self._seen = now == self._seen and not self._is_first, now
         if self._is_first:
             self._is_first, self._taken = False, now
-            # What was written after reading began may not have been read.
+            # A file written after reading began may not have been read.
             self._is_unread = any(max(mtime, ctime) >= self._read_at_ns - TICK_NS for *_, mtime, ctime in now or ())
         if is_settled and (self._is_unread or now != self._taken):
             self._taken, self._is_unread = now, False
@@ -73,13 +73,16 @@ class FolderWatch:
             self._is_unread = not self._retry_in
 
     async def take(self) -> None:
-        """The folder is about to be read for another reason: what it is now is no change any more."""
+        """Treat the current contents as already read: the folder is about to be read for another reason."""
         self._taken = self._seen = await asyncio.to_thread(scan, self._folder, self._counts)
         self._is_first = self._is_unread = False
         self._retry_in = 0
 
     async def run(self, every_s: float, failed: Callable[[Exception], None]) -> None:
-        """Look again and again, until cancelled. failed  is told of a fault of ours, after which it looks on"""
+        """Look again and again, until cancelled.
+
+        failed  gets a fault of ours, after which it looks on
+        """
         while True:
             try:
                 await self.look()

@@ -17,7 +17,7 @@ DEFAULT_CONFIG = "/etc/qpid-dispatch/qdrouterd.conf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     program: str
     config: str = DEFAULT_CONFIG

@@ -38,7 +38,7 @@ def daemonize(*, pidfile: str | None, user: str | None) -> Callable[[str | None]
     waiting = [writer]
 
     def report(error: str | None) -> None:
-        while waiting:  # once; who waited is gone afterwards
+        while waiting:  # once; the waiting process is gone afterwards
             os.write(waiting[0], (error or "ok").encode())
             os.close(waiting.pop())
 

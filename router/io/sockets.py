@@ -35,7 +35,7 @@ class Intake(Protocol):
 
 
 class Connection(Protocol):
-    """What a socket needs of the connection that it carries (router.connection.stack)."""
+    """The part of its connection that a socket needs (router.connection.stack)."""
 
     on_behind: Callable[[], None]
 
@@ -52,7 +52,7 @@ class Connection(Protocol):
 
 
 class Pass(Protocol):
-    """What one read leaves to do (router.core.work)."""
+    """The work that one read leaves (router.core.work)."""
 
     def finish(self) -> None: ...
 
@@ -62,7 +62,7 @@ C_contra = TypeVar("C_contra", bound=Connection, contravariant=True)
 
 
 class SocketOwner(Protocol[C_contra]):
-    """What a socket needs of the router (router.control.router)."""
+    """The part of the router that a socket needs (router.control.router)."""
 
     @property
     def work(self) -> Pass: ...

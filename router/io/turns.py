@@ -76,7 +76,7 @@ class Slices:
 
 
 class Unfinished(Protocol):
-    """Who has more to do than fitted into the turn."""
+    """A member with more to do than fitted into its turn."""
 
     def go_on(self) -> bool:
         """One turn more. Returns whether there is still more to do."""
@@ -88,7 +88,7 @@ class Turns:
 
     def __init__(self, clock: Callable[[], float], after: Callable[[], None]) -> None:
         """clock  monotonic seconds
-        after   called after each turn: what it has left to be written is written
+        after   called after each turn: writes what the turn left to write
         """
         self.begin = partial(turn, clock)
         self._after = after
@@ -119,7 +119,7 @@ class Turns:
                 if not has_time():
                     break
         finally:
-            # Whatever one member's turn raised: the others are not read until they have had theirs.
+            # Also when one member's turn raises: the others are not read until they have had theirs.
             if self._behind and self._pass is None:
                 self._pass = asyncio.get_running_loop().call_soon(self._go_on)
 

@@ -1,8 +1,8 @@
 """The management agent: a request in, a response out.
 
 No operation, type or attribute of a request is ever looked up but in the schema and in explicit tables, and no request
-raises: what is not foreseen is answered 500 and logged. A request is first understood (a Plan), then held against the
-rights of whoever makes it, in one place, and only then performed. Sources: docs/spec/management.md §5, §7, §8.
+raises: an unforeseen one is answered 500 and logged. A request is first understood (a Plan), then held against the
+rights of its requester, in one place, and only then performed. Sources: docs/spec/management.md §5, §7, §8.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -29,15 +29,15 @@ from router.management.views import Views
 __all__ = ["Agent", "QueryRows", "Request", "Requester", "Response"]
 
 DESCRIPTIONS: Mapping[int, str] = {200: "OK", 201: "Created", 204: "No Content"}
-# What older books call operations; not listed by GET-OPERATIONS.
+# Older names of operations; not listed by GET-OPERATIONS.
 OPERATION_ALIASES: Mapping[str, str] = {
     "GET-SCHEMA-JSON": "GET-JSON-SCHEMA",
     "DISCOVER-MGMT-NODES": "GET-MGMT-NODES",
 }
 # An operation's name goes to the log twice before anything is known about it.
 MAX_OPERATION_CHARACTERS = 64
-# What the operations on the wire are to the rights of a group. Whatever stands neither here nor for reading changes
-# something, for all the rights know.
+# Operations on the wire → rights of a group. An operation that is neither here nor for reading changes something,
+# for all the rights know.
 RIGHTS: Final[Mapping[str, str]] = {"READ": READ, "QUERY": READ, "CREATE": CREATE, "UPDATE": UPDATE, "DELETE": DELETE}
 READING_PREFIX: Final = "GET-"
 # GET-LOG shows the log: it takes the right to read `log`, whose type has no such operation.
@@ -136,7 +136,7 @@ class Agent:
     # Understanding
 
     def _understood(self, name: str, word: str, properties: Row, request: Request) -> Plan:
-        """What a request comes to. Does nothing. Errors: ManagementError, ValidationError."""
+        """The plan of a request. Does nothing. Errors: ManagementError, ValidationError."""
         core_type = self._core_type(name, properties)
         if core_type is not None:
             return self._core_plan(name, core_type, properties, request)
@@ -206,7 +206,7 @@ class Agent:
     # Rights
 
     def _allowed(self, plan: Plan, requester: Requester) -> Row | None:
-        """The one place where a request is held against the rights of whoever makes it.
+        """The one place where a request is held against the rights of its requester.
 
         Returns the entity as it is, where the request would change one. Errors: NotAllowedError, ManagementError.
         """
@@ -275,7 +275,7 @@ class Agent:
         return 200, _set_attributes(self._views.agent_row(self.store.update(entity, plan.given)))
 
     def _given(self, properties: Row, body: object) -> dict[str, object]:
-        """What a CREATE sets, from the properties and the body; with its type."""
+        """The attributes that a CREATE sets, from the properties and the body; with its type."""
         if body is not None and not isinstance(body, Mapping):
             raise ManagementError(400, "Body of request must be a map")
         given = _text_keys(body)
@@ -349,7 +349,7 @@ def _text_keys(value: object) -> dict[str, object]:
 
 
 def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object]) -> ManagementFacts:
-    """What has to be allowed for an operation. What the type does not know is answered so to whoever may read it."""
+    """The facts that rights decide an operation on. One that the type does not know is answered so to its readers."""
     kind = LOG_TYPE if operation == LOG_OPERATION else entity_type.short_name
     wanted = READ if operation.startswith(READING_PREFIX) else RIGHTS.get(operation, UPDATE)
     if not exists(wanted, kind):
@@ -359,7 +359,7 @@ def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object])
 
 
 def _without_unreadable(plan: Plan, requester: Requester, response: Response) -> Response:
-    """The answer to an UPDATE is the whole entity: of one that the requester may not read, what was set and its names.
+    """The answer to an UPDATE is the whole entity: of an unreadable one, the set values and its names.
 
     Attack: an UPDATE that changes nothing, to read what the rights do not show.
     """

@@ -41,7 +41,7 @@ class ConfiguredEntity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What a file says, ready to be applied in order.
+    """The contents of a file, ready to be applied in order.
 
     entities    in the order of §1.3; always one router, one policy and one log entity per module
     early_logs  to be logged before the file's own log settings take effect

@@ -96,7 +96,7 @@ class CoreOperations:
         return 204, {}
 
     def _update(self, entity_type: EntityType, row: Row, changes: Mapping[str, object], requester: Requester) -> object:
-        """Only who may change the administrative status of other connections changes any."""
+        """Only a requester that may change the administrative status of other connections changes any."""
         if "adminStatus" in changes and not requester.is_admin_update_allowed:
             raise ManagementError(403, CHANGE_NOT_ALLOWED)
         if changes:

@@ -29,7 +29,10 @@ Attributes = Mapping[str, object]
 
 
 class NameTakenError(ManagementError):
-    """A name or identity that another entity has. error  says which, and what to tell whoever may not read it"""
+    """A name or identity that another entity has.
+
+    error  names that entity, and has the text for a requester that may not read it
+    """
 
     def __init__(self, error: TakenError) -> None:
         super().__init__(400, str(error))
@@ -37,7 +40,7 @@ class NameTakenError(ManagementError):
 
 
 def failure(error: ValidationError) -> ManagementError:
-    """What a value that does not fit answers: 400, or 500 for those that only show when they are applied."""
+    """The answer to a value that does not fit: 400, or 500 for those that only show when they are applied."""
     if isinstance(error, TakenError):
         return NameTakenError(error)
     kind = error.kind if isinstance(error, RuleError) else "Python: ValidationError"
@@ -320,7 +323,7 @@ class EntityStore:
     def _is_unchanged(
         self, entity_type: EntityType, attribute: Attribute, name: str, value: object, before: Attributes
     ) -> bool:
-        """Whether a client only sends back what it has read."""
+        """Does a client only send back the value that it has read?"""
         if attribute.name != name:
             return False
         if value is None or name not in before:

@@ -1,7 +1,7 @@
 """Values that name something on the router's host: files, folders, programs, environment variables.
 
-Whoever may give such a value can have the router read, or write, what only the router may. They come from the
-configuration file; over management only from those who have the right `host`, and then only below the directories of
+The author of such a value can have the router read, or write, what only the router may. They come from the
+configuration file; over management only from requesters with the right `host`, and then only below the directories of
 `router.managementDirs`. The schema says which attributes are meant (`names`). Source: docs/policy.md, Rights of
 management.
 """
@@ -42,7 +42,7 @@ class _Named:
 
 class HostValues:
     """directories  below which files may be named; none: nowhere
-    protected    nothing below these may be named, wherever they are: who could write there could change the rules
+    protected    nothing below these may be named, wherever they are: a writer there could change the rules
     is_governed  vhost policy is on. Where it is off, and no directories are set, every value is taken, as in 1.20
     """
 
@@ -89,10 +89,10 @@ class HostValues:
 
 
 def _refuse_grants(entity_type: EntityType, given: Mapping[str, object], before: Row | None) -> None:
-    """A vhost in which some group has the right is changed by who has it only.
+    """A vhost in which some group has the right is changed only by holders of that right.
 
-    Attack: who may change vhosts gives it to himself; or his name to the group that has it; or takes his name out of
-    another, so that he falls into the one for everybody. Errors: NotAllowedError
+    Attack: a user that may change vhosts gives it to himself; or his name to the group that has it; or takes his name
+    out of another, so that he falls into the one for everybody. Errors: NotAllowedError
     """
     kind = kind_of(entity_type)
     for name in chain(kind.host_groups(given), kind.host_groups(before or {})):

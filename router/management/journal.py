@@ -1,7 +1,7 @@
-"""What changes the router by management leaves a record: who, from where, what, before and after, and what came of it.
+"""Records each change of the router by management: user, origin, request, before and after, and outcome.
 
-One audit event (docs/audit.md, Changes by management) and one log line for each CREATE, UPDATE, DELETE and whatever
-else would change something, done or not. Secrets are hidden by the schema.
+One audit event (docs/audit.md, Changes by management) and one log line for each CREATE, UPDATE, DELETE and any
+other operation that would change something, done or not. Secrets are hidden by the schema.
 """
 
 import hashlib
@@ -78,7 +78,7 @@ class Journal:
 
 
 def denial_reason(status: int) -> Reason | None:
-    """Why policy refused what the agent answered so, where nobody said so more precisely."""
+    """Why policy refused a request that the agent answered so, where nothing more precise is known."""
     return Reason.FORBIDDEN_OPERATION if status == FORBIDDEN else None
 
 
@@ -126,7 +126,7 @@ def _text(value: object) -> str | None:
 
 
 def _hidden(entity_type: EntityType | None, row: Mapping[Any, Any]) -> dict[str, object]:
-    """Secrets hidden, by the schema; and what the schema does not know, which may be a secret under a misspelt name.
+    """Secrets hidden, by the schema; and attributes unknown to it, which may be secrets under a misspelt name.
 
     Attack: a group called `tokens` hides a change of it from the record. So where the schema says that there is no
     secret, no name makes one.
@@ -173,7 +173,7 @@ def _flattened(row: Mapping[Any, Any], before: str, depth: int) -> Iterator[tupl
 
 
 def _bounded(row: Mapping[str, object], limit: int) -> str:
-    """A JSON object in ASCII, of at most `limit` characters. What does not fit is counted, and known by its SHA-256."""
+    """A JSON object in ASCII, of at most `limit` characters. The rest is counted, and known by its SHA-256."""
     whole = hashlib.sha256()
     pieces: list[str] = []
     left, missing = limit - 120, 0  # room for the mark

@@ -1,4 +1,4 @@
-"""What is logged, where to and in which form, and the buffer of the last entries. Pure: the sinks are in router.io.
+"""Selection, destination and form of log entries, and the buffer of the last ones. Pure: the sinks are in router.io.
 
 Sources: docs/spec/management.md §3, §4.
 """
@@ -23,7 +23,7 @@ UNCONFIGURABLE_MODULES = ("MAIN", "DISPLAYNAME")
 ALL_MODULES = (*MODULES, *UNCONFIGURABLE_MODULES)
 
 MAX_TEXT_BYTES = 2048
-# What GET-LOG can show; also what a flood of log entries can make the router hold.
+# The entries that GET-LOG can show; also the most that a flood of them can make the router hold.
 MAX_KEPT_ENTRIES = 1000
 
 _SEPARATORS = re.compile(r"[,;:\s]+")
@@ -108,7 +108,7 @@ class TimeStyle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRules:
-    """The settings of all modules in force. A change makes new rules; whoever logs holds the current ones."""
+    """The settings of all modules in force. A change makes new rules; the logs hold the current ones."""
 
     settings: Mapping[str, LogSettings] = field(default_factory=dict)
     time_style: TimeStyle = TimeStyle()
@@ -117,7 +117,7 @@ class LogRules:
         return LogRules(settings={**self.settings, module: settings}, time_style=self.time_style)
 
     def of(self, module: str) -> LogSettings:
-        """What holds for `module`: each setting its own, else DEFAULT's, else the built-in one."""
+        """The settings of `module`: each setting its own, else DEFAULT's, else the built-in one."""
         found = [self.settings.get(module), self.settings.get("DEFAULT"), DEFAULT_SETTINGS]
         layers = [each for each in found if each is not None]
         output_file = next(each.output_file for each in layers if each.output_file is not None)

@@ -1,4 +1,4 @@
-"""What the management node itself answers: the schema in parts and as a whole, the log, the other nodes.
+"""The operations of the management node itself: the schema in parts and as a whole, the log, the other nodes.
 
 Source: docs/spec/management.md §7.7, §7.8.
 """

@@ -13,8 +13,8 @@ class Owner:
     """The owner of the entities of one type.
 
     An operation that is None does not exist: the request is answered 501. The agent has checked the rights of the
-    requester before it calls an owner, and records the change behind it; an owner does neither. What an operation
-    raises leaves everything as it was; ManagementError is the answer to the request, anything else a fault of ours.
+    requester before it calls an owner, and records the change behind it; an owner does neither. An operation
+    that raises changes nothing; ManagementError is the answer to the request, anything else a fault of ours.
 
     type        short name
     rows        live entities; of a configured type the live values of its entities, by name

@@ -25,7 +25,7 @@ class QueryRows:
 
     names  of the columns; None where the rows are all there is to the body (GET-LOG)
     rows   the values in the order of `names`; None for a row that was looked at and is not for the reply, so that
-           whoever makes them can pause there as well
+           the code that makes them can pause there as well
     """
 
     names: list[str] | None
@@ -44,7 +44,7 @@ class Rows:
     """Live entities of one type: attribute maps by attribute name, made one by one as they are asked for.
 
     Core types have the columns of schemas/management.json, others name and identity.
-    make  None among the rows is a pause: whoever asks may let messages pass there. Only `router` makes any
+    make  None among the rows is a pause: the caller may let messages pass there. Only `router` makes any
     """
 
     make: Callable[[], Iterable[Row | None]]

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 
 HIDDEN = "*******"
-# A log line holds 2048 bytes; more would only be built to be cut off, at the cost of whoever sends the largest request.
+# A log line holds 2048 bytes; more would only be built to be cut off, at the cost of the sender of the largest request.
 MAX_SHOWN_CHARACTERS = 1800
-# A request nested a thousand levels deep would exhaust the stack of whoever prints it.
+# A request nested a thousand levels deep would exhaust the stack of the code that prints it.
 MAX_SHOWN_DEPTH = 8
 
 # Also hides a secret under a misspelt name, which is when error texts quote it. Only values are hidden, never names.

@@ -1,4 +1,4 @@
-"""A management request, on whose behalf it is made, what it comes to, and what is answered.
+"""A management request, its requester, its plan and its answer.
 
 Source: docs/spec/management.md §7.1, §7.2.
 """
@@ -14,7 +14,7 @@ from router.effects import ConnectionMembers
 from router.management.query import Row
 from router.management.schema import EntityType
 
-# What is refused for want of a right, as the AMQP management draft calls it.
+# The status of a request refused for want of a right, as in the AMQP management draft.
 FORBIDDEN: Final = 403
 CHANGE_NOT_ALLOWED: Final = "You are not allowed to perform this operation."
 CHANGES: Final = frozenset({"CREATE", "UPDATE", "DELETE"})
@@ -71,7 +71,10 @@ class ManagementError(Exception):
 
 
 class NotAllowedError(ManagementError):
-    """A request that policy refuses. reason  as in audit events"""
+    """A request that policy refuses.
+
+    reason  as in audit events
+    """
 
     def __init__(self, description: str, reason: Reason = Reason.MANAGEMENT_NOT_ALLOWED) -> None:
         super().__init__(FORBIDDEN, f"Forbidden: {description}")
@@ -80,11 +83,11 @@ class NotAllowedError(ManagementError):
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What a request comes to, before anything of it is done.
+    """The plan of a request, before anything of it is done.
 
-    facts       what has to be allowed; None: a QUERY of several types, which shows those that may be read
+    facts       that rights decide on; None: a QUERY of several types, which shows those that may be read
     operation   in upper case, as the request has it
-    entity_type None for a QUERY of all types, and where what is asked for is not known
+    entity_type None for a QUERY of all types, and where the requested one is not known
     perform     does it: status and body of the reply. Errors: ManagementError, ValidationError
     given       what a CREATE or UPDATE sets, by the names that the request uses
     find        the entity that an UPDATE or DELETE is about, as it is now; None where there is none. Raises nothing

@@ -25,7 +25,7 @@ class TakenError(RuleError):
     """A name or identity that another entity has.
 
     taken_by  short name of that entity's type
-    guarded   the text without that entity, for whoever may not read it
+    guarded   the text without that entity, for a requester that may not read it
     """
 
     def __init__(self, text: str, attribute: str, *, taken_by: str, guarded: str) -> None:
@@ -44,10 +44,10 @@ def _management_node() -> str:
 
 
 class UniqueNames:
-    """Which names and identities are taken, over all agent-handled entities of all types."""
+    """The names and identities taken by all agent-handled entities of all types."""
 
     def __init__(self) -> None:
-        # By whom, and of what type: the text of an entity is long to make, and only an error shows it.
+        # The taker's text and type: the text of an entity is long to make, and only an error shows it.
         self._taken: dict[tuple[str, str], tuple[Callable[[], str], str]] = {}
         for attribute in ("name", "identity"):
             self._taken[attribute, "self"] = (_management_node, "management")

@@ -16,7 +16,7 @@ from router.management.redaction import HIDDEN, hide_secrets, shown
 
 # Integers go over the wire as AMQP long at most.
 LOWEST_INTEGER, HIGHEST_INTEGER = -(2**63), 2**63 - 1
-# What error texts quote of a value; they are sent back and logged.
+# The part of a value that error texts quote; they are sent back and logged.
 MAX_QUOTED_CHARACTERS = 200
 # difflib compares in quadratic time; nobody misspells a name at greater length.
 MAX_SUGGESTED_FOR_CHARACTERS = 64
@@ -34,7 +34,7 @@ Warn = Callable[[str, str], None]
 
 
 class ValidationError(ValueError):
-    """What was given does not fit the schema. `attribute` is the name as given, where one is to blame."""
+    """A value does not fit the schema. `attribute` is the name as given, where one is to blame."""
 
     def __init__(self, text: str, attribute: str | None = None) -> None:
         super().__init__(text)

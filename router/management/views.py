@@ -79,7 +79,7 @@ class Views:
                 yield self._merge(entity, live)
 
     def _is_live_only(self, entity_type: EntityType) -> bool:
-        """Whether the agent shows the owner's rows as they are."""
+        """Does the agent show the owner's rows as they are?"""
         is_operational = "operationalEntity" in entity_type.bases and not entity_type.is_core
         return is_operational and self._provider(entity_type) is not None
 

@@ -1,4 +1,4 @@
-"""What the command lines of the tools share: how a failure is printed, and which exit status it gives."""
+"""The common part of the tools' command lines: the text of a failure, and its exit status."""
 
 import argparse
 import io
@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from router.tools.formats import printable
 
-# Set by who debugs the tools: failures keep their traceback.
+# Set to debug the tools: failures keep their traceback.
 DEBUG_VARIABLE = "_QPID_DISPATCH_TOOLS_DEBUG_"
 
 

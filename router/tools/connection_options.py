@@ -1,4 +1,4 @@
-"""Where and how the tools connect: the options both share, and what they come to.
+"""Where and how the tools connect: the options both share, and their meaning.
 
 Source: docs/spec/management.md section 9.1. Passwords become Secret at once and appear in no output.
 """
@@ -103,7 +103,7 @@ def _seconds(text: str) -> float:
 
 
 def connection_options(given: argparse.Namespace, read_text: Callable[[str], str]) -> ConnectionOptions:
-    """What the parsed arguments come to.
+    """The options that the parsed arguments come to.
 
     read_text  path -> content; may raise OSError
     Errors     ValueError for a URL that is none, OSError for an unreadable password file.

@@ -81,8 +81,8 @@ def _csv_field(cell: Any) -> str:
 
 
 def _text(cell: Any) -> str:
-    """What a router sends is printed on a terminal, so control characters (escape sequences, line breaks that fake
-    rows) are shown, not obeyed."""
+    """The text of a cell. It goes to a terminal, so control characters from a router (escape sequences, line breaks
+    that fake rows) are shown, not obeyed."""
     if cell is None:
         return ""
     text = str(cell)

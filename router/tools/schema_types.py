@@ -1,4 +1,4 @@
-"""What qdmanage knows of the management schema: the attributes of a type and their types."""
+"""The management schema as qdmanage knows it: the attributes of a type and their types."""
 
 from collections.abc import Mapping
 from typing import Any

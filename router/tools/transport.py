@@ -183,9 +183,9 @@ class SocketTransport:
     # --- bytes --------------------------------------------------------------------------------------------------------
 
     def _exchange(self, awaited: str) -> None:
-        """Wait once for bytes from the router and let the session take them. Raises what the session came to.
+        """Wait once for bytes from the router and let the session take them. Raises the session's failure.
 
-        A message that came with the end is taken first: who bans himself has his answer.
+        A message that came with the end is taken first: a client that bans itself has its answer.
         """
         self._raise_if_ended()
         self._session.receive(self._read(awaited, is_first=not self._session.is_open))
@@ -292,7 +292,7 @@ def _tls_hint(reason: str) -> str:
 
 
 def _credential_files(options: ConnectionOptions) -> str:
-    """What to look at, after files could not be used."""
+    """Names the files to look at, after they could not be used."""
     given = [name for name in (options.trust_file, options.certificate_file, options.key_file) if name]
     for name in given:
         try:

@@ -34,7 +34,7 @@ from router.amqp.guard.performatives import BEGIN, read_frame
 from router.amqp.terminus import RemoteOpen, Violation
 from router.values import Condition
 
-# What may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
+# Bytes that may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
 # endless credit but no session window from filling our memory.
 CONGESTED_BYTES: Final = 512 * 1024
 RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
@@ -52,7 +52,7 @@ _step, _first_event, _next_event, _pull = CHOSEN.step, CHOSEN.first_event, CHOSE
 # proton says so once when it could not make a frame. It then writes nothing any more and takes all that comes.
 _FALLEN_SILENT: Final = "ERROR: process error"
 _silent: set[Pointer] = set()  # transports that have; empty but for a moment
-_traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> who is told of its frames
+_traced: dict[Pointer, Callable[[str], None]] = {}  # transport -> the tracer of its frames
 
 
 @cache
@@ -75,7 +75,7 @@ def _tracer() -> Pointer:
 
 
 def _nothing() -> None:
-    """Nobody is to be told."""
+    """Does nothing, where nobody listens."""
 
 
 def _begun_channel(output: memoryview) -> int | None:
@@ -95,8 +95,8 @@ def _begun_channel(output: memoryview) -> int | None:
 class Owner(SessionOwner, LinkOwner, Protocol):
     """The connection that an engine belongs to, and the owner of the sessions and links that its peer began.
 
-    on_* are called while frames are being read, and must not call `Engine.receive`; the rest is for those who hold the
-    engine.
+    on_* are called while frames are being read, and must not call `Engine.receive`; the rest is for the holders of
+    the engine.
     """
 
     def on_open(self, remote: RemoteOpen) -> None: ...
@@ -173,7 +173,7 @@ class Engine:
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
-        # The links whose deliveries lead to anything. What kind of wire it is, the kind of event says.
+        # The links whose deliveries lead to anything. The kind of event says which kind of wire it is.
         self.heard: dict[Pointer, Any] = {}
         self.sessions: dict[Pointer, Session] = {}
         self.watched: deque[Session] = deque()  # sessions on which the router sends
@@ -284,9 +284,9 @@ class Engine:
     # Events
 
     def drain(self) -> None:
-        """Hand every event to whoever it concerns. Hot for deliveries and credit, cold for the rest.
+        """Hand every event to the object it concerns. Hot for deliveries and credit, cold for the rest.
 
-        What a handler raises passes through; its event and those behind it do not come again.
+        An exception of a handler passes through; its event and those behind it do not come again.
         """
         events, heard, step, next_event = self.collector, self.heard, _step, _next_event
         if self.is_deaf:

@@ -1,4 +1,4 @@
-"""What comes in on one connection: cut into frames, admitted by the guard, handed to proton, acted on.
+"""The bytes that come in on one connection: cut into frames, admitted by the guard, handed to proton, acted on.
 
 A frame that makes or ends something is acted on before anything behind it is looked at, and a connection may have so
 many of those acted on before others have their turn.
@@ -69,7 +69,7 @@ class Intake:
         return size
 
     def take_laid(self) -> int:
-        """What was laid is part of the read now. Returns its bytes."""
+        """The laid bytes are part of the read now. Returns their number."""
         size, self.laid, self.rest = self.laid, 0, None
         return size
 

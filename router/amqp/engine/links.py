@@ -107,7 +107,7 @@ class Session:
 
     @property
     def backlog_bytes(self) -> int:
-        """What the engine holds because the peer's session window or link credit does not let it go."""
+        """The bytes that the engine holds for want of session window or link credit from the peer."""
         return int(_backlog(self.pointer))
 
     def accept(self, *, incoming_capacity_bytes: int) -> None:
@@ -188,7 +188,7 @@ class Session:
 
 
 class _Wire:
-    """What both directions of a link share. `core` is the core's link object once the link is admitted.
+    """The common part of both directions of a link. `core` is the core's link object once the link is admitted.
 
     on_answer  the peer has answered our Attach; where it refuses, the terminus that is its own is None, and its Detach
                follows. Credit is granted from now on. Not called once we have closed the link or its session
@@ -211,7 +211,7 @@ class _Wire:
         self.core: object = None
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
-        # What its target or source names, judged by policy and bound by the core; None: an anonymous sender's.
+        # The address of its target or source, judged by policy and bound by the core; None: an anonymous sender's.
         self.named: Address | None = None
 
     @property
@@ -340,7 +340,7 @@ class _Wire:
 
 
 class Reader(Protocol):
-    """What the core takes a message with that does not come in one piece."""
+    """Gives the core the pieces of a message that does not come in one."""
 
     def more(self) -> None: ...
     def hurry(self) -> None: ...
@@ -360,7 +360,7 @@ A = TypeVar("A")
 
 
 class _Held:
-    """Stands in the place of a reader: what comes stays where it is."""
+    """Stands in the place of a reader: incoming bytes stay where they are."""
 
     def more(self) -> None: ...
 
@@ -414,7 +414,7 @@ class IncomingWire(_Wire):
         begin: Callable[[T, A, Handle, int], None],
         on_updated: Callable[[Handle], None],
     ) -> None:
-        """From now on what comes is forwarded.
+        """From now on messages are forwarded.
 
         forward     (taker, address, delivery, bytes): the message is in MESSAGE, and the next is current
         begin       the same for the first bytes of a message that does not come in one piece
@@ -447,7 +447,7 @@ class IncomingWire(_Wire):
             self.stream = _HELD
 
     def go_on(self) -> None:
-        """Take what came meanwhile."""
+        """Take the messages that came meanwhile."""
         self.is_held = False
         if self.stream is _HELD:
             self.stream = None
@@ -480,7 +480,7 @@ class IncomingWire(_Wire):
             self.stream.abort()
 
     def take_no_more(self) -> None:
-        """What has come and was not forwarded yet is not forwarded any more, but for the rest of a streamed message."""
+        """Forward no message any more, received ones included, but for the rest of a streamed message."""
         self.forward = None
 
     def read_out(self) -> None:
@@ -498,11 +498,11 @@ class IncomingWire(_Wire):
                 catch_up()
 
     def release_core(self) -> None:
-        """The core has let go of the link: what still comes is discarded."""
+        """The core has let go of the link: later messages are discarded."""
         self.core = self.forward = self.plain = self.begin = self.pay = self.on_updated = self.stream = None
         self.is_held = False
 
-    # What comes
+    # Incoming messages
 
     def on_message(self, delivery: Pointer) -> None:
         """A complete message came, and nothing else of it. Hot: see docs/architecture.md before adding anything."""
@@ -635,7 +635,7 @@ class OutgoingWire(_Wire):
         on_accepted: Callable[[Handle], None],
         on_credit: Callable[[], None],
     ) -> None:
-        """From now on the core is told.
+        """From now on the core hears of each event.
 
         on_delivery  a disposition came
         on_accepted  the same for accepted and settled: the usual one, and hot

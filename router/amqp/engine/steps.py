@@ -1,7 +1,7 @@
 """The steps that every message takes through proton, each as one call: compiled where that is there, else in Python.
 
-What is compiled (steps.c) spares the interpreter some twenty calls a message. It decides nothing, and the functions
-here, which do the same, are what it is tested against. `PALISADE_ENGINE=python` in the environment chooses them.
+The compiled code (steps.c) spares the interpreter some twenty calls a message. It decides nothing. It is tested
+against the functions here, which do the same. `PALISADE_ENGINE=python` in the environment chooses them.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, OUTPUT_BYTES, OUTPUT_C, Pointer, ffi, lib
 from router.values import Handle
 
-# What `first_event` and `next_event` say of an event. Those of CONTROL are their proton number, which is positive;
+# The answers of `first_event` and `next_event`. Those of CONTROL are their proton number, which is positive;
 # any other is passed over.
 NOTHING: Final = 0
 MESSAGE: Final = -1  # a complete message of less than MESSAGE_BYTES, without a state that waits for us

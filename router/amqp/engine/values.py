@@ -97,7 +97,10 @@ def set_condition(target: Pointer, condition: Condition) -> None:
 
 
 def put_terminus(pointer: Pointer, terminus: Terminus | None, kind: int) -> None:
-    """Write a source or target of ours. kind  PN_SOURCE or PN_TARGET, where it is no coordinator; None: a null one"""
+    """Write a source or target of ours.
+
+    kind  PN_SOURCE or PN_TARGET, where it is no coordinator; None: a null one
+    """
     if terminus is None:
         lib.pn_terminus_set_type(pointer, lib.PN_UNSPECIFIED)
         return

@@ -1,4 +1,4 @@
-"""What the router has begun on one connection, and which frame of the peer answers it. Pure.
+"""The sessions and links that the router has begun on one connection, and the frames that answer them. Pure.
 
 A Begin is answered by our channel, an Attach by its session, name and direction (AMQP 1.0 §2.5.1, §2.6.1). Each is
 answered once.

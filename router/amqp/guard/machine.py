@@ -1,7 +1,7 @@
 """The state machine that admits a peer's frames, one connection's. Pure.
 
-What a frame may say follows from what the peer has said before: one Open and it first, channels that it began, handles
-that it attached, delivery-ids in their order, nothing behind its Close. An answer follows from what we have said: a
+A peer's frames must follow from those it sent before: one Open and it first, channels that it began, handles
+that it attached, delivery-ids in their order, nothing behind its Close. An answer follows from our own frames: a
 Begin on our channel, an Attach of that name. The AMQP engine trusts all of this without looking; some orders of frames
 make it use memory that it has freed.
 
@@ -70,7 +70,9 @@ class Guard:
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
-        """max_frame_bytes  what we offer in our Open; 0: no limit. channel_max  the same"""
+        """max_frame_bytes  offered in our Open; 0: no limit
+        channel_max      the same
+        """
         self.tables = tables()
         self.scan = self.tables.scan
         self.offered_channel_max = channel_max
@@ -96,7 +98,7 @@ class Guard:
 
     @property
     def channel_max(self) -> int:
-        """What both Opens and the engine allow."""
+        """The highest channel that both Opens and the engine allow."""
         return min(self.offered_channel_max, self.peers_channel_max, MAX_CHANNEL)
 
     def measure(self, data: Buffer, start: int, end: int) -> int:
@@ -124,7 +126,7 @@ class Guard:
         return performative is not None and performative.code in _ANSWERED
 
     def cost(self, performative: Performative | None) -> int:
-        """What it takes of the connection's turn, in control frames; with the Dispositions scanned just before it."""
+        """A frame's cost to the connection's turn, in control frames; with the Dispositions scanned just before it."""
         named, size, held = self.tables.span, 0, 0
         if performative is not None and performative.code != TRANSFER:
             fields, size = performative.fields, performative.size_bytes
@@ -169,7 +171,7 @@ class Guard:
         self.unwritten.clear()
         self.unanswered.clear()
 
-    # What we begin
+    # Our own Begins and Attaches
 
     def promise_session(self) -> None:
         """A session is to be begun: `begun.sent` says on which channel. Errors: CannotBegin"""
@@ -188,7 +190,7 @@ class Guard:
             raise CannotBegin("no handle is left")
         self.begun.links[channel].add((name, peer_sends))
 
-    # What the peer says
+    # The peer's frames
 
     def admit(self, performative: Performative | None) -> bool:
         """Take one performative as said. Returns whether the engine is to see it."""

@@ -87,8 +87,8 @@ class Refused(Violation):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performative:
     """size_bytes  of the frame
-    fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. What is null
-    or left out is not among them.
+    fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. Fields that
+    are null or left out are not among them.
     link_name  of an Attach
     """
 
@@ -187,7 +187,7 @@ def _list(frame: Buffer, at: int, name: str) -> tuple[int, int, int]:
 
 
 def _value(frame: Buffer, at: int, behind: int, kind: str, what: str) -> int:
-    """What the guard needs of a field that is there."""
+    """The value of a field that is there, as far as the guard needs it."""
     code = frame[at]
     if kind == _BOOL:
         if code == 0x56 and frame[at + 1] > 1:

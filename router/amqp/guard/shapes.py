@@ -1,7 +1,7 @@
-"""Whether a value is built as AMQP 1.0 §1.2 to §1.6 says, all the way down. Pure; nothing is decoded.
+"""Checks that a value is built as AMQP 1.0 §1.2 to §1.6 says, all the way down. Pure; nothing is decoded.
 
 The AMQP engine clips a size that reaches too far, believes sizes more than counts, and loses its place behind a
-described value that is described again. What passes here is read in one way by everybody.
+described value that is described again. A value that passes is read in one way by everybody.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""Whether every receiver of a message finds the sections that we find, and no others.
+"""Checks that every receiver of a message finds the sections that we find, and no others.
 
-For links whose user-id is checked: what the check saw must be what any client sees. A properties section behind the
+For links whose user-id is checked: any client must see what the check saw. A properties section behind the
 body is one way to show a client another; others hide one in a map that is longer than its elements, where clients that
 go by the count and clients that go by the size read on at different places. So a message is walked once, all the way
 down: compiled from walk.c, or in Python.

@@ -20,7 +20,7 @@ from router.amqp.sections import (
     Buffer,
 )
 
-# What a message has: a user-id or message-annotations are something.
+# The contents of a message: a user-id or message-annotations are something.
 MALFORMED, NOTHING, SOMETHING = -1, 0, 1
 
 # Instead of a number of bytes taken.
@@ -90,7 +90,7 @@ class Walk(Protocol):
 
 
 class _Level:
-    """What stands around the values that come next; as in walk.c."""
+    """The level of nesting of the values that come next; as in walk.c."""
 
     __slots__ = ("end", "form", "left")
 

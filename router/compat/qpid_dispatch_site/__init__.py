@@ -1,4 +1,4 @@
-"""What is installed here. Source: docs/spec/management.md §11."""
+"""The installed version. Source: docs/spec/management.md §11."""
 
 from importlib import metadata
 

@@ -8,7 +8,7 @@ from router.management.kinds.kind import Attributes, Kind
 from router.management.rules import RuleError
 from router.management.schema import EntityType
 
-# Attributes that nobody gives, not even in the file: who wrote `expires` there would think that the ban ends.
+# Attributes that nobody gives, not even in the file: an operator writing `expires` there would think that the ban ends.
 _OF_THE_ROUTER: Final = ("origin", "created", "expires", "hits")
 
 

@@ -146,7 +146,10 @@ def presence_problem(given: Attributes) -> str | None:
 
 
 def ignored_form(attributes: Attributes, missing: str, both: str) -> str | None:
-    """As `Kind.ignored`, of an entity with a prefix or a pattern. missing, both  how the texts call it"""
+    """As `Kind.ignored`, of an entity with a prefix or a pattern.
+
+    missing, both  how the texts call it
+    """
     prefix, pattern = attributes.get("prefix"), attributes.get("pattern")
     if prefix is None and pattern is None:
         return f"Must set either 'prefix' or 'pattern' attribute: ignoring {missing}"

@@ -1,4 +1,4 @@
-"""Vhosts: the rules of policy for those who connect. Source: docs/spec/management.md §6.5, §8.10."""
+"""Vhosts: the rules of policy for connections. Source: docs/spec/management.md §6.5, §8.10."""
 
 from collections.abc import Iterator, Mapping
 

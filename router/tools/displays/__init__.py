@@ -1,4 +1,4 @@
-"""What qdstat shows: each display is a function from a Source to blocks of output.
+"""The displays of qdstat: each display is a function from a Source to blocks of output.
 
 Source of the layouts: docs/spec/management.md section 9.3.
 """

@@ -40,9 +40,9 @@ __all__ = [
 
 
 class SSLDomain:
-    """Our certificate and whom to trust. Stands in for proton's class, which does not tell what it was given.
+    """Our certificate and the trusted authorities. Stands in for proton's class, which does not show what it was given.
 
-    The router's certificate is always verified against the trusted authorities.
+    The router's certificate is always verified against these authorities.
     """
 
     MODE_CLIENT: ClassVar = 1

@@ -11,7 +11,7 @@ _NAME = "lines.conf"
 
 
 class Config:
-    """What `qdrouterd` would make of a configuration file."""
+    """A configuration file as `qdrouterd` would understand it."""
 
     def __init__(self, filename: str | None = None) -> None:
         """Errors: router.management.grammar.ConfigError."""
