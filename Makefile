@@ -25,6 +25,7 @@ unit: .venv/.dev
 
 check: .venv/.dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/preflight.py deploy/examples/send_receive.py deploy/completion/generate.py
 	$(BIN)/mypy --config-file tests/mypy.ini

@@ -220,9 +220,7 @@ def _decide_unlisted(settings: Settings, facts: LinkFacts | MessageFacts, verdic
         return None
     owner, age_s = facts.dynamic_address, facts.reply_age_s
     if owner == "own":
-        return Decision(
-            is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET), address=verdict.text
-        )
+        return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET), address=verdict.text)
     if not settings.allow_replies or (age_s is None and owner is None):
         return None
     is_allowed, rule = False, settings.rule(REPLIES_KEY, "true")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 SHOWN_ROWS = 20
 MAX_CELL_CHARS = 60
 
+
 def render(report: "Report", stream: TextIO) -> None:
     """Write the whole report to `stream`; colours and rules only where it is a terminal."""
     console = Console(file=stream, highlight=False)

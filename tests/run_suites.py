@@ -60,11 +60,15 @@ def main(names: list[str]) -> int:
 def run_suite(name: str, scratch: str) -> str:
     """Run one suite with `scratch` as its temporary folder; "" when all is well, else what is wrong."""
     print(f"\n== {name}", flush=True)
-    environment = os.environ | ENVIRONMENTS.get(name, {}) | {
-        "TMPDIR": scratch,
-        # The JVM asks no TMPDIR, and keeps its performance counters in /tmp unless told not to.
-        "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
-    }
+    environment = (
+        os.environ
+        | ENVIRONMENTS.get(name, {})
+        | {
+            "TMPDIR": scratch,
+            # The JVM asks no TMPDIR, and keeps its performance counters in /tmp unless told not to.
+            "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData",
+        }
+    )
     command = [sys.executable, "-m", "pytest", "-q", *SUITES[name]]
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     survivors = surviving_processes()

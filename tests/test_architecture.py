@@ -94,9 +94,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton", "cproton_ffi": "python-qpid-proton"}
 
 # Values in, effects out: no clock, no chance, no world.
-PURE = (
-    *("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.admission", "router.audit.event"),
-)
+PURE = (*("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.admission", "router.audit.event"),)
 NOT_PURE = ("policy.cli",)
 WORLD = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "signal", "socket", "ssl", "subprocess", "urllib"}
 IMPURE_IMPORTS = frozenset(WORLD | {"threading", "time", "proton", "cproton", "cproton_ffi"})

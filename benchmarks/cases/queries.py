@@ -70,8 +70,7 @@ def paging(site: Site, runs: int) -> list[Row]:
 
 
 def ask_for_pages(port: int, password: str, kind: str) -> None:
-    """Every entity of a kind, without a pause between the pages. Errors: those of the client; ValueError for too few.
-    """
+    """Ask for every entity of a kind, page after page. Errors: those of the client; ValueError for too few."""
     options = ConnectionOptions(
         host="127.0.0.1",
         port=port,

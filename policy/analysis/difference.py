@@ -39,9 +39,7 @@ from policy.windows import Window, joined, shown_instant, stretches_of
 _Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, one of them
 
 
-def diff_rulesets(
-    old: Ruleset, new: Ruleset, at: float | None = None, *, router_id: str = ""
-) -> tuple[Change, ...]:
+def diff_rulesets(old: Ruleset, new: Ruleset, at: float | None = None, *, router_id: str = "") -> tuple[Change, ...]:
     """What the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError.
 
     at         look at this instant only, seconds since 1970 UTC; None: at all of time
@@ -231,9 +229,7 @@ def _alias_only_in(item: str, more: AddressList, less: AddressList, user: str, r
         if (plain := reached_item(less.key, each)) != each and plain
     ]
     own = (address_automaton(more.key, (reached,), user), behind(more.key, (item,), user))
-    unwanted = (
-        *(unclear_automaton(), denial_automaton(more.denied, router_id), behind("sources", more.denied, "")),
-    )
+    unwanted = (*(unclear_automaton(), denial_automaton(more.denied, router_id), behind("sources", more.denied, "")),)
     denied_there = (denial_automaton(less.denied, router_id), behind("sources", less.denied, ""))
     there = (behind(less.key, less.items, user), address_automaton(less.key, less.items, user))
     count = len(own) + len(unwanted)

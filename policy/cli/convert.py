@@ -270,5 +270,3 @@ def _place(source: SourceLocation, path: Place) -> str:
 def _complain(lines: Iterable[str]) -> None:
     for line in lines:
         print(printable(line), file=sys.stderr)
-
-

@@ -88,9 +88,7 @@ class Disagreements:
         self._sums: dict[object, _Told] = {}
         self._due: deque[_Told] = deque()
 
-    def note(
-        self, subject: Subject, *, is_denied: bool, real: Decision, own: Decision, event: MakeEvent
-    ) -> None:
+    def note(self, subject: Subject, *, is_denied: bool, real: Decision, own: Decision, event: MakeEvent) -> None:
         """One disagreement.
 
         is_denied  by the candidate, and not by the policy in force; else the other way round

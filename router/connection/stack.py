@@ -47,7 +47,6 @@ _AMQP: Final = Stage.AMQP
 _CLOSED: Final = Stage.CLOSED
 
 
-
 class Stack:
     """One connection, from its first byte to its last. Subclasses know the layers before AMQP."""
 

@@ -45,9 +45,7 @@ def allocator_owner(core: Core, connections: Mapping[int, Stack], entries: Sized
     )
 
 
-def allocator_rows(
-    core: Core, connections: Collection[Stack], *, log_entries: int
-) -> Iterator[Mapping[str, Any]]:
+def allocator_rows(core: Core, connections: Collection[Stack], *, log_entries: int) -> Iterator[Mapping[str, Any]]:
     """One entity per kind, in the order of their names."""
     out_links = [link for link in core.links.values() if isinstance(link, OutLink)]
     queued = sum(len(link.queue) for link in out_links)

@@ -36,9 +36,7 @@ class Home(SocketOwner[Stack], Protocol):
 class Connecting:
     """One connector entity: keeps one connection open, for as long as it exists."""
 
-    def __init__(
-        self, router: Home, connector: Connector, emit: Emit, delays: RetryDelays | None = None
-    ) -> None:
+    def __init__(self, router: Home, connector: Connector, emit: Emit, delays: RetryDelays | None = None) -> None:
         self.connector = connector
         self.status = "INITIALIZING"
         self.message = ""

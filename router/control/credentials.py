@@ -20,9 +20,7 @@ from router.io.turns import turn
 class Credentials:
     """The file of users as it is now, held against what open connections have shown."""
 
-    def __init__(
-        self, path: str, connections: Mapping[int, Stack], finish: Callable[[], None], emit: Emit
-    ) -> None:
+    def __init__(self, path: str, connections: Mapping[int, Stack], finish: Callable[[], None], emit: Emit) -> None:
         """finish  lets leave what was sent outside of a pass of the loop. Errors: UserFileError"""
         self._path = path
         self._connections = connections

@@ -46,9 +46,7 @@ class ReloadError(Exception):
     may_pass    it could not be read, whatever is in it: trying again may help
     """
 
-    def __init__(
-        self, text: str, *, file: str | None = None, line: int | None = None, may_pass: bool = False
-    ) -> None:
+    def __init__(self, text: str, *, file: str | None = None, line: int | None = None, may_pass: bool = False) -> None:
         super().__init__(text)
         self.may_pass = may_pass
         self.file = file

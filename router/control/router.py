@@ -289,8 +289,7 @@ class Router:
     # Views
 
     def connection_rows(self, offset: int = 0) -> Iterator[Mapping[str, Any]]:
-        """The connections that are open now, from number `offset` on; one that goes before its row is made is left out.
-        """
+        """The connections that are open now, from number `offset` on, but for one that goes before its row is made."""
         return (
             connection_row(connection, self.work.now_s, is_traced=self.trace.is_on(connection.connection_id))
             for connection in list(islice(self._opened.values(), offset, None))

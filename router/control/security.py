@@ -221,9 +221,7 @@ class Authentication:
 
         Errors  SaslConfigError, UserFileError (ValueErrors with the file in their text).
         """
-        return cls(
-            load_sasl_config(router.get("saslConfigDir"), router["saslConfigName"], environment=os.environ)
-        )
+        return cls(load_sasl_config(router.get("saslConfigDir"), router["saslConfigName"], environment=os.environ))
 
     def mechanisms(self, listener: Mapping[str, Any]) -> Callable[[bool], tuple[str, ...]]:
         """The mechanisms that a listener offers, by whether a client certificate was verified.

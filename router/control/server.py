@@ -59,9 +59,7 @@ class Port:
         self.server.close()
 
 
-async def listen(
-    router: Acceptor, listener: Listener, family: socket.AddressFamily = socket.AF_UNSPEC
-) -> Port:
+async def listen(router: Acceptor, listener: Listener, family: socket.AddressFamily = socket.AF_UNSPEC) -> Port:
     """Open the listener's port. Errors: OSError when it cannot be bound or the service name is unknown."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(

@@ -213,9 +213,7 @@ class Vhosts:
         # From here on nobody comes between: what management has changed meanwhile is in the ruleset in force.
         in_force = self._gate.ruleset
         mine = {read.vhost.name for read in self._from_folder.values()}
-        others = [
-            (vhost, in_force.vhost_warnings[name]) for name, vhost in in_force.vhosts.items() if name not in mine
-        ]
+        others = [(vhost, in_force.vhost_warnings[name]) for name, vhost in in_force.vhosts.items() if name not in mine]
         try:
             ruleset = assemble_ruleset(self._policy, [*others, *((read.vhost, read.warnings) for read in fresh.vhosts)])
         except PolicyError as error:

@@ -200,9 +200,7 @@ class Core:
         is_dynamic  the address was made for this link
         """
         link = OutLink(self.next_identity(), wire, attachment, self.work)
-        wire.admit(
-            link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit
-        )
+        wire.admit(link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit)
         live = link.address = self.table.obtain(address, is_ingress=False)
         if is_dynamic:
             live.made_by = link

@@ -55,7 +55,6 @@ class Pace(Protocol):
     def pay(self, size: int, /) -> bool: ...
 
 
-
 class Connection(Protocol):
     """The common state of the links of one connection, as they see it (router.core.attachments)."""
 

@@ -183,9 +183,7 @@ class Stream:
         *("received", "since_s", "source", "wants_outcome"),
     )
 
-    def __init__(
-        self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int
-    ) -> None:
+    def __init__(self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int) -> None:
         self.link = link
         self.source = source
         self.since_s = link.work.now_s

@@ -28,9 +28,7 @@ def scan(folder: str, counts: Callable[[str], bool]) -> Scan:
             for entry in entries:
                 if counts(entry.name):
                     status = entry.stat()  # of what a link points to: configuration is often mounted as links
-                    found.append(
-                        (entry.name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-                    )
+                    found.append((entry.name, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     except OSError:
         return None
     return tuple(sorted(found))

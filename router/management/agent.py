@@ -90,8 +90,7 @@ class Agent:
         return Response(status=500, description="InternalError: the request could not be carried out", body={})
 
     def begin(self, request: Request) -> Response:
-        """Answer one request; the body may be QueryRows, which may raise anything. Never raises itself.
-        """
+        """Answer one request; the body may be QueryRows, which may raise anything. Never raises itself."""
         properties = _text_keys(request.properties)
         operation = properties.get("operation")
         word = operation[:MAX_OPERATION_CHARACTERS] if isinstance(operation, str) else ""
@@ -169,9 +168,7 @@ class Agent:
             facts=_facts(name, core_type, given),
             operation=name,
             entity_type=core_type,
-            perform=lambda: self._core.perform(
-                name, core_type, properties, request.body, requester=request.requester
-            ),
+            perform=lambda: self._core.perform(name, core_type, properties, request.body, requester=request.requester),
             given=given,
             find=lambda: self._core.find(core_type, properties) if name in ("UPDATE", "DELETE") else None,
             error_body=self._core.error_body(name, core_type),
@@ -244,9 +241,7 @@ class Agent:
 
     # Agent-handled types
 
-    def _on_agent(
-        self, operation: str, word: str, properties: Row, request: Request, plan: Plan
-    ) -> tuple[int, object]:
+    def _on_agent(self, operation: str, word: str, properties: Row, request: Request, plan: Plan) -> tuple[int, object]:
         entity_type, row = self._views.target(properties)
         if operation not in entity_type.operations:
             raise ManagementError(
@@ -324,9 +319,7 @@ class Agent:
         is_node = self.schema.extends(self._views.node_type, requested)
         return None if is_node else (requested,)
 
-    def _query(
-        self, base: EntityType | None, properties: Row, body: object, readable: Collection[str]
-    ) -> object:
+    def _query(self, base: EntityType | None, properties: Row, body: object, readable: Collection[str]) -> object:
         names = requested_names(body)
         known = self.schema.attribute_names(base)
         if unknown := [name for name in names if name not in known]:

@@ -116,9 +116,7 @@ def page(rows: Iterable[Row | None], count: int) -> Iterator[Row | None]:
             return
 
 
-def agent_results(
-    rows: Iterable[Row], names: Sequence[str], offset: int, count: int
-) -> Iterator[list[object] | None]:
+def agent_results(rows: Iterable[Row], names: Sequence[str], offset: int, count: int) -> Iterator[list[object] | None]:
     """The page of the rows that have a value for at least one of the names; None for each that is passed over."""
     at = 0
     for row in rows:

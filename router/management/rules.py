@@ -68,9 +68,7 @@ class UniqueNames:
             if (holder := self._taken.get(key)) is not None:
                 existing, other_type = holder
                 told = f"adding {text()} duplicates unique attribute '{key[0]}' from existing"
-                raise TakenError(
-                    f"{told} {existing()}", key[0], taken_by=other_type, guarded=f"{told} {other_type}"
-                )
+                raise TakenError(f"{told} {existing()}", key[0], taken_by=other_type, guarded=f"{told} {other_type}")
         self._taken.update((key, (text, entity_type.short_name)) for key in keys)
         if entity_type.is_singleton:
             self._singletons[entity_type.short_name] = text

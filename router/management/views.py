@@ -18,8 +18,7 @@ from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema
 
 
 class Views:
-    """The rows of an owner add live values to the configured entity: of the same name, or the only one of a singleton.
-    """
+    """An owner's rows add live values to the configured entity of the same name, or to the only one of a singleton."""
 
     def __init__(self, schema: Schema, store: EntityStore) -> None:
         self.schema = schema

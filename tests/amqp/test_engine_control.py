@@ -89,9 +89,7 @@ def opened(*more: bytes) -> Owner:
 
 
 def attach(name: str, *, is_receiver: bool, source: Any = None, target: Any = None, handle: int = 0) -> bytes:
-    return frame(
-        ATTACH, name, uint(handle), is_receiver, ubyte(2), ubyte(0), source, target, None, None, uint(0)
-    )
+    return frame(ATTACH, name, uint(handle), is_receiver, ubyte(2), ubyte(0), source, target, None, None, uint(0))
 
 
 def test_open_is_told_with_what_the_router_looks_at() -> None:

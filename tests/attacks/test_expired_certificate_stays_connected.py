@@ -8,7 +8,9 @@ from test_resumed_certificates import Authority, Client, authority, context_of_c
 
 
 def test_a_connection_ends_with_its_certificate(
-    router: RunningRouter, authority: Authority, tmp_path: Path  # noqa: F811
+    router: RunningRouter,  # noqa: F811
+    authority: Authority,  # noqa: F811
+    tmp_path: Path,
 ) -> None:
     first = Client(router, context_of_carol(router, authority, "1.3", uses_tickets=True, life_s=3))
     peer = raw_peer.RawPeer(first.socket, 0)

@@ -111,9 +111,7 @@ class Client:
     """A client that logs in by EXTERNAL; `session` is what it would resume."""
 
     def __init__(self, router: RunningRouter, context: ssl.SSLContext, session: ssl.SSLSession | None = None) -> None:
-        self.socket = context.wrap_socket(
-            connect(router, "certificate"), server_hostname="localhost", session=session
-        )
+        self.socket = context.wrap_socket(connect(router, "certificate"), server_hostname="localhost", session=session)
         self.is_resumed = bool(self.socket.session_reused)
         self.socket.sendall(EXTERNAL)
         received = b""

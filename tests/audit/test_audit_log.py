@@ -371,9 +371,7 @@ def test_after_a_failed_fsync_the_batch_is_written_to_a_new_file(
     assert [json.loads(path.read_text().splitlines()[0])["connection"] for path in files] == [0, 1]
 
 
-def test_a_file_removed_under_the_router_is_noticed(
-    start: Callable[..., AuditLog], tmp_path: Path, told: Told
-) -> None:
+def test_a_file_removed_under_the_router_is_noticed(start: Callable[..., AuditLog], tmp_path: Path, told: Told) -> None:
     log = start()
     log.record(DENIAL)
     assert log.flush(WAIT_S)
@@ -385,9 +383,7 @@ def test_a_file_removed_under_the_router_is_noticed(
     assert "was removed while it was being written" in told.texts[0]
 
 
-def test_an_existing_file_or_link_of_the_name_is_never_followed(
-    start: Callable[..., AuditLog], tmp_path: Path
-) -> None:
+def test_an_existing_file_or_link_of_the_name_is_never_followed(start: Callable[..., AuditLog], tmp_path: Path) -> None:
     folder, victim = tmp_path / "audit", tmp_path / "victim"
     folder.mkdir(mode=0o700)
     victim.write_text("precious")

@@ -133,8 +133,6 @@ def forwarding(net: Net, client: Client, sender: Any) -> None:
     sender.send()
 
 
-
-
 def attaching(net: Net, client: Client, sender: Any) -> None:
     net.peer(client).on_attach = boom  # type: ignore[method-assign]
     client.sender("b")

@@ -134,9 +134,7 @@ def governed(**group: Any) -> Net:
 
 
 @pytest.mark.parametrize("target", ["a", None])
-@pytest.mark.parametrize(
-    ("user_id", "passes"), [(b"anonymous", True), (b"somebody", False), (b"", True), (None, True)]
-)
+@pytest.mark.parametrize(("user_id", "passes"), [(b"anonymous", True), (b"somebody", False), (b"", True), (None, True)])
 def test_user_id_is_checked_where_policy_says_so(target: str | None, user_id: bytes | None, passes: bool) -> None:
     """routing 106"""
     net = governed(allowUserIdProxy=False)

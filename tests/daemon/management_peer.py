@@ -1,6 +1,5 @@
 """Messages as they are to the management addresses of a router, and what comes back."""
 
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

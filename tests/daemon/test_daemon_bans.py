@@ -181,10 +181,7 @@ def test_who_bans_himself_is_answered_first(daemon: Callable[..., Daemon]) -> No
 
 
 def test_bans_of_the_file_hold_from_the_first_connection(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
-    sections = (
-        f"ban {{\n name: scanner\n remoteHost: {ATTACKER}\n reason: it scans\n}}\n"
-        "ban {\n user: mallory\n}\n"
-    )
+    sections = f"ban {{\n name: scanner\n remoteHost: {ATTACKER}\n reason: it scans\n}}\nban {{\n user: mallory\n}}\n"
     router = daemon(sections + LISTENER)
     assert is_closed_without_a_byte(router)
     with router.client() as operator:

@@ -1,6 +1,5 @@
 """Entities of a running router that come, change and go. Management §8; items 53, 60-63, 70-71."""
 
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

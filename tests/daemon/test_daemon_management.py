@@ -1,6 +1,5 @@
 """The management protocol over the wire of a real router. Management §7; items 42-51 and 66-69 of one router."""
 
-
 import uuid
 
 import pytest

@@ -1,6 +1,5 @@
 """Requests that are wrong, mutated or too many: nothing else may be disturbed. Management 41; issue 4."""
 
-
 import random
 import socket
 import time

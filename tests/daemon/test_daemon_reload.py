@@ -22,7 +22,7 @@ pytestmark = pytest.mark.interop
 VHOST = "org.apache.qpid.dispatch.vhost"
 CONNECTION = "org.apache.qpid.dispatch.connection"
 # Read when we signal, and not before.
-OPEN_POLICY = 'policy {{\n enableVhostPolicy: no\n policyDirWatchSeconds: 0\n policyDir: {folder}\n}}\n'
+OPEN_POLICY = "policy {{\n enableVhostPolicy: no\n policyDirWatchSeconds: 0\n policyDir: {folder}\n}}\n"
 
 
 def reload(router: Daemon) -> list[str]:

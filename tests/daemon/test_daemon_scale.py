@@ -1,6 +1,5 @@
 """Ten thousand entities and a thousand vhosts. Management 46, 77; issue 4."""
 
-
 import struct
 import subprocess
 import sys

@@ -33,6 +33,7 @@ from router.management.grammar import ConfigError, parse_config  # noqa: E402
 
 Target = Callable[[bytes], None]
 
+
 @dataclass(frozen=True)
 class Campaign:
     """One target: what it is given to mutate, and its share of the inputs."""
@@ -42,6 +43,7 @@ class Campaign:
     seeds: Sequence[bytes]
     share: int
 
+
 def decode_values(data: bytes) -> None:
     for parse in (codec.decode, codec.skip):
         try:
@@ -49,10 +51,12 @@ def decode_values(data: bytes) -> None:
         except codec.CodecError:
             continue
 
+
 def decode_messages(data: bytes) -> None:
     with contextlib.suppress(codec.CodecError):
         codec.decode_message(data)
     message_text(data, tuple(COMPONENTS))
+
 
 def look_at_sections(data: bytes) -> None:
     buffer = bytearray(data) + bytes(16)
@@ -68,6 +72,7 @@ def look_at_sections(data: bytes) -> None:
     except sections.MessageFault:
         return
 
+
 def read_sasl_frames(data: bytes) -> None:
     reader = sasl_frames.FrameReader()
     reader.feed(data)
@@ -77,10 +82,12 @@ def read_sasl_frames(data: bytes) -> None:
     except sasl_frames.SaslFrameError:
         return
 
+
 def negotiate_as_server(data: bytes) -> None:
     negotiation = ServerNegotiation(offered=("PLAIN", "EXTERNAL", "ANONYMOUS"), external_user="u")
     negotiation.start()
     negotiation.receive(data)
+
 
 def negotiate_as_client(data: bytes) -> None:
     negotiation = ClientNegotiation(
@@ -88,11 +95,13 @@ def negotiate_as_client(data: bytes) -> None:
     )
     negotiation.receive(data)
 
+
 def read_configuration(data: bytes) -> None:
     try:
         parse_config(data.decode("utf-8", "replace"), path="fuzz.conf")
     except ConfigError:
         return
+
 
 def read_policy(data: bytes) -> None:
     try:
@@ -100,8 +109,10 @@ def read_policy(data: bytes) -> None:
     except PolicyFileError:
         return
 
+
 def sniff(data: bytes) -> None:
     headers.sniff(data)
+
 
 def serve(data: bytes) -> None:
     """A whole connection: bystanders must not notice, nothing may be left."""
@@ -109,6 +120,7 @@ def serve(data: bytes) -> None:
     bystanders, client = Bystanders(net), silent(net)
     client.say(data)
     check(net, client, bystanders)
+
 
 FULL = Message(id=1, user_id=b"u", address="a", subject="s", reply_to="r", correlation_id="c")
 FULL.body = {"k": [1, 2.5, None]}
@@ -122,7 +134,7 @@ SASL = [
     sasl_frames.encode(sasl_frames.Challenge(challenge=b"c")),
 ]
 CONFIGURATION = [
-    b"router {\n id: a\n}\nlistener {\n port: 5672 # amqp\n openProperties: {\n \"k\": {\"n\": [1, 2]},\n }\n}\n",
+    b'router {\n id: a\n}\nlistener {\n port: 5672 # amqp\n openProperties: {\n "k": {"n": [1, 2]},\n }\n}\n',
     b"vhost {\n hostname: v.#\n groups: {\n $default: {\n users: *\n remoteHosts: 10.0.0.1-10.0.0.9\n }\n }\n}\n",
     b'[["vhost", {"hostname": "v", "groups": {"g": {"users": "a", "remoteHosts": "*"}}}]]',
 ]
@@ -141,6 +153,7 @@ CAMPAIGNS = (
 )
 
 INTERESTING = (0, 1, 0x40, 0x41, 0x43, 0x45, 0x50, 0x53, 0x7F, 0x80, 0xA0, 0xA1, 0xC0, 0xC1, 0xD0, 0xD1, 0xF0, 0xFF)
+
 
 def mutated(seed: bytes, chance: random.Random) -> bytes:
     """Noise, a truncation, or up to four changes of `seed`."""
@@ -163,6 +176,7 @@ def mutated(seed: bytes, chance: random.Random) -> bytes:
             data[at:at] = data[at : at + chance.randrange(1, 65)]
     return bytes(data)
 
+
 def run(campaign: Campaign, inputs: int, seed: int) -> bool:
     """False after a failure, which is printed."""
     chance = random.Random(f"{campaign.name} {seed}")
@@ -177,6 +191,7 @@ def run(campaign: Campaign, inputs: int, seed: int) -> bool:
     print(f"{campaign.name:20} {inputs:9,} inputs  {time.monotonic() - started:7.1f} s  no failure", flush=True)
     return True
 
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=10_000, help="how many in all (default 10,000)")
@@ -185,6 +200,7 @@ def main() -> int:
     print(f"{options.inputs:,} inputs, seed {options.seed}")
     failed = [each for each in CAMPAIGNS if not run(each, options.inputs * each.share // 100, options.seed)]
     return 1 if failed else 0
+
 
 if __name__ == "__main__":
     sys.exit(main())

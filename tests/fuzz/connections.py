@@ -269,7 +269,7 @@ class FuzzPeer:
             return True
         if router.waits_for_room or not self.outbox:
             return False
-        self._deliver(bytes(self.outbox[: READ_BYTES]))
+        self._deliver(bytes(self.outbox[:READ_BYTES]))
         return True
 
     def pull_from_router(self) -> bool:
@@ -290,7 +290,7 @@ class FuzzPeer:
             if (self.router.has_more or self.router.waits_for_room) and self.has_overrun:
                 return
             self.has_overrun = self.router.has_more or self.router.waits_for_room
-            self._deliver(bytes(self.outbox[: READ_BYTES]))
+            self._deliver(bytes(self.outbox[:READ_BYTES]))
 
     def _deliver(self, piece: bytes) -> None:
         del self.outbox[: len(piece)]
@@ -338,6 +338,7 @@ def in_frames(data: bytes) -> list[str]:
 
 # The child
 
+
 def work(options: argparse.Namespace, liberties: Sequence[str]) -> int:
     """Scenarios one after the other. `options.progress` always holds the number of the one that runs."""
     use_sanitized_modules()
@@ -382,6 +383,7 @@ def shrink(path: str) -> int:
 
 
 # The parent
+
 
 def save(made: Scenario, path: str) -> None:
     steps = [[step.what, step.peer, step.data.hex()] for step in made.steps]

@@ -203,5 +203,3 @@ def failover_list(*servers: tuple[str, object]) -> dict[str, Any]:
     """Open properties of a server with alternatives."""
     maps = [{symbol("network-host"): host, symbol("port"): port} for host, port in servers]
     return {"failover-server-list": maps}
-
-

@@ -397,9 +397,7 @@ def test_a_certificate_alone_does_not_authenticate(
     ):
         peer.send(AMQP + open_frame())
         peer.seconds_until_closed(5)
-        router.wait_for_log(
-            r"amqp:connection:policy-error Client skipped authentication - forbidden", since=peer.since
-        )
+        router.wait_for_log(r"amqp:connection:policy-error Client skipped authentication - forbidden", since=peer.since)
     with (
         listener(router, client, certificates, {"uidFormat": "n"}, saslMechanisms="EXTERNAL") as name,
         tls_peer(router, name, pair=certificates.pair("carol")) as peer,

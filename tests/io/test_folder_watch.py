@@ -48,8 +48,7 @@ def test_what_stays_is_read_once(folder: Path) -> None:
 
 
 def test_what_could_not_be_read_at_all_is_read_again_later(folder: Path) -> None:
-    """A process that was killed, say: else the change would wait for the next one, and who was to lose access keeps it.
-    """
+    """A process that was killed, say: else the change would wait for the next, and a user who loses access keeps it."""
     looking = Looking(folder)
     looking.look()
     (folder / "a.json").write_text("[1]")

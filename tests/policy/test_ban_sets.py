@@ -92,9 +92,7 @@ NETWORKS = st.one_of(
         st.integers(min_value=20, max_value=32),
     ),
     st.builds(
-        lambda number, length: ip_network(
-            ((0x20010DB8 << 96 | number) >> (128 - length) << (128 - length), length)
-        ),
+        lambda number, length: ip_network(((0x20010DB8 << 96 | number) >> (128 - length) << (128 - length), length)),
         st.integers(min_value=0, max_value=255),
         st.integers(min_value=100, max_value=128),
     ),

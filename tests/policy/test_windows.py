@@ -344,9 +344,7 @@ def file(tmp_path: Path) -> Path:
         ("2027-01-15T11:00:00+01:00", 1, "- window: it is asked at 2027-01-15T10:00:00Z: group 'g' is valid from"),
     ],
 )
-def test_explain_at_a_time(
-    file: Path, when: str, status: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explain_at_a_time(file: Path, when: str, status: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["explain", str(file), "--user", "anna", "--host", "10.0.0.1", "--vhost", "h", "--at", when]
     assert main(arguments) == status
     output = capsys.readouterr().out

@@ -19,6 +19,4 @@ ffibuilder.cdef(
     ssize_t pull(void *transport);
     """
 )
-ffibuilder.set_source(
-    "router.amqp.engine._steps", Path(__file__).with_name("steps.c").read_text(), optional=True
-)
+ffibuilder.set_source("router.amqp.engine._steps", Path(__file__).with_name("steps.c").read_text(), optional=True)

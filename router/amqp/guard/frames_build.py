@@ -19,6 +19,4 @@ ffibuilder.cdef(
     size_t scan(tables_t *tables, const uint8_t *data, size_t size, uint32_t max_span);
     """
 )
-ffibuilder.set_source(
-    "router.amqp.guard._frames", Path(__file__).with_name("frames.c").read_text(), optional=True
-)
+ffibuilder.set_source("router.amqp.guard._frames", Path(__file__).with_name("frames.c").read_text(), optional=True)

@@ -252,9 +252,7 @@ class Guard:
     def _begin(self, performative: Performative) -> bool:
         channel = performative.channel
         if channel > self.channel_max:
-            raise Refused(
-                FRAMING, f"remote channel {channel} is above negotiated channel_max {self.channel_max}."
-            )
+            raise Refused(FRAMING, f"remote channel {channel} is above negotiated channel_max {self.channel_max}.")
         answered = performative.get("remote-channel")
         # INVARIANT: a Begin of ours has one answer. Another would make one of the engine's sessions two channels'.
         if answered is not None and answered not in self.begun.awaited:
@@ -368,9 +366,7 @@ class Guard:
             return False
         # Attack: the engine takes a count that goes back for new credit, without end.
         if ahead > _MAX_AHEAD:
-            raise Refused(
-                _INVALID_FIELD, f"flow sets back the delivery-count of a sender from {link.value} to {count}"
-            )
+            raise Refused(_INVALID_FIELD, f"flow sets back the delivery-count of a sender from {link.value} to {count}")
         link.value = count
         return True
 

@@ -42,9 +42,7 @@ class ConnectionKind(Kind):
             raise ValidationError("Name not supported. Identity required")
         return super().selector(properties)
 
-    def wanted(
-        self, entity_type: EntityType, find: Callable[[], Row], body: object
-    ) -> tuple[Row, dict[str, object]]:
+    def wanted(self, entity_type: EntityType, find: Callable[[], Row], body: object) -> tuple[Row, dict[str, object]]:
         given = body if isinstance(body, Mapping) else {}
         status, trace = given.get("adminStatus"), given.get("enableProtocolTrace")
         try:
@@ -67,9 +65,7 @@ class ConnectionKind(Kind):
 class LinkKind(Kind):
     """`router.link`: an UPDATE of its adminStatus is accepted and changes nothing."""
 
-    def wanted(
-        self, entity_type: EntityType, find: Callable[[], Row], body: object
-    ) -> tuple[Row, dict[str, object]]:
+    def wanted(self, entity_type: EntityType, find: Callable[[], Row], body: object) -> tuple[Row, dict[str, object]]:
         row = find()
         if not isinstance(body, Mapping) or body.get("adminStatus") is None:
             raise ValidationError("Bad Request")
