@@ -1,4 +1,4 @@
-"""Users who are not named may use every address.
+"""Whoever is not named may use every address.
 
 The group with the user `*`, or the group `$default` with allowUnknownUser, holds for users nobody has thought of:
 everyone with a password or a certificate, and `anonymous` where a listener offers ANONYMOUS. List the addresses such
