@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the compiled modules, which the router runs without where they are missing."""
+"""Builds the compiled modules, which pyproject.toml cannot declare; the router also runs without them."""
 
 from setuptools import setup
 

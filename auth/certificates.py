@@ -32,7 +32,7 @@ _FINGERPRINTS: Mapping[str, hashes.HashAlgorithm] = {
     "5": hashes.SHA512(),
 }
 
-# OpenSSL's short names. What is not here is written as a dotted number with its text, where OpenSSL would dump the DER.
+# OpenSSL's short names. Other types are written as a dotted number with their text; OpenSSL would dump the DER.
 _SHORT_NAMES: Mapping[ObjectIdentifier, str] = {
     NameOID.COMMON_NAME: "CN",
     NameOID.COUNTRY_NAME: "C",
@@ -71,7 +71,7 @@ class CertificateError(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateUser:
     """user          the name policy sees
-    built_id      what uidFormat gave before the mapping; None when the user is the subject
+    built_id      the result of uidFormat before the mapping; None when the user is the subject
     unrecognized  the first character of uidFormat that names no component (SERVER critical), else None
     """
 
@@ -109,7 +109,7 @@ def _joined(parts: list[str]) -> str:
     """One text for the components; different ones for different components.
 
     A missing one before one that is there leaves its place empty; `\\` stands before a `;` or `\\` of a component, and
-    before the `=` of what would else look like a subject.
+    before the `=` of a text that would else look like a subject.
     """
     while parts and not parts[-1]:
         parts.pop()

@@ -19,7 +19,7 @@ class ClientMechanism(Protocol):
     def name(self) -> str: ...
 
     def initial_response(self) -> bytes:
-        """What goes into the init. Errors: MechanismFault."""
+        """The initial response of the sasl-init. Errors: MechanismFault."""
         ...
 
     def answer(self, challenge: bytes) -> bytes:

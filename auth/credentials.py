@@ -37,7 +37,7 @@ class VerifyResult:
     """is_valid  true only when the password was compared and is the user's
     groups    names the authenticator vouches for (LDAP, tokens)
     detail    why not, for the log (UNKNOWN_USER, WRONG_PASSWORD, ...); "" when valid
-    proof     of what was compared: another one, or none, when the user's password is changed or the user removed
+    proof     of the compared entry: another one, or none, when the user's password is changed or the user removed
     """
 
     is_valid: bool

@@ -1,4 +1,4 @@
-"""Who a peer is, once that is settled. Fixed before the first AMQP frame and never changed after."""
+"""The identity of an authenticated peer. Fixed before the first AMQP frame and never changed after."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """The server side of each mechanism: a response in, the next step out.
 
-Pure; what needs a user database is asked for with `Ask` and answered through `conclude`. PLAIN and EXTERNAL are
+Pure; a question to a user database is an `Ask`, its answer comes through `conclude`. PLAIN and EXTERNAL are
 parsed here and not by pysasl, which admits empty passwords, lets UnicodeDecodeError escape and keeps the password as
 plain text.
 

@@ -1,8 +1,8 @@
 """The SASL exchange as a state machine, for the side that offers mechanisms and the side that chooses one.
 
 Sans-IO: plaintext bytes after the SASL protocol header in, effects out. Neither machine raises on anything a peer
-sends: a fault is `Rejected`, after which the machine ignores everything. Verifying is left to whoever carries the
-effects out; its answer comes back through `resume`, and bytes that arrive in between wait.
+sends: a fault is `Rejected`, after which the machine ignores everything. Verifying is left to the caller, which carries
+the effects out; its answer comes back through `resume`, and bytes that arrive in between wait.
 Sources: AMQP 1.0 §5.3; docs/spec/policy-and-auth.md §8, §8b.
 """
 
@@ -28,7 +28,7 @@ from auth.mechanisms import (
 from auth.sasl_frames import FrameReader, SaslFrame, SaslFrameError
 from auth.secrets import Secret
 
-# Caps what an unauthenticated peer can make us hold while a verifier (LDAP, a hash) takes its time.
+# Caps the bytes an unauthenticated peer can make us hold while a verifier (LDAP, a hash) takes its time.
 MAX_PENDING_BYTES = 64 * 1024
 
 # Stops a server or client that goes on challenging for ever; the longest mechanism known (SCRAM, Kerberos) needs four.
@@ -39,7 +39,7 @@ FRAMING_ERROR = "amqp:connection:framing-error"
 
 NOT_OFFERED = "Client mechanism not in mechanism inclusion list."
 
-# RFC 4422 §3.1. What is none of these is not repeated in a log line.
+# RFC 4422 §3.1. Any other name is not repeated in a log line.
 _MECHANISM_NAME = re.compile(r"[A-Z0-9_-]{1,20}", re.ASCII)
 
 
@@ -59,7 +59,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authenticated:
-    """The exchange is over and has succeeded; `take_rest` has what followed it."""
+    """The exchange is over and has succeeded; `take_rest` has the bytes behind it."""
 
     identity: Identity
 

@@ -8,11 +8,11 @@ Sources: AMQP 1.0 §5.3 (SASL), §1.2 (type encodings), §2.3 (frame layout).
 import struct
 from dataclasses import dataclass
 
-# AMQP 1.0 §5.3.1: no SASL frame may exceed MIN-MAX-FRAME-SIZE; we keep to it in what we send.
+# AMQP 1.0 §5.3.1: no SASL frame may exceed MIN-MAX-FRAME-SIZE; we keep to it in the frames we send.
 MAX_SENT_FRAME_BYTES = 512
 
-# What we accept: Kerberos tickets and bearer tokens exceed 512 bytes in practice. Stops an unauthenticated peer from
-# announcing a frame of 4 GiB and making us hold what arrives of it.
+# The largest frame we accept: Kerberos tickets and bearer tokens exceed 512 bytes in practice. Stops an unauthenticated
+# peer from announcing a frame of 4 GiB and making us hold the part that arrives.
 MAX_RECEIVED_FRAME_BYTES = 64 * 1024
 
 # Stops an array of a million one-byte symbols from becoming a million objects; no library has this many mechanisms.
@@ -40,7 +40,7 @@ _ARRAY = (0xE0, 0xF0)
 
 
 class SaslFrameError(ValueError):
-    """The bytes are not the SASL frame they should be; the text says what is wrong and is fit for a log line."""
+    """The bytes are not the SASL frame they should be; the text names the fault and is fit for a log line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ SaslFrame = Mechanisms | Init | Challenge | Response | Outcome
 class FrameReader:
     """Cuts the frames out of a byte stream, one at a time.
 
-    Holds what was fed and not yet taken; whoever feeds it while not reading bounds that by `pending_bytes`.
+    Holds the bytes fed and not yet taken; a caller that feeds it while not reading bounds them by `pending_bytes`.
     """
 
     __slots__ = ("_pending",)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hmac import compare_digest
 from typing import NoReturn
 
-# What the peer reads of a password file: one line of at most 199 bytes. Also stops a `file:` that names a device or a
+# The peer reads one line of at most 199 bytes from a password file. Also stops a `file:` that names a device or a
 # huge file from filling memory.
 MAX_PASSWORD_FILE_BYTES = 199
 
@@ -17,7 +17,7 @@ UNSAFE_TEXT = "It is unsafe to provide plain text passwords in the config file"
 
 
 class Secret:
-    """A text that shows itself only to who calls `reveal()`; everything that prints gets `…`.
+    """A text that only `reveal()` shows; everything that prints gets `…`.
 
     Compares in constant time, has no hash and refuses to be pickled, so that it cannot leave in a dump or a queue.
     """
@@ -52,7 +52,7 @@ class PasswordError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPassword:
-    """password   what to use
+    """password   the one to use
     warnings   texts for CONN_MGR (warning)
     errors     texts for CONN_MGR (error); the password is then unusable but creation continues (§6.1)
     """
@@ -75,7 +75,7 @@ def resolve_password(
     environment        name -> value, None when not set
     read_start         (path, n) -> the first n bytes of that file; may raise OSError
     Errors             PasswordError when the environment variable is not set: using the text `env:NAME` as password,
-                       as the peer does for saslPassword, would send it to whoever answers.
+                       as the peer does for saslPassword, would send it to any server that answers.
     """
     prefix, colon, rest = configured.partition(":")
     kind = prefix if colon else ""

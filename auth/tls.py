@@ -25,7 +25,7 @@ _RECORD_BYTES = 16 * 1024
 _HEADER_BYTES = 5  # of a record: type, version, length
 _DATA = 23  # the type of a record with data; in TLSv1.3 every record behind the handshake says that it is one
 
-# Records that OpenSSL gets before somebody looks at the clock. Stops one read full of KeyUpdates or of records of one
+# Records that OpenSSL gets before the caller looks at the clock. Stops one read full of KeyUpdates or of records of one
 # byte, thousands of them, from holding up everybody else: one costs up to 20 microseconds.
 RECORDS_AT_ONCE = 32
 
@@ -89,7 +89,7 @@ class RecordsWithoutData(TlsFailure):
 class TlsTunnel:
     """One TLS connection in memory.
 
-    Feed what the socket received to `receive`, write what `take_output` returns to the socket after every call.
+    Feed the bytes from the socket to `receive`; after every call write those of `take_output` to the socket.
     """
 
     __slots__ = (
@@ -208,7 +208,7 @@ class TlsTunnel:
         return record
 
     def _feed(self) -> int:
-        """Give OpenSSL the next RECORDS_AT_ONCE records of what waits; returns how many of them are whole now.
+        """Give OpenSSL the next RECORDS_AT_ONCE waiting records; returns how many of them are whole now.
 
         It gets the beginning of a record as soon as its header is there, and judges the header itself.
         """
@@ -356,16 +356,16 @@ class TlsTunnel:
             raise TlsFailure(failure_text(fault)) from None
 
     def _end(self) -> None:
-        """The peer has said that nothing more comes: what comes nevertheless is not looked at."""
+        """The peer has said that nothing more comes: bytes that come nevertheless are not looked at."""
         self._is_closed = True
         self._waiting, self._at, self.has_more = b"", 0, False
 
 
 def failure_text(fault: Exception) -> str:
-    """OpenSSL's reason in words, such as `peer did not return a certificate`; with what made a verification fail."""
+    """OpenSSL's reason in words, such as `peer did not return a certificate`; with why a verification failed."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {fault.verify_message}"
-    # Which of the two an end of the stream is differs between releases of Python 3.11.
+    # Releases of Python 3.11 differ in which of the two an end of the stream raises.
     if isinstance(fault, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return "unexpected eof while reading"
     reason = getattr(fault, "reason", None)
@@ -436,7 +436,7 @@ def client_context(profile: TlsProfile, *, verify_hostname: bool) -> ssl.SSLCont
 
 
 def _harden(context: ssl.SSLContext) -> None:
-    """What no profile may change."""
+    """Sets the options that no profile may change."""
     # Compression leaks secrets by length (CRIME); renegotiation lets a client burn our CPU again and again.
     context.options |= ssl.Options.OP_NO_COMPRESSION | ssl.Options.OP_NO_RENEGOTIATION
     # An intermediate CA in caCertFile is an anchor of its own (§6.5).
@@ -484,7 +484,7 @@ def _set_protocols(context: ssl.SSLContext, protocols: str | None) -> bool:
         return False
     wanted = [name for name in _VERSIONS if name in names]
     with warnings.catch_warnings():
-        # Old versions are what the administrator asked for by name.
+        # The administrator asked for old versions by name.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             context.minimum_version = _VERSIONS[wanted[0]]

@@ -1,4 +1,4 @@
-"""The router beside a floor that only moves messages: what policy, routing and security cost. See docs/performance.md.
+"""The router beside a floor that only moves messages: the cost of policy, routing, security. See docs/performance.md.
 
 `python -m benchmarks --help`. Everything runs on 127.0.0.1 and stops by itself.
 """

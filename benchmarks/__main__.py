@@ -23,7 +23,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def circumstances(runs: int) -> dict[str, Any]:
-    """What figures depend on besides the code."""
+    """The circumstances that figures depend on besides the code."""
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=RESULTS.parent, capture_output=True, text=True, check=False
     )

@@ -14,13 +14,13 @@ from benchmarks.subjects import HOSTNAME, USER, Subject
 HEARTBEAT_S = 5.0
 BEATS_AT_ONCE = 10
 ANSWER_TIMEOUT_S = 20.0
-# For 10,000 connections on each side, and for what a process opens besides.
+# For 10,000 connections on each side, and for the files a process opens besides.
 ENOUGH_FILES = 32_768
 SPARE_FILES = 200
 
 
 class Crowd:
-    """Open connections whose heartbeats a thread of ours sends."""
+    """Open connections; a thread of ours sends their heartbeats."""
 
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
@@ -77,7 +77,7 @@ class Crowd:
 
 
 def unverified_context() -> ssl.SSLContext:
-    """A client's context that takes any certificate: what is measured is the server."""
+    """A client's context that takes any certificate: the server is measured."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""The floor: what moving a message through Python and proton costs with no routing at all.
+"""The floor: the cost of moving a message through Python and proton with no routing at all.
 
 `python -m benchmarks.floor CERTIFICATE KEY [--uvloop]` accepts AMQP clients on two ports of 127.0.0.1 that the system
 chooses, the first in the clear, the second over TLS, and prints `Listening on PORT TLS_PORT` on stderr. Any SASL

@@ -19,7 +19,7 @@ BINARY = Path(__file__).parent / "results" / "load"
 _LIBRARIES = ("libqpid-proton-proactor.so.1", "libqpid-proton-core.so.10")
 MISSING = "the load client needs gcc and a C library: apt-get install gcc libqpid-proton11-dev"
 
-# A run takes a few seconds; what takes longer hangs.
+# A run takes a few seconds; a longer one hangs.
 TIMEOUT_S = 180.0
 # Presettled messages may be lost on the way: how long a receiver may still wait for more after the sender has ended.
 LAST_MESSAGE_S = 3.0
@@ -31,7 +31,7 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What to send and to receive. `count` messages of `size` bytes on each connection."""
+    """The messages to send and to receive: `count` of `size` bytes on each connection."""
 
     count: int
     size: int = 100
@@ -93,7 +93,7 @@ def client(verb: str, subject: Subject, *options: str) -> Iterator[subprocess.Po
 
 
 def wait_until_ready(process: "subprocess.Popen[str]") -> None:
-    """Until every link of a client is attached. Errors: LoadError with what the peer said instead."""
+    """Until every link of a client is attached. Errors: LoadError with the peer's answer."""
     assert process.stderr is not None
     text = ""
     for line in process.stderr:

@@ -1,4 +1,4 @@
-"""What a text means, read off the tables of docs/spec/routing.md §3. Shares nothing with policy.addressing."""
+"""Resolves address texts by the tables of docs/spec/routing.md §3. Shares nothing with policy.addressing."""
 
 import re
 from itertools import product
@@ -54,7 +54,7 @@ def meaning(text: str, tenant: str | None = None, router: str = ROUTER) -> tuple
 
 
 def key_of(found: tuple[str, ...], phase: int = 0) -> str:
-    """The key of the table: of what is carried elsewhere only where to."""
+    """The key of the table: for an address carried elsewhere only its destination."""
     return f"M{phase}{found[1]}" if found[0] == "M" else found[0] + found[1]
 
 

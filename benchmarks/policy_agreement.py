@@ -153,14 +153,14 @@ def matches(key: str, item: str, user: str, text: str) -> bool:
 
 
 def understood(item: str) -> str:
-    """What the texts of an item are read as: of `amqp:/q.*` all that begins with `q.`."""
+    """The plain form of an item's texts: of `amqp:/q.*` all that begins with `q.`."""
     if item.endswith("*"):
         return read(item[:-1] + "|")[:-1] + "*"
     return read(item)
 
 
 def denies(item: str, written: str, names: Sequence[str]) -> bool:
-    """As it is written, or as it is understood, by any name of what is reached."""
+    """As it is written, or as it is understood, by any name of the reached address."""
     return any(matches_literal(each, "", text) for each in (item, understood(item)) for text in (written, *names))
 
 
@@ -286,7 +286,10 @@ def naive_link(group: Mapping[str, Any], user: str, asked: "Asked", facts: LinkF
 def naive_reply(
     group: Mapping[str, Any], owner: str | None, age_s: float | None, reason: str, *, is_send: bool, is_denied: bool
 ) -> str:
-    """What becomes of an address that no list allows (§3.16). reason  where neither owner nor reply has a say"""
+    """The result for an address that no list allows (§3.16).
+
+    reason  where neither owner nor reply has a say
+    """
     if is_denied:
         return reason
     if owner == "own":
@@ -378,7 +381,7 @@ def random_vhosts(chance: random.Random) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a client writes, and in whose address space."""
+    """An address text of a client, and the tenant it belongs to."""
 
     text: str | None
     tenant: str | None
@@ -416,9 +419,9 @@ def bound(is_allowed: bool, address: Address | Unclear | None) -> str | None:
 
 
 def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> str | None:
-    """Compare `count` requests with one random policy; what is decided differently, if anything.
+    """Compare `count` requests with one random policy. Returns the first difference, if any.
 
-    reasons  receives what was decided, as often as it was
+    reasons  counts the decisions
     """
     vhosts = random_vhosts(chance)
     has_patterns = chance.random() < 0.4

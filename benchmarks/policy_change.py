@@ -1,4 +1,4 @@
-"""What a change of the policy does to the messages of those whom it still permits.
+"""The effect of a policy change on the messages that it still permits.
 
     python -m benchmarks.policy_change [--connections 1000] [--rate 20000] [--vhosts 50] [--seconds 3]
 
@@ -199,7 +199,7 @@ class Traffic:
         return all(len(phase.delays) == phase.due for phase in self.phases)
 
     def run(self, steps: Sequence[tuple[str, Callable[[], None] | None]], seconds: float, house: "House") -> None:
-        """steps  (name, what to do meanwhile), each lasting so long"""
+        """steps  (name, the action meanwhile), each lasting so long"""
         selector = selectors.DefaultSelector()
         ends: list[Sender | Receiver] = [*self.senders, *self.receivers]
         for end in ends:
@@ -240,7 +240,7 @@ class Traffic:
 
 
 def ended(connections: Sequence[socket.socket], inputs: Sequence[bytearray]) -> tuple[int, int]:
-    """(links detached, connections closed) by the router, in what has come since the last call."""
+    """(links detached, connections closed) by the router since the last call."""
     detached = closed = 0
     for each, kept in zip(connections, inputs, strict=True):
         data = bytearray()
@@ -286,7 +286,7 @@ class House:
         fresh.rename(self.folder / "policy" / name)
 
     def change(self, *rules: object) -> Callable[[], None]:
-        """What changes the rules of those who are connected."""
+        """An action that changes the rules of the open connections."""
 
         def act() -> None:
             self._write("rules.json", rules)
@@ -340,7 +340,7 @@ class House:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     detached, closed  links and connections that the router ended; losing, closing: those it should have
     passes            over all connections, as the router's log counts them
@@ -357,7 +357,7 @@ class Outcome:
 
     @property
     def is_right(self) -> bool:
-        """No message was lost or overtook another, and those who were denied, and no others, were ended."""
+        """No message was lost or overtook another, and the denied links and connections, and no others, were ended."""
         is_ended = (self.detached, self.closed) == (self.losing, self.closing)
         return self.is_complete and self.is_ordered and is_ended
 

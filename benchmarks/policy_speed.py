@@ -1,9 +1,9 @@
-"""What a decision costs: 10,000 users in 1,000 vhosts, a link against 1,000 sources, compiling and checking them all;
+"""The cost of a decision: 10,000 users in 1,000 vhosts, a link against 1,000 sources, compiling and checking them all;
 a socket accepted and a failed login against 10,000 bans.
 
     python -m benchmarks.policy_speed
 
-Medians of several rounds, in seconds of processor time: what else the machine does does not count. The aims beside the
+Medians of several rounds, in seconds of processor time: other work of the machine does not count. The aims beside the
 numbers are those of the project.
 """
 

@@ -1,4 +1,4 @@
-"""A child process that says on stderr when it is ready, and what it costs while it runs."""
+"""A child process that says on stderr when it is ready, and its cost while it runs."""
 
 import os
 import re
@@ -17,7 +17,7 @@ MAX_LINES = 5000
 
 
 class ProcessError(Exception):
-    """A child did not do what it was started for; the text ends with what it printed last."""
+    """A child did not do its task; the text ends with the last lines it printed."""
 
 
 class Process:
@@ -85,7 +85,7 @@ class Process:
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
     def resident_kb(self) -> int:
-        """Memory in use, without what is only reserved."""
+        """Memory in use, without memory that is only reserved."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_KB
 
     def signal(self, number: int) -> None:

@@ -17,7 +17,7 @@ class Row:
     router, floor  medians of the runs; floor None where there is nothing to compare with
     ratio          median of router/floor, run by run
     spread         smallest and largest of the ratio over the runs; of `router` where there is no ratio
-    budget         what the ratio (without one: `router`) may be at most, or must be at least where more is better
+    budget         the limit of the ratio (without one: of `router`): the most, or the least where more is better
     """
 
     case: str
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is not kept."""
+        """Does the figure break its budget?"""
         if self.budget is None:
             return False
         value = self.router if self.ratio is None else self.ratio
@@ -97,7 +97,7 @@ def _number(value: float) -> str:
 
 
 def store(path: Path, rows: Iterable[Row], circumstances: Mapping[str, Any]) -> None:
-    """Rows and what they were measured on, as JSON."""
+    """Rows and the circumstances of the measurement, as JSON."""
     path.parent.mkdir(exist_ok=True)
     content = {**circumstances, "rows": [{**asdict(row), "is_over": row.is_over} for row in rows]}
     path.write_text(json.dumps(content, indent=1) + "\n")

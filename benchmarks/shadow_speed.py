@@ -1,4 +1,4 @@
-"""What a candidate policy beside the one in force costs at the gate: an Open, a link, a message on an anonymous link.
+"""The cost of a candidate policy beside the one in force: an Open, a link, a message on an anonymous link.
 
     python -m benchmarks.shadow_speed
 

@@ -1,4 +1,4 @@
-"""What is measured: the router with a policy of 100 users, and the floor.
+"""The measured programs: the router with a policy of 100 users, and the floor.
 
 Both are started anew for a benchmark run, on ports that the system chooses, and both are told to serve the same clients
 in the clear and over TLS.
@@ -28,7 +28,7 @@ USERS = 100
 TEAMS = 20
 # The user of all measurements but the ones of password hashing.
 USER = "user-042"
-# The one whose password is hashed as qdpasswd would; hashing is slow on purpose and would hide everything else.
+# The user with a password hashed as qdpasswd would; hashing is slow on purpose and would hide everything else.
 SLOW_USER = "user-099"
 CHEAP = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
 LOAD_PASSWORD_VARIABLE = "PALISADE_BENCH_PASSWORD"
@@ -170,7 +170,7 @@ def _user(number: int) -> str:
 
 
 def _vhost() -> dict[str, object]:
-    """One vhost of 20 teams of five. What every message of a measurement needs is allowed, and by no mere `*`."""
+    """One vhost of 20 teams of five. It allows the addresses of every measured message, and by no mere `*`."""
     groups = {}
     for team in range(TEAMS):
         addresses = f"team-{team}.*, ${{user}}.*, shared.news, bench, bench.*, crowd.*, multicast.*"

@@ -1,6 +1,6 @@
 """The daemon on an event loop that keeps account of itself: `python -m benchmarks.watched ACCOUNTS -c FILE`.
 
-A round trip seen from outside includes what else the machine does. Here the loop itself is timed: from one return of
+A round trip seen from outside includes other work of the machine. Here the loop itself is timed: from one return of
 its selector to the next call, in wall and in processor time, so that a hold of our own making shows in both. It runs on
 asyncio's own loop: uvloop cannot be looked into.
 
@@ -45,7 +45,7 @@ class Account:
 
 
 class Watch(selectors.DefaultSelector):
-    """Times what happens between two waits."""
+    """Times the work between two waits."""
 
     def __init__(self, accounts: Path) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The few bytes a client needs to be let in, sent in one go, and what tells it that it was.
+"""The few bytes of a client's login, sent in one go, and the answer that confirms it.
 
 Not an AMQP client: no state, no flow control. It costs the measuring process next to nothing.
 """
@@ -49,7 +49,7 @@ def close() -> bytes:
 
 
 class Admission:
-    """Reads what comes back until the peer has answered the whole login."""
+    """Reads until the peer has answered the whole login."""
 
     def __init__(self, *, has_link: bool) -> None:
         self._wanted = _ATTACH if has_link else _OPEN

@@ -13,7 +13,7 @@ OLDEST_PYTHON = (3, 11)
 
 
 def missing_packages() -> list[str]:
-    """Debian package names for what pip needs to build python-qpid-proton in a virtual environment."""
+    """Debian packages that pip needs to build python-qpid-proton in a virtual environment."""
     missing = []
     if importlib.util.find_spec("ensurepip") is None:
         missing.append("python3-venv")

@@ -1,7 +1,7 @@
 """Make a secured router out of nothing and run it in the foreground: `make run`.
 
-Everything lives in the ignored folder .run/. What is already there is kept, so a second run has the same certificates,
-users, policy and audit records. Two secrets never touch the disk: the users' passwords, of which only hashes are kept,
+Everything lives in the ignored folder .run/. Existing files are kept, so a second run has the same certificates, users,
+policy and audit records. Two secrets never touch the disk: the users' passwords, of which only hashes are kept,
 and the key of the certificate authority, which signs two certificates and is forgotten.
 """
 
@@ -98,7 +98,7 @@ mech_list: EXTERNAL PLAIN
 
 
 class QuickstartError(Exception):
-    """The text says what is wrong and what to do."""
+    """The text names the fault and the remedy."""
 
 
 def write_new(path: Path, content: bytes, mode: int = 0o600) -> None:
@@ -200,7 +200,7 @@ def make_users(run: Path) -> dict[str, str]:
 
 
 def make_configuration(run: Path, port: int | None) -> int:
-    """Write what is missing of configuration and policy; the port of the first listener.
+    """Write the missing parts of configuration and policy; returns the port of the first listener.
 
     port    None keeps the ports of an existing configuration; a number is put into it.
     """
@@ -240,8 +240,8 @@ def refuse_used_ports(port: int) -> None:
 
 
 def commands(run: Path, port: int) -> list[tuple[str, str]]:
-    """What to try, each with the command that does it, for a shell in the checkout. No secret stands in them:
-    passwords come out of the environment through a pipe, so that `ps` does not show them.
+    """Things to try, each with its command, for a shell in the checkout. No secret stands in them: passwords come out
+    of the environment through a pipe, so that `ps` does not show them.
     """
     bin_, here = shown(BIN), shown(run)
     bus = f"-b amqps://127.0.0.1:{port} --ssl-trustfile {here}/tls/ca.crt"

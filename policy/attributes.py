@@ -1,4 +1,4 @@
-"""Reading the attribute values of vhosts and groups: what is accepted, and the exact words for what is not.
+"""Reads the attribute values of vhosts and groups: the accepted values, and the exact words for the refused ones.
 
 Source: docs/spec/policy-and-auth.md §2.2.
 """
@@ -40,7 +40,7 @@ class SourceLocation:
         return self.line if place is None else place[0]
 
     def column_of(self, path: Path) -> int:
-        """The column of what `line_of` finds; 1 where it is not known."""
+        """The column of the place `line_of` finds; 1 where it is not known."""
         place = self._nearest(path)
         return self.column if place is None else place[1]
 
@@ -117,7 +117,7 @@ def read_items(value: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """One vhost being read: what every step needs to resolve names, to warn and to word an error."""
+    """One vhost being read, with the means to resolve names, to warn and to word an error."""
 
     vhost: str
     source: SourceLocation | None
@@ -125,7 +125,7 @@ class Reading:
     warnings: list[str]
 
     def error(self, text: str, *path: str | int) -> PolicyError:
-        """The refusal of the vhost for what stands at `path` of its attribute map."""
+        """The refusal of the vhost for the value at `path` of its attribute map."""
         source = self.source
         return PolicyError(
             f"Policy '{self.vhost}' is invalid: {text}",

@@ -1,4 +1,4 @@
-"""Who is banned: an address or network, a user, or a user at an address. State that the daemon owns, as usage.py is.
+"""The bans: of an address or network, a user, or a user at an address. State that the daemon owns, as usage.py is.
 
 Pure: the clock is an argument. A ban holds until its owner takes it out; `due` says when that is, so that a ban and
 the entity which shows it end together. Source: docs/spec/policy-and-auth.md §3.15.
@@ -29,7 +29,7 @@ NOBODY: Final = HostRanges()
 
 
 class BanError(Exception):
-    """A ban is refused; str() says why and what would be right. `attribute` is the one to blame."""
+    """A ban is refused; str() says why and names the remedy. `attribute` is the one to blame."""
 
     def __init__(self, text: str, attribute: str | None = None) -> None:
         super().__init__(text)
@@ -39,8 +39,8 @@ class BanError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ban:
     """name    unique
-    network  whom it holds for; None: wherever the user comes from
-    user     as authenticated, compared as it stands; None: whoever comes from the network. One of the two is given
+    network  the addresses it holds for; None: all
+    user     as authenticated, compared as it stands; None: every user from the network. One of the two is given
     until    monotonic seconds; `inf`: for good
     reason   for people; "" for none
     """
@@ -191,7 +191,7 @@ class BanSet:
     def displaced(self) -> Ban | None:
         """The automatic ban that has to be removed before another is made, None while there is room.
 
-        It is the oldest, and so the next to end. Who displaces one on purpose has been banned ten thousand times first.
+        It is the oldest, and so the next to end. An attacker must be banned ten thousand times to displace one.
         """
         return next(iter(self._automatic.values())) if len(self._automatic) >= MAX_AUTOMATIC else None
 

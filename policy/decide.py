@@ -151,7 +151,7 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
 
 
 def decide_connector(ruleset: Ruleset, policy_vhost: str, user: str | None, now: float | None) -> ConnectionDecision:
-    """May an outgoing connection whose connector has a policyVhost stay, and under which settings (§3.5)?
+    """May the outgoing connection of a connector with a policyVhost stay, and under which settings (§3.5)?
 
     user  the connector's saslUsername
     now   as in ConnectionFacts

@@ -1,4 +1,4 @@
-"""What a decision says. Reason values are public API: in audit events and reports, and they never change meaning."""
+"""The result of a decision. Reason values are public API: in audit events and reports; they never change meaning."""
 
 from dataclasses import dataclass
 from enum import StrEnum

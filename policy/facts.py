@@ -1,4 +1,4 @@
-"""What a decision may look at. Values only; whoever calls `policy.decide` fills them in.
+"""The inputs of a decision. Values only; the caller of `policy.decide` fills them in.
 
 Sources: docs/spec/policy-and-auth.md §3.
 """
@@ -36,7 +36,7 @@ class Usage:
 class LinkFacts:
     """One client-initiated Attach."""
 
-    direction: Literal["send", "receive"]  # what the client does on the link
+    direction: Literal["send", "receive"]  # the client's, on the link
     address: Address | Unclear | None  # of the target (send) or source (receive)
     is_dynamic: bool = False
     is_coordinator: bool = False
@@ -59,7 +59,7 @@ class MessageFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagementFacts:
-    """One management request, once it is known what it is about."""
+    """One management request, once its operation and entity are known."""
 
     operation: str  # one of policy.rights.OPERATIONS
     entity_type: str  # short name

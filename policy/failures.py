@@ -1,13 +1,13 @@
-"""Who fails to get in too often: failures of each remote host within a sliding window, in bounded memory.
+"""Finds hosts whose logins fail too often: failures per remote host in a sliding window, in bounded memory.
 
 Pure: the clock and chance are arguments. Source: docs/spec/policy-and-auth.md §3.15.
 
-What is counted is exact: nobody is banned for what others did. What the bound costs is the other error, a failure that
-is forgotten. An attacker gains by that only with more addresses than there is room for, all failing within one window,
-and such a one has `limit` - 1 free attempts from each of them anyway. Who has to make way is drawn: were it the oldest,
-the same attacker would go round his addresses, and each would be forgotten just before its turn. Of the few that are
-drawn the one with the fewest failures goes, so that those close to the limit stay. To wait for room in place of making
-it would let him fill the table once and then try from elsewhere without being counted.
+The counts are exact: no host is banned for another's failures. The bound costs the other error, a forgotten failure.
+An attacker gains by that only with more addresses than there is room for, all failing within one window, and then he
+has `limit` - 1 free attempts from each of them anyway. The host that makes way is drawn: were it the oldest, the same
+attacker would go round his addresses, and each would be forgotten just before its turn. Of the few that are drawn the
+one with the fewest failures goes, so that those close to the limit stay. Waiting for room in place of making it would
+let him fill the table once and then try from elsewhere without being counted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,10 +27,10 @@ MAX_WINDOW_S: Final = 86_400
 LIMIT_KEY: Final = "banAfterFailures"
 # The attributes of the `policy` entity that make up the rule.
 FAILURE_KEYS: Final = (LIMIT_KEY, "banWindowSeconds", "banSeconds", "banAllowList")
-# Drawn to find who makes way.
+# Hosts drawn to find the one that makes way.
 SAMPLE: Final = 5
-# One network of IPv6 (RFC 4291 §2.5.1) belongs to one site, whose every host may take any of its 2**64 addresses: who
-# counted those one by one would count nothing. A neighbour there is banned along, as behind one IPv4 address.
+# One network of IPv6 (RFC 4291 §2.5.1) belongs to one site, and every host of it may take any of its 2**64 addresses:
+# a count for each address would count nothing. A neighbour there is banned along, as behind one IPv4 address.
 V6_PREFIX: Final = 64
 
 
@@ -81,7 +81,7 @@ def _number(policy: Mapping[str, object], key: str, default: int, least: int, mo
 
 
 def counted_as(host: str) -> IPv4Network | IPv6Network:
-    """What a numeric address is counted, and banned, as: itself, or its /64. Raises ValueError."""
+    """The key a numeric address is counted and banned under: itself, or its /64. Raises ValueError."""
     address = parse_address(host)
     if address.version == 4:
         return IPv4Network(address)
@@ -116,9 +116,9 @@ class FailureCounter:
         return len(self._hosts)
 
     def note(self, host: str, now: float) -> IPv4Network | IPv6Network | None:
-        """`host` failed. What is to be banned for it: its network where this was one failure too many, else None.
+        """Count a failure of `host`. Returns the network to ban where this was one failure too many, else None.
 
-        Who is banned begins anew afterwards. A host that is no numeric address is not counted.
+        A banned network begins anew afterwards. A host that is no numeric address is not counted.
         """
         rule = self.rule
         try:

@@ -32,7 +32,7 @@ from policy.windows import UNTIL_KEY, WINDOW_KEYS, Window, read_instant, read_wi
 
 UNLIMITED_LINKS: Final = 2**31 - 1
 MAX_NAME_BYTES: Final = 255  # §1.3
-MAX_VALUE: Final = 2**64 - 1  # of a size or count: what an AMQP ulong holds
+MAX_VALUE: Final = 2**64 - 1  # of a size or count: the largest AMQP ulong
 
 _GROUP_NUMBERS: Final = {
     "maxConnectionsPerUser": MAX_CONNECTIONS,
@@ -55,7 +55,7 @@ _GROUP_BOOLEANS: Final = {
     "allowDynamicLinkRoutes": True,
     "allowAdminStatusUpdate": True,
 }
-REPLIES_KEY: Final = "allowReplies"  # an extension: replies to what was received, whatever targets say
+REPLIES_KEY: Final = "allowReplies"  # an extension: replies to received messages, whatever targets say
 REPLY_WINDOW_KEY: Final = "replyWindow"  # seconds, likewise
 DEFAULT_REPLY_WINDOW_S: Final = 300
 # Attack: a right to send that outlives by weeks the request it was given for.
@@ -63,7 +63,7 @@ MAX_REPLY_WINDOW_S: Final = 86_400
 _EXTENDED_BOOLEANS: Final = {**_GROUP_BOOLEANS, REPLIES_KEY: False}
 BOOLEAN_KEYS: Final = frozenset(_EXTENDED_BOOLEANS)
 NUMBER_KEYS: Final = frozenset((*_GROUP_NUMBERS, REPLY_WINDOW_KEY))
-# Extensions: what the lists name is denied, whatever sources and targets say.
+# Extensions: the lists deny addresses, whatever sources and targets say.
 DENY_KEYS: Final = ("denySources", "denyTargets")
 # Address list -> the denials that hold against it.
 DENIED_BY: Final = {
@@ -78,10 +78,10 @@ _NO_ADDRESSES: Final = compile_literals(())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A user group. Numbers are None where the group says nothing; canonical is what the ruleset's digest covers.
+    """A user group. Numbers are None where the group says nothing; the ruleset's digest covers `canonical`.
 
-    authenticator_groups  names of groups the authenticator vouches for: who is in one of them is in this group
-    window                when its members may be connected; who is in the group does not depend on it
+    authenticator_groups  names of groups the authenticator vouches for: their users are in this group
+    window                when its members may be connected; membership does not depend on it
     """
 
     name: str
@@ -120,7 +120,7 @@ class Group:
     canonical: tuple[object, ...]
 
     def rule(self, key: str, value: object = None) -> Rule:
-        """The place of attribute `key`; `value` is what stands there, or the list item that decided."""
+        """The place of attribute `key`; `value` is the one written there, or the list item that decided."""
         source = self.source
         return Rule(
             vhost=self.vhost,
@@ -135,7 +135,7 @@ class Group:
 class CheckedGroup:
     """A group in which nothing is wrong, not yet compiled.
 
-    numbers, addresses  only what is written
+    numbers, addresses  only the written ones
     booleans            all of them
     """
 
@@ -313,7 +313,7 @@ def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], read
 
 
 def _read_denied_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
-    """What is denied is denied to everybody: a name in it would be a hole for whoever has none."""
+    """A denial holds for every user: a `${user}` in it would be a hole for a peer without a name."""
     if USER_TOKEN in item or DEPRECATED_USER_TOKEN in item:
         text = f"{prefix} policy key '{where[-1]}' item '{item}' must not contain '{USER_TOKEN}'"
         raise reading.error(text, *where)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-# Host name -> its numeric addresses, each once. Raises OSError, whose text is shown to the administrator.
+# Host name -> its numeric addresses, each once. Raises OSError; the administrator sees its text.
 Resolve = Callable[[str], Sequence[str]]
 
 ANY_HOST = "*"
@@ -61,7 +61,7 @@ def parse_hosts(items: Iterable[str], resolve: Resolve) -> HostRanges:
 
 
 def names_in(items: Iterable[str]) -> Iterator[str]:
-    """What compiling these items will ask `resolve` for."""
+    """The host names for which compiling these items will call `resolve`."""
     for item in items:
         if item != ANY_HOST and "/" not in item:
             for end in item.split("-"):
@@ -84,7 +84,7 @@ def _may_be_name(name: str) -> bool:
 
 
 class HostItemError(HostError):
-    """Which item is refused, and why."""
+    """Names the refused item, and the reason."""
 
     def __init__(self, item: str, problem: str) -> None:
         super().__init__(f"connectionOption '{item}' failed to translate: '{problem}'.")

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 # Attack: messages with ever other reply-tos fill the memory of the router through those who receive them. The two
-# bounds hold for each connection: 16384 askers at a time, and 8 MiB with what Python needs for an entry.
+# bounds hold for each connection: 16384 askers at a time, and 8 MiB with Python's share of an entry.
 MAX_REPLIES: Final = 16_384
 MAX_REPLY_BYTES: Final = 8 * 1024 * 1024
 ENTRY_BYTES: Final = 480  # measured: an entry without its key, of an asker with no other
@@ -51,8 +51,8 @@ class ReplyMemory:
     def remember(self, key: str, asker: Hashable, now: float) -> bool:
         """A message that names `key` as its reply-to was received. False where it is too long to be remembered.
 
-        asker  whose message it was. Where room is short, whoever has asked for most loses what was oldest of it: a
-               flood of reply-tos costs the one who sends it, and nobody else.
+        asker  the sender of the message. Where room is short, the asker with the most reply-tos loses its oldest: a
+               flood of reply-tos costs only its sender.
         """
         if len(key) > MAX_KEY_CHARACTERS:
             return False

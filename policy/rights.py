@@ -1,4 +1,4 @@
-"""What a user group may do by management: read, create, update and delete, by entity type and attribute.
+"""The management rights of a user group: read, create, update and delete, by entity type and attribute.
 
 A group's `management` is a list of grants. A grant is a role, the word `host`, or operations and entity types:
 
@@ -30,7 +30,7 @@ READ, CREATE, UPDATE, DELETE = OPERATIONS = ("read", "create", "update", "delete
 ALL: Final = "*"
 HOST: Final = "host"
 NO_ROLE: Final = "none"
-# A role is short for grants. Whoever may not change vhosts cannot give himself more than he has.
+# A role is short for grants. A user who may not change vhosts cannot give himself more rights.
 ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "observer": ("read *",),
@@ -39,9 +39,9 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         NO_ROLE: (),
     }
 )
-# They say which entity is meant, or of what kind it is; whoever may do something to an entity may name it.
+# They name the entity, or its type; a right to an entity includes naming it.
 NAMING: Final = frozenset({"name", "identity", "type"})
-# Bounds what a change of a vhost by management may have us read and keep, and what an error quotes.
+# Bounds the grants that a change of a vhost by management may have us read and keep, and those an error quotes.
 MAX_GRANTS: Final = 256
 MAX_TEXT_CHARACTERS: Final = 4000
 # Similar words are looked for in quadratic time; nobody misspells a word at greater length.
@@ -57,7 +57,7 @@ class ManagementRights:
     """Compiled grants.
 
     grants    as written, one after the other
-    allowed   what may be done: every pair of operation and type, with the attributes where they are limited
+    allowed   every allowed pair of operation and type, with the attributes where they are limited
     has_host  values may name files and environment variables
     is_set    false where the group says nothing
     """
@@ -73,7 +73,7 @@ class ManagementRights:
 
     @property
     def canonical(self) -> tuple[object, ...]:
-        """What a ruleset's digest covers; the same for grants that mean the same."""
+        """The value a ruleset's digest covers; the same for grants that mean the same."""
         pairs = (
             (*pair, sorted(attributes) if attributes is not None else None) for pair, attributes in self.allowed.items()
         )
@@ -162,7 +162,7 @@ def _compiled(grants: tuple[str, ...]) -> ManagementRights:
 
 def _split_grants(text: str) -> Iterator[str]:
     """The grants in a text. Commas stand between grants, and between the operations of one: an operation that has no
-    type behind it belongs to what comes next.
+    type behind it belongs to the next grant.
     """
     waiting: list[str] = []
     for part in _split_outside_parentheses(text):
@@ -200,7 +200,7 @@ def _split_outside_parentheses(text: str) -> list[str]:
 
 
 def _meaning(grant: str) -> Iterator[tuple[tuple[str, str], frozenset[str] | None]]:
-    """What a grant that is no role allows. Raises InvalidValue."""
+    """The rights of a grant that is no role. Raises InvalidValue."""
     if grant == HOST:
         return
     *others, last = _split_outside_parentheses(grant)
@@ -326,7 +326,7 @@ def exists(operation: str, entity_type: str) -> bool:
 
 
 def shown_difference(more: ManagementRights, less: ManagementRights) -> tuple[str, ...]:
-    """What `more` allows and `less` does not, each as a grant of it would be written."""
+    """The rights that `more` allows and `less` does not, each as a grant of it would be written."""
     found = dict(_difference(more, less))
     grants = []
     for operation in OPERATIONS:
@@ -375,8 +375,8 @@ def holds(rights: ManagementRights, grant: str) -> bool:
 
 
 NOTHING: Final = read_rights(())
-# Where a group says nothing: all that 1.20 lets a client do which reaches $management, but for values that name what
-# is on the host.
+# Where a group says nothing: all rights of a client that reaches $management in 1.20, but for values that name files
+# or environment variables of the host.
 UNSET: Final = ManagementRights(
     grants=("everything but host: 'management' is not set",),
     allowed=read_rights("administrator").allowed,

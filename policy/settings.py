@@ -1,4 +1,4 @@
-"""What one connection was granted when its Open was judged. Later changes of the ruleset do not touch it.
+"""The settings granted to one connection when its Open was judged. Later changes of the ruleset do not touch them.
 
 Source: docs/spec/policy-and-auth.md §1.3, §2.8, §3.5.
 """
@@ -25,7 +25,7 @@ class Settings:
     max_message_rate    messages a second, 0: none; None: no limit
     max_byte_rate       bytes of messages a second, likewise
     reply_window_s      how long a received reply-to may be sent to, where allow_replies is on
-    management          what may be done by management, where sources and targets reach it
+    management          the management rights, where sources and targets reach it
     sources, targets    with the user's name put in
     """
 

@@ -1,5 +1,4 @@
-"""Who is connected, how often, and what was denied: with bans.py and failures.py the state policy has. One owner, the
-daemon.
+"""Counts open connections and denials: with bans.py and failures.py the state policy has. One owner, the daemon.
 
 There is no await between a decision and `admit`, so a burst of connections cannot race past a limit.
 Source: docs/spec/policy-and-auth.md §1.1, §1.4, §4.
@@ -83,7 +82,7 @@ class UsageLedger:
             self.open_connections -= 1
 
     def usage(self, vhost: str, user: str, host: str) -> Usage:
-        """What a connection of `user` from `host` is judged on."""
+        """The counts a connection of `user` from `host` is judged by."""
         counts = self._vhosts.get(vhost)
         if counts is None:
             return Usage()
@@ -175,7 +174,7 @@ class UsageLedger:
         }
 
     def vhost_denials(self, name: str) -> dict[str, int]:
-        """What was denied on a vhost's connections. Costs nothing per connection, unlike all of `vhost_stats`.
+        """The denials on a vhost's connections. Costs nothing per connection, unlike all of `vhost_stats`.
 
         Raises KeyError for a vhost that never was.
         """

@@ -29,7 +29,7 @@ CONNECTOR_GROUP: Final = "$connector"
 # Deprecated attribute of a vhost -> the one to use (§10).
 DEPRECATED_ATTRIBUTES: Final = {"id": "hostname", "maxConnectionsPerRemoteHost": "maxConnectionsPerHost"}
 _ENTITY_TYPE: Final = "org.apache.qpid.dispatch.vhost"
-# What management adds to every entity.
+# Management adds them to every entity.
 _ENTITY_ATTRIBUTES: Final = frozenset({"name", "identity", "type"})
 _LIMITS: Final = {
     "maxConnections": MAX_CONNECTIONS,
@@ -73,10 +73,10 @@ class Vhost:
     def group_of(self, user: str, authenticator_groups: Collection[str] = ()) -> Group | None:
         """The group of a user (§2.4): the one that lists the name, that lists `*`, `$default` for unknown users.
 
-        authenticator_groups  of the user; who is in one that a group lists is in that group, before `*`. Of several the
+        authenticator_groups  of the user. A group that lists one of them takes him in, before `*`. Of several the
                               first by name, so that no order changes a decision
 
-        Whether the group's window is open does not matter here: who is in a group that is over falls into no other.
+        The group's window does not matter here: a member of a group that is over falls into no other.
         """
         group = self.user_groups.get(user)
         if group is not None:
@@ -117,7 +117,10 @@ def hostname_of(attributes: Mapping[str, object]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckedVhost:
-    """A vhost in which nothing is wrong by itself, not yet compiled. limits  only what is written"""
+    """A vhost in which nothing is wrong by itself, not yet compiled.
+
+    limits  only the written ones
+    """
 
     limits: Mapping[str, int]
     allow_unknown_user: bool
@@ -148,7 +151,7 @@ def compile_vhost(
     canonical = (
         *(name, sorted(checked.aliases), max_connections, per_user, per_host, limits.get("maxMessageSize")),
         *(checked.allow_unknown_user, sorted((group, groups[group].canonical) for group in groups)),
-        # An extension, only where it is used: the digest of a policy without stays what it was.
+        # An extension, only where it is used: the digest of a policy without stays the same.
         *((key, limits[key]) for key in RATE_KEYS if key in limits),
     )
     vhost = Vhost(

@@ -1,6 +1,6 @@
-"""From when until when a group may be used: validFrom and validUntil, instants as RFC 3339 writes them.
+"""The time in which a group is valid: validFrom and validUntil, instants as RFC 3339 writes them.
 
-Pure: what time it is comes in as an argument. Instants are seconds since 1970 UTC, without leap seconds.
+Pure: the time is an argument. Instants are seconds since 1970 UTC, without leap seconds.
 Source: docs/policy.md, Extensions; RFC 3339 §5.6.
 """
 
@@ -69,7 +69,7 @@ class Window:
 
 
 def read_instant(value: object) -> float:
-    """An instant with its offset, in seconds since 1970 UTC. Raises InvalidValue, which says what would be right."""
+    """An instant with its offset, in seconds since 1970 UTC. Raises InvalidValue, which names the right form."""
     match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise InvalidValue(f"has illegal value '{value}'. It must be an RFC 3339 time, such as {_EXAMPLE}.")

@@ -30,7 +30,7 @@ DONE, INCOMPLETE, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class _UnreadableError(Exception):
-    """Input or output that cannot be used; the text says which and what would be right."""
+    """Input or output that cannot be used; the text names it and the remedy."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

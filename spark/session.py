@@ -33,7 +33,7 @@ _NO_PERF_DATA = "-XX:-UsePerfData"  # else each JVM leaves a folder in /tmp
 
 
 class SparkUnavailableError(Exception):
-    """Spark cannot run here; the text says what to install."""
+    """Spark cannot run here; the text names the package to install."""
 
 
 def check_installed() -> None:
@@ -121,7 +121,7 @@ def _settings(work: Path, input_bytes: int) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
-        # What is written names users and addresses: for its owner alone, whatever the umask.
+        # The files name users and addresses: for their owner alone, whatever the umask.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.hadoop.fs.defaultFS": "file:///",
     }

@@ -9,7 +9,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from spark.jobs.reports import Report, Table
 
-# What fits a screen; the rest is in --format json and --out.
+# The rows that fit a screen; the rest is in --format json and --out.
 SHOWN_ROWS = 20
 MAX_CELL_CHARS = 60
 

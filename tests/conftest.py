@@ -1,4 +1,4 @@
-"""What every suite shares: the suites themselves, and what happens when an outside tool is missing."""
+"""Shared by all suites: the suites themselves, and the handling of a missing outside tool."""
 
 import os
 import shutil

@@ -105,7 +105,7 @@ def command_line(pid: str) -> str:
 
 
 def tree_state() -> set[str]:
-    """What git sees as changed or new in the checkout; empty outside a git checkout."""
+    """The changed or new files of the checkout, by git; empty outside a git checkout."""
     result = subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True, text=True, check=False)
     return set(result.stdout.splitlines())
 

@@ -2,8 +2,8 @@
 
 Blocking: files are read and hashes computed here. Call `verify` off the event loop.
 
-Who may touch the file: it must belong to root or to the user the process runs as, and nobody else may write it; it may
-be readable for its group (a service account that does not own it), never for everybody. Hashes that others can read can
+Owner and mode: the file must belong to root or to the user the process runs as, and nobody else may write it; it may be
+readable for its group (a service account that does not own it), never for everybody. Hashes that others can read can
 be guessed at leisure; hashes that others can write are an open door.
 """
 
@@ -33,7 +33,7 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 
 
 class UserFileError(ValueError):
-    """The file cannot be used; the text names file, line and what would be right."""
+    """The file cannot be used; the text names file, line and remedy."""
 
 
 class UserFile:
@@ -58,8 +58,8 @@ class UserFile:
         return tuple(self._hashes)
 
     def verify(self, user: str, password: Secret) -> VerifyResult:
-        """Whether this is the user's password. Takes about the same time for a user who does not exist, so that the
-        time of an answer tells nobody which users there are; at most MAX_PASSWORD_BYTES are ever hashed.
+        """Is this the user's password? Takes about the same time for a user who does not exist, so that the time of an
+        answer does not tell which users there are; at most MAX_PASSWORD_BYTES are ever hashed.
         """
         size = len(password.reveal().encode("utf-8", "surrogatepass"))
         if not 0 < size <= MAX_PASSWORD_BYTES:
@@ -76,7 +76,7 @@ class UserFile:
         return VerifyResult(is_valid=True, proof=self.proof(user))
 
     def proof(self, user: str) -> str | None:
-        """Another one for every entry that a user may have; None for who is not in the file. No hash to guess at."""
+        """Another one for every entry that a user may have; None for an unknown user. No hash to guess at."""
         phc = self._hashes.get(user)
         return None if phc is None else hashlib.sha256(phc.encode()).hexdigest()
 
@@ -100,7 +100,7 @@ class UserFileVerifier:
         self._loaded = (_fingerprint(path), UserFile.load(path))
 
     def verify(self, request: CheckPassword) -> VerifyResult:
-        """Whether the request's password is its user's."""
+        """Is the request's password its user's?"""
         fingerprint, users = self._loaded
         try:
             current = _fingerprint(self._path)
@@ -177,7 +177,7 @@ def remove_user(path: str, user: str) -> None:
 
 
 def _read(path: str) -> str:
-    """The text of a file whose owner and mode are safe; checked on the open file, so that it cannot be exchanged."""
+    """The text of a file with a safe owner and mode; checked on the open file, so that it cannot be exchanged."""
     try:
         # Non-blocking, so that a FIFO in the place of the file cannot hang the router.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -31,12 +31,12 @@ _SCRYPT = re.compile(rf"\$scrypt\$ln=(\d{{1,2}}),r=(\d{{1,3}}),p=(\d{{1,3}})\$({
 
 
 class HashError(ValueError):
-    """Not a hash we can verify; the text says what would be."""
+    """Not a hash we can verify; the text names those we can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Argon2idCost:
-    """What OWASP recommends as the least: 19 MiB, two passes, one lane."""
+    """OWASP's minimum: 19 MiB, two passes, one lane."""
 
     memory_kib: int = 19 * 1024
     iterations: int = 2
@@ -45,7 +45,7 @@ class Argon2idCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScryptCost:
-    """What OWASP recommends: N = 2^17, r = 8, one lane; 128 MiB."""
+    """OWASP's recommendation: N = 2^17, r = 8, one lane; 128 MiB."""
 
     log2_n: int = 17
     r: int = 8
@@ -105,7 +105,7 @@ def check_hash(phc: str) -> Cost:
 
 
 def verify_hash(password: Secret, phc: str) -> bool:
-    """Whether the password is the one the PHC string was made of. The digests are compared in constant time.
+    """Is the PHC string made of this password? The digests are compared in constant time.
 
     Errors  HashError, as `check_hash`.
     """

@@ -17,7 +17,7 @@ DEFAULT_FOLDERS = ("/etc/sasl2", "/usr/lib/sasl2")
 # A configuration has a dozen lines; stops a wrong path from filling memory.
 MAX_CONFIG_BYTES = 64 * 1024
 
-# What we have, strongest first: the order of the offer where mech_list gives none.
+# Our mechanisms, strongest first: the order of the offer where mech_list gives none.
 PASSWORD_MECHANISMS = ("PLAIN",)
 INSTALLED = ("EXTERNAL", *PASSWORD_MECHANISMS, "ANONYMOUS")
 
@@ -26,7 +26,7 @@ _CHECKS_PASSWORD = re.compile(r"PLAIN|LOGIN|CRAM-MD5|DIGEST-MD5|NTLM|SRP|OTP|SCR
 
 
 class SaslConfigError(ValueError):
-    """The configuration cannot be used; the text names the file, the line where it can, and what would be right."""
+    """The configuration cannot be used; the text names the file, the line where it can, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def offered_mechanisms(
 
 
 def demands_certificate(sasl_mechanisms: str | None) -> bool:
-    """Whether a listener with this saslMechanisms demands a client certificate in the TLS handshake (§6.5)."""
+    """Does a listener with this saslMechanisms demand a client certificate in the TLS handshake (§6.5)?"""
     return "EXTERNAL" in (sasl_mechanisms or "").upper()
 
 

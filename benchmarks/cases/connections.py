@@ -1,4 +1,4 @@
-"""Connections: what one costs while it does nothing, what it costs to make one, and how soon the first can come."""
+"""Connections: the cost of an idle one, the cost of making one, and the time to the first."""
 
 import asyncio
 import dataclasses
@@ -20,7 +20,7 @@ ANSWER_TIMEOUT_S = 20.0
 def memory(site: Site, runs: int) -> list[Row]:
     """kB per idle connection: merely open, with a session and a link, over TLS.
 
-    The growth from 100 of them to 2,100, so that what is needed only once does not count.
+    The growth from 100 of them to 2,100, so that memory needed only once does not count.
     """
     return [
         _memory("open", site, 100, 2_000),

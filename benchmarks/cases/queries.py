@@ -1,4 +1,4 @@
-"""Management: what a QUERY of ten thousand entities costs, and how long it holds up messages."""
+"""Management: the cost of a QUERY of ten thousand entities, and how long it holds up messages."""
 
 import dataclasses
 import json
@@ -86,7 +86,7 @@ def ask_for_pages(port: int, password: str, kind: str) -> None:
 
 
 class _Accounts:
-    """What the watched loop says of itself."""
+    """The accounts of the watched loop."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

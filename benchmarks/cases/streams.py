@@ -1,4 +1,4 @@
-"""What must not pile up: a message larger than the memory one wants to give it, and a receiver that does not read."""
+"""Memory must not pile up: a message larger than the memory allowed for it, and a receiver that does not read."""
 
 import threading
 

@@ -23,7 +23,7 @@ from router.tools import qdmanage, qdstat  # noqa: E402
 from spark import cli as qdaudit  # noqa: E402
 
 FILES = "FILES"
-# Values that are no path, by metavar; what is not listed here and has a metavar is not completed.
+# Values that are no path, by metavar; a metavar that is not listed here is not completed.
 FILE_METAVARS = frozenset({"PATH", "FILE", "FOLDER", "OLD", "NEW", "CERT", "KEY", "TRUSTED-CA-DB"})
 FILE_METAVARS |= {"SSL-PASSWORD-FILE", "SASL-PASSWORD-FILE"}
 MECHANISMS = ("PLAIN", "EXTERNAL", "ANONYMOUS")
@@ -44,7 +44,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One program, or one verb of it. rest  what else may stand there: FILES or words"""
+    """One program, or one verb of it. rest  its other arguments: FILES or words"""
 
     name: str
     options: tuple[Option, ...]
@@ -279,7 +279,7 @@ esac
 
 
 def outputs() -> dict[str, str]:
-    """File name -> what it must hold."""
+    """File name -> its required content."""
     found = commands()
     return {"palisade.bash": bash(found), "_palisade": zsh(found)}
 

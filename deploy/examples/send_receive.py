@@ -26,7 +26,7 @@ MESSAGES = 5
 
 
 class RefusedError(Exception):
-    """What the router refused and why, in its own words."""
+    """The router's refusal and its reason, in the router's words."""
 
 
 class Exchange:
@@ -112,7 +112,7 @@ class Exchange:
 
 
 def authenticate(stream: ssl.SSLSocket, user: str | None, password: str | None) -> bytes:
-    """Run the SASL exchange: PLAIN with a user, else EXTERNAL; returns what the router sent after it."""
+    """Run the SASL exchange: PLAIN with a user, else EXTERNAL; returns the bytes the router sent after it."""
     negotiation = ClientNegotiation(
         allowed=["PLAIN"] if user else ["EXTERNAL"],
         username=user,

@@ -1,6 +1,6 @@
-"""What the text of an address means, made out once: the key it is bound under and every name it may be denied by.
+"""The meaning of an address text, resolved once: the key it is bound under and every name it may be denied by.
 
-Whoever judges an address and whoever binds it has the same value; nobody takes the text apart a second time.
+The policy check and the address table use the same value; nothing parses the text a second time.
 Pure. Source: docs/spec/routing.md §3.1, §3.2, §3.4.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 from policy.addressing.text import is_dynamic, normalise
 
 AREA: Final = "0"  # the only one there is
-# What the management agent of every router is reached by; MANAGEMENT_TEXTS are those of the router itself.
+# Names of the management agent of every router; MANAGEMENT_TEXTS are those of the router itself.
 MANAGEMENT_NAMES: Final = ("$management", "$_management_internal")
 MANAGEMENT_TEXTS: Final = ("$management", "_local/$management", "_local/$_management_internal")
 SEPARATOR: Final = "/"  # between a tenant and what is in its space
@@ -35,10 +35,10 @@ class Address:
 
     written  as it came; lists are compared with it at Attach
     plain    without scheme, authority and outer separators
-    full     `written` in the tenant's space; what other routers are told, and lists are compared with for messages
-    name     `plain` in the tenant's space: what treatments are found by
+    full     `written` in the tenant's space; sent to other routers, and lists are compared with it for messages
+    name     `plain` in the tenant's space: treatments are found by it
     key      of the table, in phase 0
-    names    every plain text that reaches the same: what denies one of them denies the address
+    names    every plain text that reaches the same: a denial of one of them denies the address
     is_management  reaches the management agent of this router or another
     """
 
@@ -65,15 +65,15 @@ class Address:
 
 
 def resolve(text: str, *, router_id: str, tenant: str | None = None, area: str = AREA) -> Address | Unclear:
-    """What `text` means at the router of that id.
+    """Resolve `text` at the router of that id.
 
     router_id  "" where it is not known: then no topological address is the router's own
-    tenant     whose address space the peer's mobile addresses are in, None: nobody's
+    tenant     owner of the address space of the peer's mobile addresses; None: no tenant
     """
     plain = normalise(text)
     if not plain:
         return Unclear(text, "it names nothing: an address has a name behind scheme, host and separators")
-    # INVARIANT: what is bound means the same to whoever reads it next, this router or another.
+    # INVARIANT: a bound address means the same to its next reader, this router or another.
     if normalise(plain) != plain:
         return Unclear(text, f"it means '{plain}', which read again means another address: write the one that is meant")
     if plain.startswith(_LOCAL):
@@ -151,7 +151,7 @@ def _of_edge(text: str, plain: str, router_id: str, area: str) -> Address | Uncl
 
 def _address(text: str, plain: str, key: str, names: list[str], *, is_management: bool) -> Address:
     if is_management:
-        # Who is denied management is denied that of every router.
+        # A denial of management denies the management of every router.
         names = [*names, *MANAGEMENT_TEXTS]
     return Address(
         written=text,

@@ -1,4 +1,4 @@
-"""Which addresses a group may use: literal lists (`sources`, `targets`) and pattern lists (`sourcePattern`, ...).
+"""The addresses a group may use: literal lists (`sources`, `targets`) and pattern lists (`sourcePattern`, ...).
 
 A list is compiled once per ruleset and bound to a user once per connection. What comes from the user's name is always
 taken literally: a `*`, `#` or separator in it widens nothing.
@@ -59,7 +59,7 @@ class Alias:
 class Verdict(NamedTuple):
     """item       that allows the address; None: it is not allowed
     denied_by  the item that denies it
-    text       what decided: the address as it was written, or as it is understood
+    text       the text that decided: the address as it was written, or as it is understood
     """
 
     item: str | None
@@ -68,10 +68,10 @@ class Verdict(NamedTuple):
 
 
 class Permission:
-    """What one connection may use in one direction: a list with its user's name put in, without what is denied.
+    """The addresses one connection may use in one direction: a list with its user's name put in, without the denied.
 
-    An address must be allowed as it is written and as it is understood: `public/x:/secret` is `secret`, and who may use
-    `public/*` is not meant. An item that is itself such a name is: `amqp:/orders.*` allows what it says. What is denied
+    An address must be allowed as it is written and as it is understood: `public/x:/secret` is `secret`, and `public/*`
+    does not allow it. An item that is itself such a name does: `amqp:/orders.*` allows what it says. A denied address
     is denied by every name.
     """
 
@@ -80,7 +80,7 @@ class Permission:
     def __init__(self, allowed: AddressRules, denied: "LiteralRules", user: str) -> None:
         self._allowed = allowed.bind(user)
         self._aliases = allowed.aliases
-        # Who has no denials pays nothing for them.
+        # A connection without denials pays nothing for them.
         self._denied = denied.bind("") if denied.items else None
         self._user = user
 
@@ -223,7 +223,7 @@ def _aliases(
 
 
 def reached_literal(item: str) -> str:
-    """What the addresses of an item are understood as: of `amqp:/x*` everything that begins with `x`.
+    """The plain form of an item's addresses: of `amqp:/x*` everything that begins with `x`.
 
     `amqp:/*` names every address there is.
     """
@@ -237,7 +237,7 @@ def reached_pattern(item: str) -> str:
 
 
 def reached_item(key: str, item: str) -> str:
-    """What the addresses of an item are understood as; the item itself where that is what they say.
+    """The plain form of an item's addresses; the item itself where it is plain already.
 
     key  of its list: "sources", "targetPattern" ...
     """

@@ -125,7 +125,7 @@ class PatternTree:
             node = node.literals.get(tokens[at])
             at += 1
 
-    # The same, word by word, for who wants to follow several trees at once (analysis.py).
+    # The same, word by word, so that a caller can follow several trees at once (analysis.py).
 
     def start(self) -> "tuple[_Node, ...]":
         """Where a walk begins: the places reached, the best first."""

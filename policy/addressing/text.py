@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-# What stands at the end of every address that the router makes up: 90 bits of chance, so that no name comes again.
+# The end of every address that the router makes up: 90 bits of chance, so that no name comes again.
 RANDOM_NAME: Final = r"[A-Za-z0-9+_]{15}"
 _DYNAMIC: Final = re.compile(rf"(?:_topo/[^/]*/[^/]*/|_edge/[^/]*/|_local/|_\$)temp\.{RANDOM_NAME}")
 

@@ -67,7 +67,7 @@ class Automaton:
         return states
 
     def behind(self, head: str) -> "Automaton":
-        """What may follow `head` in the words it accepts."""
+        """An automaton of the texts that follow `head` in the words this one accepts."""
         made = Automaton()
         made.steps, made.accepting, made.letters = self.steps, self.accepting, self.letters
         made.starts = set(self.walked(frozenset(self.starts), head))

@@ -1,4 +1,4 @@
-"""What qdrouterd 1.20 knows of policies. What the schemas know beyond it is an extension.
+"""The policy attributes that qdrouterd 1.20 knows. Everything else in the schemas is an extension.
 
 Source: docs/spec/policy-and-auth.md §1.1, §1.2, §1.3.
 """
@@ -29,7 +29,7 @@ _GROUP_KEYS: Final = frozenset(
     )
 )
 
-# Of the sections that are no policy: what 1.20 does not start with, as far as it concerns who may do what.
+# Attributes of other sections with which 1.20 does not start, as far as they concern rights.
 SECTION_EXTENSIONS: Final = {"router": ("managementDirs",), "connector": ("allowManagement",)}
 
 

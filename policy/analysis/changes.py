@@ -1,4 +1,4 @@
-"""What `analysis` finds: sets of requests that only one of two rulesets permits, each with one out of it. Pure."""
+"""The findings of `analysis`: sets of requests that only one of two rulesets permits, each with one of them. Pure."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -15,12 +15,12 @@ Direction = Literal["send", "receive"]
 class Witness:
     """One request that the two rulesets decide differently.
 
-    vhost    what the client asks for
+    vhost    the name the client asks for
     user     None: a peer without a name
-    groups   what the authenticator says of the user
+    groups   the user's groups, as the authenticator gives them
     address  None where the connection itself, a switch or a limit differs
     right    one of management, as a grant of it is written
-    at       when, in RFC 3339 and UTC; None: whenever
+    at       the instant, in RFC 3339 and UTC; None: any
     """
 
     vhost: str

@@ -1,7 +1,7 @@
-"""Vhosts in another form: what qdrouterd 1.20 understands and takes to mean the same, or with our extensions.
+"""Vhosts in another form: one that qdrouterd 1.20 reads with the same meaning, or one with our extensions.
 
-Only attribute maps are looked at. Whether the outcome means what it should is for `changed_meaning` to say, which asks
-the digest, and where that differs `analysis`.
+Only attribute maps are read. `changed_meaning` checks that the outcome means the same: by the digest, and where that
+differs by `analysis`.
 Pure. Source: docs/spec/policy-and-auth.md Part A, its REC notes; docs/qdpolicy.md, convert.
 """
 
@@ -82,7 +82,7 @@ def extended(attributes: Mapping[str, object]) -> Converted:
 def compatible(attributes: Mapping[str, object], *, narrows: bool = False) -> Converted:
     """As 1.20 understands them, to mean what they mean here.
 
-    narrows  give up what cannot be expressed where that may only take something away
+    narrows  drop an inexpressible rule where that may only take something away
     """
     conversion = _Compatible(_renamed(plain(attributes)), narrows=narrows)
     conversion.convert()
@@ -192,12 +192,12 @@ class _Compatible:
 
 
 def changed_meaning(old: Ruleset, new: Ruleset) -> tuple[Change, ...]:
-    """What the outcome decides otherwise than what it was made of. Raises TooComplexError."""
+    """The decisions in which `new`, the outcome, differs from `old`. Raises TooComplexError."""
     return () if old.digest == new.digest else diff_rulesets(old, new)
 
 
 def changed_frames(old: Ruleset, new: Ruleset) -> tuple[str, ...]:
-    """The groups whose frame size or session window is another, which permits nothing and is no Change."""
+    """The groups with another frame size or session window, which permits nothing and is no Change."""
     after = {(vhost.name, group.name): group for vhost in new.vhosts.values() for group in vhost.groups.values()}
     return tuple(
         f"vhost '{vhost.name}' group '{group.name}'"

@@ -1,7 +1,7 @@
 """An address list and a list of denials as one list, where there is such a list.
 
-`orders.*` without `orders.secret` is none. But what is denied altogether can be left out, and what no denial touches
-needs none: that is decided exactly, for every user.
+`orders.*` without `orders.secret` is none. But an item that is denied altogether can be left out, and an item that no
+denial touches needs none: that is decided exactly, for every user.
 Pure. Source: docs/policy.md, Extensions.
 """
 
@@ -40,7 +40,7 @@ def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> Re
         outside = _word(key, (item,), denied, is_denied=False)
         inside = _word(key, (item,), denied, is_denied=True)
         if inside is None:
-            # What allows nobody anything is not denied either.
+            # An item that allows no address is not denied either.
             kept.append(item)
         elif outside is None:
             lost.append(item)
@@ -62,7 +62,7 @@ def _word(key: str, items: Sequence[str], denied: Sequence[str], *, is_denied: b
     users = [""]
     if any(USER_TOKEN in item for item in items):
         users += [*sorted(names_in_denied(items, denied)), *user_shapes([(key, tuple(items))])]
-    # Of an item that is another spelling there is no plain text: what its texts are denied by is looked at.
+    # An item that is another spelling has no plain text: the denials of its texts are compared.
     plain = tuple(item for item in items if not _has_names(item))
     others = tuple(item for item in items if _has_names(item))
     unclear = unclear_automaton()

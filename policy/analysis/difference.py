@@ -1,11 +1,11 @@
-"""The exact difference of what two rulesets permit.
+"""The exact difference between two rulesets, as sets of permitted requests.
 
 Sets are compared, never samples: hosts as ranges, addresses as automata, vhost names and users as the classes the rules
 can tell apart, time as the stretches in which no group becomes valid or ceases to be. Every difference has a witness,
 which the same decisions the router makes must confirm.
-Addresses are compared by their plain texts, so that what can be reached is compared exactly; of their other spellings
-(`amqp:/a`, `a/`) those that stand in a list. Others, which only a wildcard lets pass, reach nothing that is not allowed
-by its plain text as well. Left out is what permits nothing by itself: maxFrameSize and maxSessionWindow.
+Addresses are compared by their plain texts, so that the reachable addresses are compared exactly; of their other
+spellings (`amqp:/a`, `a/`) those that stand in a list. Others, which only a wildcard lets pass, reach nothing that is
+not allowed by its plain text as well. maxFrameSize and maxSessionWindow permit nothing by themselves and are left out.
 Pure. Source: docs/spec/policy-and-auth.md §1.3, §2, §3.
 """
 
@@ -40,7 +40,7 @@ _Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, one of them
 
 
 def diff_rulesets(old: Ruleset, new: Ruleset, at: float | None = None, *, router_id: str = "") -> tuple[Change, ...]:
-    """What the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError.
+    """The requests the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError.
 
     at         look at this instant only, seconds since 1970 UTC; None: at all of time
     router_id  as for addressing.address.resolve
@@ -79,7 +79,7 @@ def _is_same(old: Ruleset, new: Ruleset, before: Vhost | None, after: Vhost | No
 def _over_time(
     windows: Iterable[Window], at: float | None, compare: Callable[[float | None], Iterable[Change]]
 ) -> Iterator[Change]:
-    """What `compare` finds at the instants that can differ, each difference once with all the times it holds at."""
+    """The findings of `compare` at the instants that can differ, each once with all the times it holds at."""
     stretches = stretches_of(windows) if at is None else (Window(begin_s=at),)
     found: dict[object, tuple[Change, list[Window]]] = {}
     for stretch in stretches:
@@ -186,7 +186,7 @@ def _address_changes(
 
 @lru_cache(maxsize=65536)
 def _only_in(item: str, more: AddressList, less: AddressList, user: str, router_id: str) -> tuple[_Found, ...]:
-    """What `item` of `more` allows and `less` does not: sets as (item, exceptions), each with an address in it.
+    """The addresses `item` of `more` allows and `less` does not: sets as (item, exceptions), each with a member.
 
     Addresses by their plain texts, all of them; other texts where the item itself is one, such as `amqp:/orders.*`.
     """
@@ -247,7 +247,7 @@ def _alias_only_in(item: str, more: AddressList, less: AddressList, user: str, r
 
 
 def _behind(head: str, key: str, items: tuple[str, ...], user: str) -> Automaton:
-    """What may follow `head` in the texts of a list."""
+    """An automaton of the texts that follow `head` in a list."""
     return address_automaton(key, items, user).behind(head)
 
 
@@ -310,7 +310,7 @@ def _merged(changes: Iterable[Change]) -> Iterator[Change]:
 def _connector_changes(
     old: Ruleset, new: Ruleset, router_id: str, requested: str, at: float | None
 ) -> Iterator[Change]:
-    """What peers may ask for on connectors whose policyVhost is `requested`."""
+    """The changes for peers of connectors with the policyVhost `requested`."""
     groups = [
         group
         for ruleset in (old, new)

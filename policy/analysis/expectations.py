@@ -1,4 +1,4 @@
-"""What a policy is expected to decide, written beside it, and which of its rules the expectations have put to use.
+"""Expected decisions of a policy, written beside it, and the rules that the expectations have used.
 
 Pure. A file is JSON, lines that begin with # are comments:
 
@@ -207,7 +207,10 @@ def _questions(entry: Mapping[str, Any]) -> Iterator[tuple[LinkFacts | Managemen
 def check_expectations(
     ruleset: Ruleset, expectations: Iterable[Expectation], *, router_id: str = ""
 ) -> tuple[Outcome, ...]:
-    """What the policy decides, question by question. router_id  as for addressing.address.resolve"""
+    """Ask the policy each question and compare the decision with the expected one.
+
+    router_id  as for addressing.address.resolve
+    """
     outcomes = []
     for wanted in expectations:
         explained = [explain_connection(ruleset, wanted.connection)]
@@ -238,7 +241,7 @@ class Coverage:
 
 
 def coverage_of(ruleset: Ruleset, outcomes: Iterable[Outcome]) -> Coverage:
-    """Which rules the outcomes rested on. A group counts as used when somebody was in it."""
+    """Divides the rules by whether an outcome rested on them. A group counts as used when a user was in it."""
     touched = set()
     for outcome in outcomes:
         for rule in outcome.rules:

@@ -1,6 +1,6 @@
 """Why a decision came out as it did: every step to it, each with the place of the rule it rests on.
 
-Pure. The verdict is that of `policy.decide`; what stands here only tells the story, in the order of the specification.
+Pure. The verdict is that of `policy.decide`; this module only lists the steps, in the order of the specification.
 Source: docs/spec/policy-and-auth.md §2.7, §3.3, §3.7, §3.8.
 """
 
@@ -20,7 +20,7 @@ from policy.ruleset import Ruleset
 from policy.vhosts import ANY_USER, DEFAULT_GROUP, Vhost
 from policy.windows import shown_instant
 
-# More than one wants to read, and what keeps an explanation of a list of thousands short.
+# More items than a reader wants. Keeps an explanation of a list of thousands short.
 MAX_SHOWN_ITEMS = 20
 
 
@@ -298,7 +298,7 @@ def _address_steps(settings: Settings, address: Address, is_send: bool, decision
 
 
 def _address_advice(items: tuple[str, ...], address: str) -> str | None:
-    """What people most often overlook about an address that is denied."""
+    """A hint at the usual mistakes behind a denied address."""
     for item in items:
         if item.lower() == address.lower():
             return "upper and lower case differ"

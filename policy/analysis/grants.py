@@ -96,7 +96,7 @@ def grant_of(
     at: float | None,
     is_connector: bool = False,
 ) -> Grant:
-    """What `user` may do who asks for the vhost `requested`, or what the peer of such a connector may do.
+    """The rights of `user` at the vhost `requested`, or those of the peer of a connector with that policyVhost.
 
     at  as ConnectionFacts.now
     """
@@ -133,7 +133,7 @@ def grant_of(
     switches = {key: bool(getattr(group, name)) for key, name in SWITCHES.items()}
     switches["allowDynamicSource"] &= group.max_receivers > 0
     switches["allowAnonymousSender"] &= group.max_senders > 0
-    # Nobody replies who receives nothing, or cannot send.
+    # A connection that receives nothing, or cannot send, cannot reply.
     switches["allowReplies"] &= group.max_senders > 0 and group.max_receivers > 0
     return Grant(
         vhost=vhost.name,

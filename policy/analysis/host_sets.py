@@ -1,4 +1,4 @@
-"""Sets of network addresses: what one list of remoteHosts admits and another does not.
+"""Sets of network addresses: the hosts that one list of remoteHosts admits and another does not.
 
 Pure. An IPv6 address that stands for an IPv4 one is that IPv4 address, as in hosts.py.
 """

@@ -1,4 +1,4 @@
-"""What the C router says of patterns as it takes them in: those it writes in another way, and those that stand twice.
+"""The C router's log lines on loading patterns: those it writes in another way, and those that stand twice.
 
 Pure. Source: docs/spec/policy-and-auth.md §2.6.
 """

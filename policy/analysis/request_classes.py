@@ -77,11 +77,11 @@ def group_combinations(before: Vhost | None, after: Vhost | None) -> Iterator[tu
 
 
 def user_classes(before: Vhost | None, after: Vhost | None, groups: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """(a user, what to call the set he stands for): those that are named, then the kinds of those that are not."""
+    """Pairs of a user and a name for the set he stands for: the named users, then the kinds of unnamed ones."""
     vhosts = [vhost for vhost in (before, after) if vhost is not None]
     named = dict.fromkeys(chain.from_iterable(vhost.user_groups for vhost in vhosts))
     for user in named:
-        # Who is named in both rulesets is where he is named, whatever groups he is in.
+        # A user named in both rulesets is in the group that names him, whatever his authenticator groups.
         if not groups or any(user not in vhost.user_groups for vhost in vhosts):
             yield user, user
     others = [group for vhost in vhosts if (group := vhost.group_of(FRESH_USER, groups)) is not None]

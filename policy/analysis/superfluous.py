@@ -1,4 +1,4 @@
-"""Which items of an address list add nothing to the others: decided, for every user. Pure."""
+"""Finds the items of an address list that add nothing to the others: decided, for every user. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -68,11 +68,11 @@ def covering_items(key: str, item: str, others: Sequence[str]) -> tuple[str, ...
         if _is_endless(item) and not any(_is_endless(other) for other in candidates):
             return None
     else:
-        # What is endless cannot be covered by several that are not; one item has to do it alone.
+        # An endless item cannot be covered by several that are not; one item has to do it alone.
         candidates = tuple(other for other in others if other.endswith("*") and item.startswith(other[:-1]))
     if not candidates:
         return None
-    # An item that is another spelling, `amqp:/a*`, also allows what its texts are understood as.
+    # An item that is another spelling, `amqp:/a*`, also allows the plain form of its texts.
     both = {item, reached_item(key, item)} - {""}
     for user in ("", *user_shapes([(key, (item, *candidates))])):
         all_of_them = address_automaton(key, tuple(others) if len(both) > 1 else candidates, user)

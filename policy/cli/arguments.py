@@ -1,4 +1,4 @@
-"""Values of options, refused with what would be right."""
+"""Values of options; a refusal names the right form."""
 
 import argparse
 from difflib import get_close_matches

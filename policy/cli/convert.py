@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _RefusedError(Exception):
-    """str() has the place and what cannot be written."""
+    """str() names the place and the value that cannot be written."""
 
 
 def _read(name: str, loaded: Loaded, options: argparse.Namespace) -> _File:
@@ -199,7 +199,7 @@ def _written(files: Sequence[_File], to: str, *, is_compact: bool) -> str:
         for vhost in file.vhosts:
             before = vhost.comments.before
             if file.is_configuration:
-                # What stands before a section stays there.
+                # Comments before a section stay there.
                 before = {path: each for path, each in before.items() if path}
             try:
                 attributes = vhost.converted.attributes

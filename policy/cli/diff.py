@@ -1,4 +1,4 @@
-"""`qdpolicy diff`: what a change of a policy permits, and what it no longer does."""
+"""`qdpolicy diff`: the requests that a change of a policy newly permits, and those it no longer permits."""
 
 import argparse
 import json

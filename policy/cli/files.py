@@ -23,17 +23,17 @@ def written(path: Path, text: str, said: str = "") -> int:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put `content` in place of what is in the file. Raises OSError, and then nothing has changed.
+    """Replace the file's content by `content`. Raises OSError, and then nothing has changed.
 
     A reader, such as a router that is told to read its policyDir anew, sees the old file or the new one. A link stays a
-    link, and the file keeps its permissions. What is no file, such as /dev/stdout, is written to.
+    link, and the file keeps its permissions. A device or pipe, such as /dev/stdout, is written to.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         target.write_bytes(content)
         return
     if target.exists() and not os.access(target, os.W_OK):
-        # Replacing it would get around what its owner has forbidden.
+        # Replacing it would get around its owner's prohibition.
         raise PermissionError(13, "it is write-protected", str(path))
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     try:

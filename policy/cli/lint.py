@@ -142,7 +142,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> tuple[Report, Mapping[str, str]]:
-    """What is found in each of the paths: one path is one router's policy."""
+    """The findings of all paths: one path is one router's policy."""
     findings: list[Finding] = []
     whole = Loaded()
     now = time.time() if options.at is None else options.at

@@ -1,4 +1,4 @@
-"""`qdpolicy`: what can be done with a policy without a router. One file per verb."""
+"""`qdpolicy`: work on policies without a router. One file per verb."""
 
 import argparse
 import os
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb.add_parser(verbs)
     options = parser.parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):
-        # What a terminal of another character set cannot show is spelled out.
+        # Characters that the terminal's character set lacks are spelled out.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:

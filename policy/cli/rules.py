@@ -1,4 +1,4 @@
-"""`qdpolicy rules`: what lint looks for."""
+"""`qdpolicy rules`: lists the lint rules."""
 
 import argparse
 from typing import Any

@@ -1,4 +1,4 @@
-"""`qdpolicy schema`: what a policy file may hold, for editors."""
+"""`qdpolicy schema`: the schema of policy files, for editors."""
 
 import argparse
 import json

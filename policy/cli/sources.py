@@ -14,7 +14,7 @@ from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 
 STDIN = "-"
 STDIN_NAMES = ("stdin.json", "stdin.conf")
-# Stops what is no file, such as a device, from filling the memory.
+# Stops a path that is no file, such as a device, from filling the memory.
 MAX_FILE_BYTES = 256 << 20
 CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
 
@@ -23,7 +23,7 @@ CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
 class Loaded:
     """entities  in the order of the files
     texts     file -> its text
-    problems  (file, what is wrong with it)
+    problems  (file, its fault)
     """
 
     entities: list[Section] = field(default_factory=list)
@@ -63,7 +63,7 @@ def load(path: Path) -> Loaded:
 
 
 def files_of(path: Path, loaded: Loaded) -> list[Path]:
-    """The file, or the *.json files of the folder. What is wrong becomes one of the problems."""
+    """Load the file, or the *.json files of the folder. A fault becomes one of the problems."""
     try:
         files = sorted(path.glob("*.json")) if path.is_dir() else [path]
         # A folder that may not be read has no files, to look at it.
@@ -118,7 +118,7 @@ def read_text(file: Path) -> str:
 
 
 def stdin_name(text: str) -> str:
-    """What standard input is called: a policy file begins with a bracket, a configuration does not."""
+    """The name for standard input: a policy file begins with a bracket, a configuration does not."""
     said = (stripped for line in text.splitlines() if (stripped := line.strip()) and not stripped.startswith("#"))
     return STDIN_NAMES[not next(said, "[").startswith(("[", "{"))]
 
@@ -149,7 +149,7 @@ def usable(path: Path) -> Loaded:
 
 
 def compiled(path: Path, loaded: Loaded, *, resolves: bool) -> Ruleset:
-    """The rules of what was loaded from `path`. Raises UnusableError."""
+    """The rules loaded from `path`. Raises UnusableError."""
     vhosts = [(entity.attributes, entity.source) for entity in loaded.entities if entity.type == "vhost"]
     try:
         return compile_ruleset(loaded.policy, vhosts, resolve=_resolve if resolves else _refuse)

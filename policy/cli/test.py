@@ -1,4 +1,4 @@
-"""`qdpolicy test`: hold a policy against what it is expected to decide."""
+"""`qdpolicy test`: compares a policy's decisions with the expected ones."""
 
 import argparse
 from collections.abc import Iterator

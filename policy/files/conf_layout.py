@@ -51,7 +51,10 @@ def _group(name: str, settings: object, comments: Comments, *, is_compact: bool)
 
 
 def _led(comments: Comments, path: Path, depth: int, *, is_deep: bool = False) -> Iterator[str]:
-    """The comments before what is at `path`. is_deep  and of all inside it, which has no lines of its own"""
+    """The comments before the value at `path`.
+
+    is_deep  also those of all inside it, which has no lines of its own
+    """
     for other, before in comments.before.items():
         if other == path or (is_deep and other[: len(path)] == path):
             yield from (f"{INDENT * depth}{comment}" for comment in before.comments)

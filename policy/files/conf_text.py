@@ -44,8 +44,8 @@ _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 class ConfError(Exception):
     """The text is no configuration.
 
-    problem            what is wrong first, and where; holds no secret
-    bad_lines          (number, text) of the lines nobody understands, which may hold secrets; none where it is a value
+    problem            the first fault, and its place; holds no secret
+    bad_lines          (number, text) of the lines that do not parse, which may hold secrets; none where it is a value
     is_nesting_wrong   are the braces to blame?
     """
 
@@ -57,7 +57,7 @@ class ConfError(Exception):
 
 
 class ConfText:
-    """A position in the text, and the reading of values there; moves past what it has read.
+    """A position in the text. Reads values there and moves past them.
 
     text    line ends are \\n
     json    of the same length, so that positions agree: whole-line comments and commas before a bracket are blanked
@@ -118,7 +118,7 @@ class ConfText:
         raise ConfError(Problem(line=problem.line, column=problem.column, text=text))
 
     def skip(self, pattern: re.Pattern[str]) -> None:
-        """Move past what matches, which may be nothing."""
+        """Move past the match, which may be empty."""
         found = pattern.match(self.json, self.at)
         assert found is not None
         self.at = found.end()
@@ -165,7 +165,7 @@ class ConfText:
             name, self.at = word[0], word.end()
         else:
             name = str(self.json_value())
-        # What `map_members` then skips; a bare name ends with its line.
+        # `map_members` then skips the colon; a bare name ends with its line.
         if not (_COLON_ON_LINE if is_bare else _COLON).match(self.json, self.at):
             self.fail(f"Expecting ':' after the name '{name[:80]}'", start)
         return name, is_bare

@@ -98,7 +98,7 @@ class Places:
         self._members: dict[int, _Members] = {}
 
     def place(self, offset: int, path: Path) -> Place | None:
-        """The place of what is at `path` of the value at `offset`, of its key where it has one; None: not there."""
+        """The place of `path` in the value at `offset`, that of its key where it has one; None: not there."""
         place = offset
         for step in path:
             found = self._members_of(offset).get(step)
@@ -125,7 +125,7 @@ class Places:
                     waiting.append((below, value))
 
     def _members_of(self, offset: int) -> _Members:
-        """What is directly inside the value at `offset`."""
+        """The direct members of the value at `offset`."""
         known = self._members.get(offset)
         if known is None:
             known = self._members[offset] = dict(self._scanned(offset))

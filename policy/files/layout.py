@@ -1,7 +1,7 @@
 """Policy files in one layout: the same rules, comments and order, evenly indented.
 
-Pure. Comments stay before what they stood before; one that stands before a closing bracket goes behind it. Where there
-were blank lines, one stays. What the text says is the same before and after.
+Pure. A comment stays before the value it stood before; one that stands before a closing bracket goes behind it. Where
+there were blank lines, one stays. The meaning of the text is the same before and after.
 """
 
 import json
@@ -26,7 +26,7 @@ def formatted(text: str, file: str) -> str:
 
 @dataclass(slots=True)
 class Before:
-    """What stands before something."""
+    """The comments and the blank line before a value."""
 
     has_blank: bool = False
     comments: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Before:
 class Comments:
     """The comments of a file that stand on lines of their own.
 
-    before  path of a value -> what stands before it
+    before  path of a value -> the lines before it
     behind  those with nothing behind them
     """
 

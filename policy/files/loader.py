@@ -1,6 +1,6 @@
 """Policy files: a JSON array of `["vhost", {attributes}]`, or a router's `.conf`; every rule knows its file and line.
 
-Pure: texts in, values out. What a file may hold is described by schemas/policy.json; see validation.py.
+Pure: texts in, values out. schemas/policy.json describes the content of a file; see validation.py.
 Source: docs/spec/policy-and-auth.md §2.1.
 """
 

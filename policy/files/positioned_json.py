@@ -1,4 +1,4 @@
-"""JSON in which every value knows its line and column, so that a message can point at what is wrong.
+"""JSON in which every value knows its line and column, so that a message can point at the fault.
 
 Stricter than the standard library's reader: a key may stand only once in an object (a second `remoteHosts` would
 quietly replace the first), and NaN and Infinity are no numbers. Lines whose first non-blank character is `#` are
@@ -50,7 +50,7 @@ class NotJson(Exception):
 class Document:
     """value      as the standard library would give it
     positions  path of a value -> (line, column) of its key where it has one, else of the value
-    problems   what is wrong without making the text unreadable: keys that stand twice
+    problems   faults that leave the text readable: keys that stand twice
     """
 
     value: object
@@ -238,7 +238,7 @@ class _Parser:
             raise self._error("the text that begins here does not end on this line, or has a wrong \\ sequence in it")
         text = str(json.loads(match.group()))
         if not is_encodable(text):
-            # What neither a file nor a log can hold; the router refuses it as well.
+            # Neither a file nor a log can hold it; the router refuses it as well.
             raise self._error("this text holds half of a surrogate pair")
         self.at = match.end()
         return text

@@ -47,7 +47,7 @@ def _is_plain_section(section: Section) -> bool:
 def validate(document: Document) -> tuple[Problem, ...]:
     """Where the document departs from the schema, in no particular order."""
     value = document.value
-    # Only what may be wrong is shown to the schema.
+    # The schema gets only the values that may be wrong.
     doubtful = [index for index, each in enumerate(value) if not _is_plain_element(each)] if _is_list(value) else []
     examined = [value[index] for index in doubtful] if _is_list(value) else value
     errors = chain.from_iterable(_leaves(error) for error in _validator().iter_errors(examined))
@@ -141,7 +141,7 @@ def _validator() -> Draft202012Validator:
 
 
 def _leaves(error: ValidationError) -> Iterator[ValidationError]:
-    """What is behind an error: `then` stands for whatever failed inside it."""
+    """The errors behind an error: `then` stands for the failures inside it."""
     if error.validator == "then" and error.context:
         for inner in error.context:
             yield from _leaves(inner)

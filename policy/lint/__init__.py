@@ -1,1 +1,1 @@
-"""Lint: what is probably wrong with a policy, although a router may accept it. One file per rule."""
+"""Lint: finds probable mistakes in a policy that a router may accept. One file per rule."""

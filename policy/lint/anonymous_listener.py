@@ -1,6 +1,6 @@
 """A listener on the network offers ANONYMOUS.
 
-Everybody who reaches it is the user `anonymous`. Leave ANONYMOUS to listeners on the loopback address.
+Every client that reaches it is the user `anonymous`. Leave ANONYMOUS to listeners on the loopback address.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """A group lists the user `anonymous`.
 
-That is everybody who comes to a listener that offers ANONYMOUS, without any proof. If such peers are to have rights,
-let them be few, and on a vhost of their own.
+Every client of a listener that offers ANONYMOUS is that user, without any proof. If such peers are to have rights, let
+them be few, and on a vhost of their own.
 """
 
 from collections.abc import Iterator

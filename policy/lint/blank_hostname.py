@@ -1,7 +1,7 @@
 """A vhost's hostname is blank.
 
 It governs clients that ask for no vhost. qdrouterd 1.20 refuses exactly those clients then. Where that router
-reads the file as well, let the default vhost govern them: `$default`, or what `defaultVhost` names.
+reads the file as well, let the default vhost govern them: `$default`, or the vhost that `defaultVhost` names.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Whoever is not named may use every address.
 
 The group with the user `*`, or the group `$default` with allowUnknownUser, holds for users nobody has thought of:
-everyone with a password or a certificate, and `anonymous` where a listener offers ANONYMOUS. Name the addresses such
-users need; what they need not name them stays closed.
+everyone with a password or a certificate, and `anonymous` where a listener offers ANONYMOUS. List the addresses such
+users need; all others stay closed.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a project has decided about lint: which findings count how much. Pure; the command line reads the file.
+"""A project's lint configuration: the weight of each finding. Pure; the command line reads the file.
 
 A table as TOML gives it: fail-level, ignore, levels, baseline.
 """
@@ -14,7 +14,7 @@ _IDS = frozenset(rule.ID for rule in RULES)
 
 
 class ConfigurationError(Exception):
-    """The file is wrong; str() says what and what would be right."""
+    """The file is wrong; str() names the fault and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""An item of an address list allows only what the others allow anyway, or denies what they deny.
+"""An item of an address list allows only addresses that the others allow anyway, or denies those they deny.
 
-That is decided exactly, for every user: the set of addresses of the item is part of what the others have together.
+That is decided exactly, for every user: the addresses of the item are part of those the others have together.
 Remove it, or, if it was meant to be the narrower rule, remove the wide one that makes it pointless.
 """
 

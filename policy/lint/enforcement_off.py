@@ -1,7 +1,7 @@
 """The configuration has vhosts, and `enableVhostPolicy` is off.
 
-Nothing of what the vhosts say is enforced: everybody who can connect may send and receive everywhere and change the
-router. Write `enableVhostPolicy: yes` into the `policy` section.
+No rule of the vhosts is enforced: every client that can connect may send and receive everywhere and change the router.
+Write `enableVhostPolicy: yes` into the `policy` section.
 """
 
 from collections.abc import Iterator

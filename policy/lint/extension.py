@@ -1,10 +1,10 @@
 """A rule, or the `policy` section, uses an extension.
 
 qdrouterd 1.20 does not know it: it refuses networks in `remoteHosts`, and passes over unknown keys of a group with a
-line in its log, so that what `denySources` and `denyTargets` deny is open there, and a group whose `validUntil` is over
-goes on; with `management` whoever reaches `$management` may do everything. It does not start with a `ban`, or with an
-attribute of a vhost or of a section that it does not know. Fine where only this router reads the policy. `qdpolicy
-convert --form compatible` writes vhosts without, where that can be.
+line in its log, so that the addresses of `denySources` and `denyTargets` are open there, and a group past its
+`validUntil` goes on; with `management` every client that reaches `$management` may do everything. It does not start
+with a `ban`, or with an attribute of a vhost or of a section that it does not know. Fine where only this router reads
+the policy. `qdpolicy convert --form compatible` writes vhosts without, where that can be.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a lint rule looks at and what it says."""
+"""The input of a lint rule and its findings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Level(IntEnum):
 
 
 class Confidence(StrEnum):
-    """How sure it is that what the finding says is so; apart from how bad it would be."""
+    """How sure the finding is; apart from how bad it would be."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -45,7 +45,7 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """Replace `old`, which stands where the finding is, by `new`. Safe: what the policy permits stays the same."""
+    """Replace `old`, which stands where the finding is, by `new`. Safe: the policy permits the same as before."""
 
     old: str
     new: str
@@ -54,12 +54,12 @@ class Fix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing a rule has to say.
+    """One finding of a rule.
 
-    text     what is wrong, and mostly what would be right
+    text     the fault, and mostly the remedy
     column   1-based; of `item` once the text of the file is known
     item     the piece of the value the finding is about, "" for the whole
-    instead  what to write, where it can be said in a few words
+    instead  the text to write, where it takes a few words
     within   the lines on which the things around it begin
     """
 
@@ -168,7 +168,7 @@ class VhostText:
         return () if value is None else read_items(value)
 
     def finding(self, rule: str, level: Level, text: str, *path: str | int, about: About = _PLAIN) -> Finding:
-        """A finding about the vhost, or about what stands at `path` of its attributes."""
+        """A finding about the vhost, or about the value at `path` of its attributes."""
         return _finding(rule, level, self.source, path, f"vhost '{self.hostname}': {text}", about)
 
 
@@ -222,7 +222,7 @@ class PolicyText:
     """All files that are looked at together.
 
     texts  file -> its text, as far as it is known
-    now    what time it is, seconds since 1970 UTC; None: not known, and rules that would ask are silent
+    now    the time, seconds since 1970 UTC; None: not known, and rules that would ask are silent
     ids    of the rules there are
     """
 

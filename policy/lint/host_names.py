@@ -1,8 +1,8 @@
 """`remoteHosts` has a host name.
 
 The router asks the resolver once, when the vhost is loaded, and keeps the address: a host that moves is refused until
-the vhost is loaded again, the router does not start while the name cannot be resolved, and whoever can change the
-answer decides who may connect. Write the address.
+the vhost is loaded again, the router does not start while the name cannot be resolved, and an attacker who can change
+the answer decides which hosts may connect. Write the address.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
 """A denial denies nothing.
 
 No item of the group allows any of the addresses it names, to any user: that is decided exactly. Mind that `a/b` and
-`a.b` are two addresses to a denial, and one to a pattern. Remove it, or write what was meant; as a second line it does
-no harm.
+`a.b` are two addresses to a denial, and one to a pattern. Remove it, or write the address that was meant; as a second
+line it does no harm.
 """
 
 from collections.abc import Iterator

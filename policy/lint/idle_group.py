@@ -1,7 +1,7 @@
 """A group's members may connect, but open no link.
 
 There are no sources, no targets and no dynamic source. List the addresses they need, or, if they are to be kept out, do
-not admit them: what may connect uses up connections.
+not admit them: every member that may connect uses up connections.
 """
 
 from collections.abc import Iterator

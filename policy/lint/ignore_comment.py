@@ -1,7 +1,7 @@
 """A comment asks lint to ignore something, and cannot be followed.
 
-It is `# qdpolicy: ignore[PAL016] reason`, with the ids of rules and with a reason: who reads it later must know whether
-it still holds. It counts for what begins on the next line that is no comment, and all inside it.
+It is `# qdpolicy: ignore[PAL016] reason`, with the ids of rules and with a reason: a later reader must know whether it
+still holds. It counts for the value that begins on the next line that is no comment, and all inside it.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Findings that somebody has looked at: comments beside the policy, and baselines.
+"""Findings that a reviewer has accepted: comments beside the policy, and baselines.
 
-Pure. A comment counts for what begins on the next line that is no comment, and for all inside it; in a `.conf` file a
-comment behind something counts for its own line.
+Pure. A comment counts for the value that begins on the next line that is no comment, and for all inside it; in a
+`.conf` file a comment behind a value counts for its own line.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ def without_ignored(
 ) -> tuple[Finding, ...]:
     """The findings no comment answers, and one for every comment that answers none.
 
-    sought  ids whose findings were looked for: comments about others are not blamed
+    sought  ids of the rules that ran: comments about others are not blamed
     """
     comments = {file: [each for each in comments_in(text) if not each.problem] for file, text in texts.items()}
     used: set[tuple[str, int, str]] = set()
@@ -84,7 +84,7 @@ def without_ignored(
 
 
 def fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """For each finding what makes it the same finding later: its rule and words, not its place in the file."""
+    """The identity of each finding in later runs: its rule and words, not its place in the file."""
     counts: dict[str, int] = {}
     found = []
     for finding in findings:
@@ -95,11 +95,11 @@ def fingerprints(findings: Sequence[Finding]) -> tuple[str, ...]:
 
 
 def without_known(findings: Sequence[Finding], baseline: Collection[str]) -> tuple[Finding, ...]:
-    """The findings whose fingerprints are not in the baseline."""
+    """The findings with a fingerprint that is not in the baseline."""
     known = frozenset(baseline)
     return tuple(finding for finding, mark in zip(findings, fingerprints(findings), strict=True) if mark not in known)
 
 
 def with_levels(findings: Iterable[Finding], levels: Mapping[str, Level]) -> tuple[Finding, ...]:
-    """The findings with the levels somebody has chosen for their rules."""
+    """The findings with the levels the project has chosen for their rules."""
     return tuple(replace(finding, level=levels.get(finding.rule, finding.level)) for finding in findings)

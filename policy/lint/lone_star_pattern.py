@@ -1,7 +1,7 @@
 """A pattern list has the item `*`.
 
-It allows every address of one word. In qdrouterd 1.20 it allows nothing, and what stands behind it in the list is not
-looked at. Where that router reads the file as well, list the words, or write `#` if every address is meant.
+It allows every address of one word. In qdrouterd 1.20 it allows nothing, and the items behind it in the list are
+ignored. Where that router reads the file as well, list the words, or write `#` if every address is meant.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """The peer of a connector may reach `$management`.
 
-Whoever runs the server that the router connects to, or has taken it, or its name, may then manage the router: with
-all rights but those to files, where the connector has no `policyVhost`. Leave `allowManagement` out. Where it is
-wanted, give the connector a `policyVhost` whose group `$connector` has `management` rights.
+The operator of the server that the router connects to, or an attacker who has taken it, or its name, may then manage
+the router: with all rights but those to files, where the connector has no `policyVhost`. Leave `allowManagement` out.
+Where it is wanted, give the connector a `policyVhost` with `management` rights in its group `$connector`.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whoever is not named may send to management.
+"""Users who are not named may send to management.
 
 Requests to `$management` read and change the router's configuration, close connections and delete vhosts. The address
 has many other names, such as `amqp:/$management`, `_local/$management` and `_topo/0/ROUTER/$management`: whether a list
@@ -39,7 +39,7 @@ def reaches_management(group: GroupText) -> bool:
     denied = denial_automaton(denied_items(group.items("denyTargets")), "")
     for key in ("targets", "targetPattern"):
         items = group.items(key)
-        # What an item written as another name reaches is allowed by that name.
+        # An item written as another name allows the address it reaches by that name.
         reached = tuple(dict.fromkeys((*items, *filter(None, (reached_item(key, item) for item in items)))))
         allowed = address_automaton(key, reached, SOME_USER)
         # A list too hard to decide is not blamed for anything.

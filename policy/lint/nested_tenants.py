@@ -2,7 +2,7 @@
 
 The name stands before the addresses of the tenant, with a `/` between them: the space of `t/inner` would be a part of
 that of `t`. So on such a listener every address in that vhost is refused, but for those that are in no tenant's space:
-what begins with `_local/`, `_topo/` or `_edge/`, and dynamic ones.
+those that begin with `_local/`, `_topo/` or `_edge/`, and dynamic ones.
 """
 
 from collections.abc import Iterator

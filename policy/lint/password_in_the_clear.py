@@ -1,7 +1,7 @@
 """A listener takes passwords on connections that need not be encrypted.
 
-PLAIN and LOGIN send the password as it is. Without `requireSsl: yes` a client may do so in the clear, and whoever sees
-the network has the password. Listeners on the loopback address are left out.
+PLAIN and LOGIN send the password as it is. Without `requireSsl: yes` a client may do so in the clear, and everyone who
+sees the network has the password. Listeners on the loopback address are left out.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Where exactly in a file a finding points to, the line to show for it, and what its fix changes.
+"""Finds the exact place of a finding in a file, the line to show for it, and the text its fix changes.
 
 Pure. A rule knows the attribute; here the item is looked up in the text behind it.
 """
@@ -14,14 +14,17 @@ from policy.lint.findings import Finding
 # How far behind the beginning of an attribute its value is looked through.
 _MAX_VALUE_CHARACTERS = 100_000
 MAX_SHOWN_CHARACTERS = 160
-# What follows the word is bounded: a line of nothing but such words would take the square of its length.
+# The text behind the word is bounded: a line of nothing but such words would take the square of its length.
 _SECRET = re.compile(r"(?i)((?:password|secret|passphrase)\w{0,64}[\"']?\s*:\s*).*")
 _WORD = re.compile(r'"[^"]*"|[^\s:,{]+')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """The line a finding is about. start, length  what to underline, 0-based, in characters of `text`"""
+    """The line a finding is about.
+
+    start, length  the part to underline, 0-based, in characters of `text`
+    """
 
     text: str
     start: int
@@ -47,7 +50,7 @@ def _placed(finding: Finding, text: str | None) -> Finding:
 
 
 def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
-    """The line of a finding; what looks like a password in it is left out."""
+    """The line of a finding, without anything that looks like a password."""
     if text is None or not 1 <= finding.line <= len(_line_starts(text)):
         return None
     line, shown = _line(text, finding.line)
@@ -60,7 +63,7 @@ def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
 
 
 def without_secrets(line: str) -> str:
-    """The line, without what looks like a password."""
+    """The line, without anything that looks like a password."""
     return _SECRET.sub(r"\1…", line)
 
 

@@ -1,7 +1,7 @@
 """A group with far-reaching rights may connect from anywhere.
 
-Who may send to management can reconfigure the router; who may send and receive everywhere sees all messages. A stolen
-password of such a user should be of no use outside your network: list addresses in `remoteHosts`.
+A user who may send to management can reconfigure the router; one who may send and receive everywhere sees all messages.
+A stolen password of such a user should be of no use outside your network: list addresses in `remoteHosts`.
 """
 
 from collections.abc import Iterator

@@ -30,7 +30,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         except PolicyError as error:
             if not any(text in str(error) for text in _EXPLAINED_ELSEWHERE):
                 yield _finding(error, vhost.source)
-    # What is refused only because of another vhost: one name for two of them.
+    # Vhosts refused only because of another vhost: one name for two of them.
     try:
         compile_ruleset({}, accepted, resolve=_refuse_name)
     except PolicyError as error:

@@ -1,6 +1,6 @@
-"""Findings in the forms programs and people read: text, JSON, SARIF 2.1.0, GitHub annotations, JUnit.
+"""Writes findings as text, JSON, SARIF 2.1.0, GitHub annotations and JUnit.
 
-Pure. What a policy says may come from somebody else: nothing of it reaches a terminal or a pipeline as a command.
+Pure. The policy's texts may come from an attacker: none of them reaches a terminal or a pipeline as a command.
 Sources: SARIF 2.1.0 (OASIS); workflow commands of GitHub Actions.
 """
 
@@ -26,7 +26,7 @@ _BY_ID: Final = {rule.ID: rule for rule in RULES}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """findings  placed and sorted
-    problems  (file, what makes it unreadable)
+    problems  (file, why it is unreadable)
     texts     file -> text, for the excerpts
     """
 
@@ -61,7 +61,7 @@ def _text_lines(finding: Finding, text: str | None) -> Iterator[str]:
 
 
 def why(rule: LintRule) -> str:
-    """What the rule's page says, in one line."""
+    """The explanation on the rule's page, in one line."""
     _, _, explanation = (rule.__doc__ or "").strip().partition("\n\n")
     return " ".join(explanation.split())
 
@@ -99,7 +99,7 @@ def as_sarif(report: Report) -> str:
             "name": rule.TITLE,
             "shortDescription": {"text": rule.TITLE},
             "fullDescription": {"text": " ".join((rule.__doc__ or "").split())},
-            # What code scanning shows beside a result.
+            # Code scanning shows it beside a result.
             "help": {"text": (rule.__doc__ or "").strip()},
             "properties": {"tags": [rule.FAMILY.value]},
         }
@@ -148,7 +148,7 @@ def _location(file: str, region: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _uri(file: str) -> str:
-    """The path as a URI reference: what is not plain is written as %XX."""
+    """The path as a URI reference: characters that are not plain are written as %XX."""
     plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
     return "".join(
         character if character in plain else "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "replace"))
@@ -170,7 +170,7 @@ def as_github(report: Report) -> str:
 
 
 def _command(level: str, file: str, line: int, column: int, title: str, text: str) -> str:
-    """A workflow command. What is put in cannot end it and begin another."""
+    """A workflow command. The texts put in cannot end it and begin another."""
 
     def escaped(value: str) -> str:
         return _printable(value, "\n").replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

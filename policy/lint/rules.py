@@ -159,11 +159,11 @@ def check_all(
     texts: Mapping[str, str] | None = None,
     now: float | None = None,
 ) -> tuple[Finding, ...]:
-    """The findings of all rules but those whose ids are `ignored`, by file, line and id.
+    """The findings of all rules but those with `ignored` ids, by file, line and id.
 
     entities  of all files a router would load together; they have passed the schema
     texts     file -> its text; without it no item is looked up in its line, and no comment is followed
-    now       what time it is, seconds since 1970 UTC, for rules that ask
+    now       the time, seconds since 1970 UTC, for rules that ask
     """
     known = {} if texts is None else texts
     ids = frozenset(rule.ID for rule in RULES)

@@ -1,6 +1,6 @@
 """A password stands in the configuration file.
 
-Who can read the file has it, and so has every copy of it. Write `file:PATH`, a file only the router can read, or
+Every reader of the file has it, and so has every copy of it. Write `file:PATH`, a file only the router can read, or
 `env:NAME`. The password is not shown here.
 """
 

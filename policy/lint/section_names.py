@@ -1,4 +1,4 @@
-"""What the management schema says of the sections of a configuration and their attributes."""
+"""Looks up the sections of a configuration and their attributes in the management schema."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -20,7 +20,7 @@ def old_attribute_names(section_type: str) -> Mapping[str, str]:
 
 @cache
 def section_attributes(section_type: str) -> Mapping[str, Mapping[str, Any]] | None:
-    """What the management schema says of a section's attributes; None: there is no such section."""
+    """The attributes of a section, from the management schema; None: there is no such section."""
     types: Mapping[str, Any] = schemas.load("management")["entityTypes"]
     found = types.get(section_type) or types.get(_SECTION_ALIASES.get(section_type, ""))
     return None if found is None else found["attributes"]

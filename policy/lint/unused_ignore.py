@@ -1,7 +1,6 @@
 """A comment asks lint to ignore a finding that is not there.
 
-What it excused is mended, or the comment has come away from its place. Remove it. This rule is looked at after all
-others.
+The excused fault is mended, or the comment has come away from its place. Remove it. This rule runs after all others.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """A connector does not compare the server's certificate with the name it connects to.
 
-With `verifyHostname: no` every certificate of the same authority is good enough, whoever owns it.
+With `verifyHostname: no` every certificate of the same authority is good enough, also one of another owner.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """A `*` stands directly behind a scheme, as in `amqp:*`.
 
-Addresses with a scheme reach what stands behind it: `amqp:/secret` reaches `secret`. In qdrouterd 1.20 who may use
-`amqp:*` reaches every address that way. Here what is reached must be allowed too, so that the item allows nothing the
-other items do not. List the addresses as they are without scheme and host.
+An address with a scheme reaches the address behind it: `amqp:/secret` reaches `secret`. In qdrouterd 1.20 a user with
+`amqp:*` reaches every address that way. Here the reached address must be allowed too, so that the item allows nothing
+the other items do not. List the addresses as they are without scheme and host.
 """
 
 import re

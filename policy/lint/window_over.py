@@ -1,7 +1,7 @@
 """A group's `validUntil` is over.
 
 Its members are refused, and no other group takes them in: not the one with the user `*`, and not `$default`. If that is
-meant to stay so, remove the group and its users; what is left of it only hides who still has access.
+meant to stay so, remove the group and its users; its remains only hide which users still have access.
 """
 
 from collections.abc import Iterator

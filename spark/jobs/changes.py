@@ -1,4 +1,4 @@
-"""The report on changes by management: who changed what, and who tried to."""
+"""The report on changes by management: carried out and refused, by user and entity."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The denials report: what was denied, by reason, user, host, vhost and hour."""
+"""The denials report: denials by reason, user, host, vhost and hour."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""From audit files to a report: what every report reads, counts and writes alike. Which one it is, a Kind says."""
+"""From audit files to a report: the reading, counting and writing that all reports share. A Kind selects the report."""
 
 import json
 import re
@@ -53,7 +53,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuity:
-    """What is missing; see spark.transforms.continuity."""
+    """The missing events; see spark.transforms.continuity."""
 
     starts: int = 0
     missing: int = 0
@@ -67,7 +67,7 @@ class Report:
 
     duplicates  valid lines beyond the first of their event_id.
     lost        events the routers say they could not write.
-    heading     what was found, in words; warning  what else a reader must know, "" for nothing
+    heading     the findings, in words; warning  a caution to the reader, "" for none
     tables      those of the kind, then quarantine (per file and reason).
     """
 
@@ -192,7 +192,7 @@ def _write(frame: DataFrame, out: Path, name: str) -> None:
 
 
 def _defused(name: str) -> Column:
-    """An apostrophe before what a spreadsheet takes for a formula (attack: a user `=cmd|...` runs when opened)."""
+    """An apostrophe before a text a spreadsheet takes for a formula (attack: a user `=cmd|...` runs when opened)."""
     return F.when(F.col(name).rlike(r"\A[=+\-@\t\r\n]"), F.concat(F.lit("'"), name)).otherwise(F.col(name))
 
 

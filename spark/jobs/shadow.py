@@ -1,4 +1,4 @@
-"""The shadow report: where candidate policies would have decided otherwise, by reason, rule, who and where."""
+"""The shadow report: decisions that candidate policies would change, by reason, rule, user and place."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ _TITLES = {
 
 
 def kind(candidate: str | None = None) -> Kind:
-    """candidate  the beginning of a digest: only what candidates of such a digest would have decided"""
+    """candidate  the beginning of a digest: only the decisions of candidates with such a digest"""
 
     def totals() -> Mapping[str, Column]:
         return {

@@ -1,4 +1,4 @@
-"""Audit events -> what was changed by management, or was to be, by whom. All DataFrame -> DataFrame.
+"""Audit events -> changes by management, done or refused, with their users. All DataFrame -> DataFrame.
 
 Events are those of spark.transforms.validation.events: one column per member of the schema, `time` a timestamp (UTC).
 """
@@ -25,7 +25,7 @@ def is_asked() -> Column:
 
 
 def is_allowed() -> Column:
-    """What is recorded without having been refused; a reload of the rules as well."""
+    """Recorded and not refused; a reload of the rules as well."""
     return F.col("decision") == "allow"
 
 

@@ -1,4 +1,4 @@
-"""Audit events -> what the numbers they carry say is missing. DataFrame -> DataFrame."""
+"""Audit events -> the events missing by their numbers. DataFrame -> DataFrame."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -7,12 +7,12 @@ from spark.transforms.events import LOG_CLOSED
 
 
 def continuity(events: DataFrame) -> DataFrame:
-    """Whether the events of each start of a router follow one another.
+    """Checks that the events of each start of a router follow one another.
 
     events   without duplicates, of any time: all that there are. Those of version 1 have no numbers and do not count.
     Returns  one row of bigints: starts; missing (events between others of their start that neither are there nor were
-             reported lost); headless (starts whose first events are not there: files moved away); endless (starts
-             without their last event: still running, or killed with what was queued then).
+             reported lost); headless (starts without their first events: files moved away); endless (starts without
+             their last event: still running, or killed with the events queued then).
     """
     has_number = F.col("start").isNotNull() & F.col("sequence").isNotNull()
     starts = (

@@ -1,4 +1,4 @@
-"""Audit events -> what was denied, to whom, where from and when. All DataFrame -> DataFrame.
+"""Audit events -> denials by user, host and time. All DataFrame -> DataFrame.
 
 Events are those of spark.transforms.validation.events: one column per member of the schema, `time` a timestamp (UTC).
 """
@@ -13,8 +13,7 @@ KEYS = {"by_reason": "reason", "by_user": "user", "by_host": "remote_host", "by_
 
 
 def is_denial() -> Column:
-    """Not what a candidate policy would have denied, what an `allow` may one day record, or what an audit log says of
-    itself."""
+    """Excludes a candidate policy's denials, records of an `allow`, and an audit log's events about itself."""
     return (F.col("decision") == "deny") & ~F.col("reason").isin(EVENTS_LOST, LOG_CLOSED)
 
 

@@ -38,7 +38,7 @@ def total(outcome: Outcome, candidate: str | None) -> Column:
 
 
 def disagreements(events: DataFrame, candidate: str | None = None) -> DataFrame:
-    """What was decided one way and would have been decided the other.
+    """The decisions that a candidate policy would have made the other way.
 
     candidate  the beginning of the digest of candidate policies, None for all
     Returns    time, would_deny, would_allow (bigint, one of them 0), and the columns of KEYS: reason of the policy in
@@ -66,7 +66,7 @@ def disagreements(events: DataFrame, candidate: str | None = None) -> DataFrame:
 def counted_by(disagreements: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The keys, would_deny, would_allow (bigint), first and last (timestamp): the most first, then by key.
 
-    Null keys stay: there is no rule where there is no vhost, and what was told in sums has no user.
+    Null keys stay: there is no rule where there is no vhost, and an event that sums up several has no user.
     """
     counts = disagreements.groupBy(*keys).agg(
         F.sum("would_deny").alias("would_deny"),

@@ -1,4 +1,4 @@
-"""Lines of audit files -> events, each judged by schemas/audit_event.json; what fails is kept with the reasons.
+"""Lines of audit files -> events, each judged by schemas/audit_event.json; failed lines are kept with the reasons.
 
 Native column expressions only. from_json alone is too kind: it turns the number 5 into the string "5", ignores members
 it does not know and whatever follows the first object on a line. So the JSON type of every member is read from the
@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 import schemas
 from spark.schemas import audit_event, kinds_of
 
-# A line past this is not parsed. Stops a file that somebody else put into the folder from taking a parser's memory; the
+# A line past this is not parsed. Stops a file that an attacker put into the folder from taking a parser's memory; the
 # longest event the router can write is under 100 kB (tests/audit).
 MAX_LINE_BYTES = 256 * 1024
-# What the quarantine keeps of a line, and of a member name in a reason.
+# Characters the quarantine keeps of a line, and of a member name in a reason.
 MAX_QUARANTINED_CHARS = 4096
 _MAX_SHOWN_CHARS = 100
 
@@ -35,7 +35,7 @@ _FROM_JSON = {
 _VARIANT_TYPES: Mapping[str, str] = {"string": "STRING", "integer": "BIGINT", "boolean": "BOOLEAN", "null": "VOID"}
 
 # Spark's parsers stop after the first value, so `{...}{...}` would pass as its first half. With the strings emptied,
-# one object whose members may be objects looks like this and nothing else does. Possessive: linear, no stack.
+# one object with members that may be objects looks like this and nothing else does. Possessive: linear, no stack.
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _ONE_OBJECT = r"\A\s*+\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}\s*+\z"
 
@@ -154,7 +154,7 @@ def _member_faults(spec: Mapping[str, Any], path: str, name: str) -> Iterator[Co
 
 
 def _cross_faults() -> Iterator[Column]:
-    """What the schema says in words or with if/then/else."""
+    """The rules the schema has in words or with if/then/else."""
     is_moment = F.try_to_timestamp("event.time", F.lit(TIME_FORMAT)).isNotNull()
     yield F.when(F.col("event.time").isNotNull() & ~is_moment, F.lit("time: no such moment"))
     is_lost_event = F.coalesce(F.col("event.reason") == "events_lost", F.lit(False))

@@ -69,7 +69,7 @@ class OpenSslClient:
         assert _crypto.BIO_write(self._incoming, ciphertext, len(ciphertext)) == len(ciphertext)
 
     def read(self) -> bytes:
-        """What the server has said, as far as it was put in."""
+        """The server's plaintext, as far as its records were put in."""
         data, buffer = b"", ctypes.create_string_buffer(16384)
         while (size := _ssl.SSL_read(self._connection, buffer, len(buffer))) > 0:
             data += buffer.raw[:size]

@@ -64,7 +64,7 @@ PERFORMATIVES = {
 
 
 def at(text: str, tenant: str | None = None) -> Address:
-    """What a clear text means at the router in memory."""
+    """The address of a clear text at the router in memory."""
     address = resolve(text, router_id=ROUTER_ID, tenant=tenant)
     assert isinstance(address, Address)
     return address
@@ -112,7 +112,7 @@ class Refusable:
 
 @dataclass
 class Outcome(Refusable):
-    """What a sender learned of one of its deliveries, each time something changed."""
+    """The state of a delivery as its sender sees it, one for each change."""
 
     state: int
     is_settled: bool
@@ -180,7 +180,7 @@ class Sending:
 
 
 class _End(Refusable):
-    """What a sender and a receiver of the test have in common."""
+    """The common part of a sender and a receiver of the test."""
 
     def __init__(self, client: "Client", link: Any) -> None:
         self.client = client
@@ -456,7 +456,7 @@ class Client(Refusable):
         self.connection.close()
 
     def frames(self, name: str | None = None) -> list[Frame]:
-        """What the router sent, without its TLS and SASL."""
+        """The router's frames, without its TLS and SASL."""
         return [frame for frame in frames(bytes(self.recorded)) if name is None or frame.name == name]
 
     @property

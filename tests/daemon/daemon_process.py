@@ -212,7 +212,7 @@ def _run(
 
 
 def audit_events(folder: Path) -> list[dict[str, Any]]:
-    """What the audit log in the folder says, without the mark of its end."""
+    """The events of the audit log in the folder, without the mark of its end."""
     files = sorted(folder.glob("*.jsonl"))
     events = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return [event for event in events if event["reason"] != "log_closed"]
@@ -224,7 +224,7 @@ def denials(folder: Path) -> list[dict[str, Any]]:
 
 
 def eventually(claim: Callable[[], Any]) -> Any:
-    """What `claim` returns once that is true; what it last returned when patience ends."""
+    """The first true result of `claim`; its last result when patience ends."""
     deadline = time.monotonic() + PATIENCE_S
     while not (value := claim()) and time.monotonic() < deadline:
         time.sleep(0.01)

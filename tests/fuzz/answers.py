@@ -1,4 +1,4 @@
-"""What a peer says on sessions and links that the router opens: answers, right and wrong ones, and what follows them.
+"""A peer's frames on sessions and links that the router opens: answers, right and wrong ones, and later frames.
 
 A scenario cannot know the channels that the router will use. So its steps hold a seed each, and the frames are made of
 it when the step is done, from what the router has said by then: the same scenario gives the same frames.

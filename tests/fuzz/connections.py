@@ -284,7 +284,7 @@ class FuzzPeer:
         return True
 
     def say(self, data: bytes) -> None:
-        """What the router does not read now it reads later, but for a read that is under way already."""
+        """The router reads the unread bytes later, but for a read that is under way already."""
         self.outbox += data
         while self.outbox and not self.is_dead and not self.router_closed:
             if (self.router.has_more or self.router.waits_for_room) and self.has_overrun:
@@ -404,7 +404,7 @@ def child(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def fails(made: Scenario) -> str:
-    """What it prints when it fails, in a process of its own; "" when it does not."""
+    """The output of a failing run, in a process of its own; "" when it does not."""
     sys.stdout.flush()
     with tempfile.TemporaryFile() as output:
         if (pid := os.fork()) == 0:

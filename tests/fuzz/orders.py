@@ -1,4 +1,4 @@
-"""What the peers of one router say, in orders that honest peers keep and, where a liberty is taken, in others.
+"""The frames of the peers of one router, in orders that honest peers keep and, where a liberty is taken, in others.
 
 `scenario(seed, liberties)` is a pure function: the same arguments give the same steps, so that a crash is named by
 them. A scenario is a few peers that share addresses, and steps: bytes in pieces of any size, a peer that stops reading

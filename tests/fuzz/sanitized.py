@@ -41,7 +41,7 @@ class Sanitized:
     libraries: tuple[Path, ...]
 
     def environment(self) -> dict[str, str]:
-        """What a process needs besides that Python. Python leaks by design, so leaks are not looked for."""
+        """The environment of a process of that Python. Python leaks by design, so leaks are not looked for."""
         return {
             "LD_PRELOAD": ":".join(map(str, self.libraries)),
             "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=64:allocator_may_return_null=1:exitcode=86",
@@ -106,7 +106,7 @@ def build_engine(folder: Path, version: str) -> None:
 
 
 def build_modules(folder: Path) -> None:
-    """What setup.py compiles, compiled elsewhere: the checkout keeps its own."""
+    """Compile the modules of setup.py into another folder: the checkout keeps its own."""
     shutil.rmtree(folder, ignore_errors=True)
     code = "import sys; from tests.fuzz.sanitized import compile_module; compile_module(*sys.argv[1:])"
     for name in BUILDERS:
@@ -128,7 +128,7 @@ def pip(*arguments: str, **environment: str) -> None:
 
 
 def run(*command: str, **environment: str) -> str:
-    """What it prints; all that it said, in the error, when it fails."""
+    """Run the command and return its output; the error of a failure has all of it."""
     result = subprocess.run(
         command, cwd=ROOT, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         check=False,

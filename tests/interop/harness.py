@@ -222,7 +222,7 @@ class RunningRouter(ProcessLog):
 
 
 def eventually(claim: "Callable[[], Any]", timeout_s: float) -> Any:
-    """What `claim` returns once that is true; what it last returned when `timeout_s` is over."""
+    """The first true result of `claim`; its last result when `timeout_s` is over."""
     deadline = time.monotonic() + timeout_s
     while not (value := claim()) and time.monotonic() < deadline:
         time.sleep(0.01)

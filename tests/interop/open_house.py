@@ -1,4 +1,4 @@
-"""What several suites add to the harness's configuration: a listener whose clients may do everything."""
+"""Configuration that several suites add to the harness's: a listener with clients that may do everything."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a started router logs, line by line as it comes."""
+"""The log of a started router, line by line as it comes."""
 
 import re
 import subprocess

@@ -25,7 +25,7 @@ def resolve(name: str) -> Sequence[str]:
 
 
 def at(text: str | None, tenant: str | None = None) -> Address | Unclear | None:
-    """What a client's text means at the router of this id; None and "" are no address."""
+    """The address of a client's text at the router of this id; None and "" are no address."""
     return resolve_named(text, router_id=ROUTER_ID, tenant=tenant)
 
 
