@@ -133,6 +133,7 @@ pieces = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.lists(pieces, max_size=8).map(b"".join), st.binary(max_size=16))
 @example(b"\x00Sp\xc0", b"")

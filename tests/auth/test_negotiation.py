@@ -390,6 +390,7 @@ INPUTS = st.one_of(
 ACTIONS = st.lists(st.one_of(INPUTS, st.sampled_from([VALID, WRONG, None])), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(ACTIONS, st.sampled_from([None, "CN=alice"]))
 def test_server_every_state_meets_every_input(actions: list[bytes | VerifyResult | None], user: str | None) -> None:

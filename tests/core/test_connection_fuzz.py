@@ -165,6 +165,7 @@ def test_a_session_cut_anywhere_leaves_nothing(which: str) -> None:
     check(net, net.clients[-1], bystanders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", SESSIONS)
 @fuzzed
 @given(data=st.data())

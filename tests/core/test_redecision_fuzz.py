@@ -162,6 +162,7 @@ class Fuzz:
                 assert counted.get(name, 0) <= net.gate.ruleset.vhosts[name].max_connections
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_rules_may_change_at_any_moment(seed: int) -> None:
     """issue 5"""

@@ -95,6 +95,7 @@ def requests() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
                 yield operation, selector, body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 def test_no_owner_is_called_without_the_right(name: str) -> None:
     """Attack: an entity type that was added later, whose owner checks nothing."""
@@ -109,6 +110,7 @@ def test_no_owner_is_called_without_the_right(name: str) -> None:
             assert calls == [], (operation, selector, body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TYPES)
 def test_every_change_by_an_owner_is_recorded(name: str) -> None:
     calls: list[str] = []

@@ -163,6 +163,7 @@ def test_what_is_shown_hides_secrets_at_any_depth_and_is_bounded() -> None:
     assert len(shown([list(range(10**5))] * 100)) <= MAX_SHOWN_CHARACTERS + 3
 
 
+@pytest.mark.slow
 @given(
     st.recursive(st.one_of(st.text(), st.integers(), st.binary(), st.floats(), st.none(), st.booleans()), st.lists),
     st.integers(0, 60),

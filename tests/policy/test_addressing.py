@@ -55,6 +55,7 @@ def test_every_short_text() -> None:
         assert key == (key_of(expected) if expected is not None else None), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tenant", TENANTS[1:])
 def test_every_short_text_of_a_tenant(tenant: str) -> None:
     """routing 46"""
@@ -87,6 +88,7 @@ def test_a_router_whose_id_is_not_known_has_no_topological_address() -> None:
 # Denials
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "item",
     [
@@ -114,6 +116,7 @@ def test_a_denial_denies_what_the_text_reaches(item: str, tenant: str | None) ->
             assert (verdict.item is None) == is_denied
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "item", ["_topo/*", "_local/*", "_edge/QDR/*", "_topo/0/QDR/a*", "$man*", "a*", "_t*", "_topo/all/X/*", "_topo/0*"]
 )
@@ -162,6 +165,7 @@ def naive_literal(item: str, text: str) -> bool:
     return text.startswith(item[:-1]) if item.endswith("*") else text == item
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "items", [["a*"], ["a/*"], ["x:/a"], ["x:/a*"], ["/*"], ["a", "x:*"], ["*"], ["a."], ["//h/a*", "b"], ["_topo/*"]]
 )

@@ -260,6 +260,7 @@ def test_extended_is_networks_and_names_of_today(tmp_path: Path, capsys: pytest.
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(CASES.iterdir()), ids=lambda path: path.name)
 def test_what_is_written_for_the_c_router_has_no_finding_of_compatibility(
     case: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -73,6 +73,7 @@ def test_sarif_is_sarif(file: Path, name: str, capsys: pytest.CaptureFixture[str
         assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(CASES.glob("*.bad.*")), ids=lambda path: path.stem)
 def test_every_bad_case_is_reported_in_every_form(case: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for form in ("text", "json", "sarif", "github", "junit"):
