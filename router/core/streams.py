@@ -32,7 +32,8 @@ REQUEST_TOO_LARGE: Final = Condition(
 
 class Leg:
     """One receiver's copy of a streamed message: waiting in the link's queue, then occupying the link, then over.
-    The Origin of the copy.
+
+    It is the Origin of the copy.
 
     INVARIANT: `handle` is looked at only while the leg occupies its link (out.leg is self) or its link has a record
     of it; afterwards the engine may have made another delivery of it.

@@ -485,17 +485,17 @@ class IncomingWire(_Wire):
 
     def read_out(self) -> None:
         """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
-        catch_up = self.catch_up
+        was_held = False
         while (reader := self.stream) is not None and not self.engine.is_deaf:
             if reader is _HELD:
-                self.is_held, self.stream = False, None
-                catch_up = self._catch_up_within_credit
+                # Attack: send without credit and detach, again and again; no rate would hold that back.
+                self.is_held, self.stream, was_held = False, None, True
             else:
                 reader.hurry()
                 if self.stream is reader:
                     return
             if self.stream is None:
-                catch_up()
+                self.catch_up(needs_credit=was_held)
 
     def release_core(self) -> None:
         """The core has let go of the link: later messages are discarded."""
@@ -563,20 +563,10 @@ class IncomingWire(_Wire):
             if self.core is not None:
                 self.core.on_aborted()
 
-    def catch_up(self) -> None:
-        """Take the deliveries that came while a streamed message was in their way."""
-        seen = ffi.NULL
-        while self.forward is not None:
-            delivery = lib.pn_link_current(self.link)
-            if not delivery or delivery == seen:
-                return
-            seen = delivery
-            self.on_delivery(delivery)
+    def catch_up(self, *, needs_credit: bool = False) -> None:
+        """Take the deliveries that came while a streamed message was in their way.
 
-    def _catch_up_within_credit(self) -> None:
-        """As catch_up, as far as there is credit.
-
-        Attack: send without credit and detach, again and again; nothing of that would be held back by any rate.
+        needs_credit  take only those that there is credit for, and settle the others
         """
         seen = ffi.NULL
         while self.forward is not None:
@@ -584,10 +574,10 @@ class IncomingWire(_Wire):
             if not delivery or delivery == seen:
                 return
             seen = delivery
-            if _credit(self.link) > 0:
-                self.on_delivery(delivery)
-            else:
+            if needs_credit and _credit(self.link) <= 0:
                 _settle(delivery)
+            else:
+                self.on_delivery(delivery)
 
     def read(self) -> int:
         """Read what has come of the current delivery into MESSAGE. Returns bytes, 0 for none yet or the end."""
