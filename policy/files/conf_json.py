@@ -20,7 +20,9 @@ _SHAPE = 'the file is an array of [ "section", { attributes } ]'
 def conf_json_sections(text: str, file: str) -> list[Section]:
     """The sections of a `.json` configuration, in order. Raises ConfError."""
     reading = ConfText(text)
-    sections = json_sections(reading.json, file, is_eager=True)
+    # `text` is without its byte order mark: a second one is no JSON.
+    has_mark = reading.json.startswith("\ufeff")
+    sections = json_sections(reading.json, file, is_eager=True) if not has_mark else None
     if sections is None:
         _refuse(reading)
     return [_named(section) for section in sections]

@@ -258,3 +258,9 @@ def test_a_byte_order_mark_is_passed_over(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
     (section,) = parse_config(read_file(str(tmp_path / name)), path=name)
     assert section.type == "router"
+
+
+def test_a_second_byte_order_mark_is_no_json(tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_bytes(2 * b"\xef\xbb\xbf" + b'[["router", {}]]')
+    with pytest.raises(ConfigError, match="Expecting value: line 1 column 1"):
+        parse_config(read_file(str(tmp_path / "x.json")), path="x.json")

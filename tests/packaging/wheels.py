@@ -20,7 +20,7 @@ def pip(*arguments: str | Path, python: Path | None = None, environment: dict[st
 
 
 def copy_of_checkout(target: Path) -> None:
-    """What git has or would take."""
+    """The paths that git has or would take."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     for name in filter(None, listed.decode().split("\0")):
