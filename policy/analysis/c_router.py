@@ -30,7 +30,7 @@ _GROUP_KEYS: Final = frozenset(
 )
 
 # Attributes of other sections with which 1.20 does not start, as far as they concern rights.
-SECTION_EXTENSIONS: Final = {"router": ("managementDirs",), "connector": ("allowManagement",)}
+SECTION_EXTENSIONS: Final = {"router": ("managementDirs", "busyPollMicroseconds"), "connector": ("allowManagement",)}
 
 
 @cache

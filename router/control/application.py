@@ -44,6 +44,7 @@ from router.core.treatments import AddressBook
 from router.core.watch import NORMAL, Thresholds
 from router.effects import AdmissionFailed, Audit, Effect, Log
 from router.faults import fault_text
+from router.io.busy_poll import has_processor_to_spare
 from router.io.folder_watch import FolderWatch
 from router.io.memory import virtual_text
 from router.io.workers import Workers
@@ -159,6 +160,8 @@ class Application:
             trace=FrameTrace(self.logs.write_frame),
             thresholds=self._thresholds,
         )
+        if has_processor_to_spare():
+            self.router.busy_poll.seconds = int(self.attributes["busyPollMicroseconds"]) / 1e6
         if self.audit is not None:
             self.router.redecision.has_much_to_write = self.audit.has_much_to_write
         if shadow is not None:

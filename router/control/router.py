@@ -27,6 +27,7 @@ from router.core.watch import NORMAL, Thresholds, Watch
 from router.core.work import Work
 from router.effects import Emit, log
 from router.faults import fault_text
+from router.io.busy_poll import BusyPoll
 from router.io.random_names import random_name
 from router.io.timers import Timers
 from router.io.turns import Slices, Turns
@@ -60,6 +61,7 @@ class Router:
         self.emit = emit
         self.trace = trace
         self.turns = Turns(self.clock, lambda: self.work.finish())
+        self.busy_poll = BusyPoll(asyncio.get_running_loop().call_soon)
         self.work = Work(message_bytes, self.turns.begin)
         self._timers = Timers(self.clock, self.work.finish)
         self.core = Core(

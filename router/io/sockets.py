@@ -10,6 +10,7 @@ from enum import Flag, auto
 from typing import Final, Generic, Protocol, TypeVar, cast
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
+from router.io.busy_poll import BusyPoll
 from router.io.turns import Turns
 
 _READ_BUFFER_VIEW: Final = memoryview(READ_BUFFER)
@@ -68,6 +69,8 @@ class SocketOwner(Protocol[C_contra]):
     def work(self) -> Pass: ...
     @property
     def turns(self) -> Turns: ...
+    @property
+    def busy_poll(self) -> BusyPoll: ...
     def lost(self, connection: C_contra) -> None: ...
     def close_soon(self, transport: asyncio.Transport) -> None: ...
 
@@ -153,6 +156,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         if connection is not None:
             connection.receive_read(nbytes)
             self.router.work.finish()
+            self.router.busy_poll.after_read()
 
     def eof_received(self) -> bool:
         return False

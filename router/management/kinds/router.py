@@ -11,6 +11,10 @@ from router.management.rules import RuleError
 from router.management.schema import EntityType
 
 MAX_ROUTER_ID_CHARACTERS: Final = 127
+
+# A loop that looks longer than a sleep and a wake take gains nothing.
+MAX_BUSY_POLL_US: Final = 1000
+
 EVERY_ROUTER: Final = "all"  # in an address, in the place of a router's id
 # The agent's view: totals of entities that the agent's view does not hold (§6.5).
 _AGENT_ZEROS: Final = ("addrCount", "linkCount", "nodeCount")
@@ -52,6 +56,10 @@ class RouterKind(Kind):
             if not directory.startswith("/") or directory == "/":
                 text = f"managementDirs are absolute paths of directories below /, not '{directory[:200]}'"
                 raise misconfigured(text, "managementDirs")
+        busy_poll = attributes.get("busyPollMicroseconds", 0)
+        if not isinstance(busy_poll, int) or not 0 <= busy_poll <= MAX_BUSY_POLL_US:
+            text = f"busyPollMicroseconds is 0 to {MAX_BUSY_POLL_US}, not {busy_poll}"
+            raise misconfigured(text, "busyPollMicroseconds")
         if (style := attributes.get("timestampFormat")) is not None:
             try:
                 datetime(2000, 1, 1, tzinfo=UTC).strftime(str(style))

@@ -1,0 +1,83 @@
+"""The loop looks for the next read without a sleep where that makes it come sooner, and only there."""
+
+from collections.abc import Callable
+
+import pytest
+
+from router.io.busy_poll import CHOSEN_READS, TRIAL_READS, BusyPoll
+
+US = 1e-6
+PASS_US = 3  # one pass of the loop that finds nothing
+
+
+class Loop:
+    """A loop whose peer answers each read `answer_us` later; a sleep makes that `wake_us` more."""
+
+    def __init__(self, answer_us: float, wake_us: float, window_us: float = 50) -> None:
+        self.now = 0.0
+        self.answer_us, self.wake_us = answer_us, wake_us
+        self.soon: list[Callable[[], None]] = []
+        self.looked_us = 0.0
+        self.poll = BusyPoll(self.soon.append, lambda: self.now)
+        self.poll.seconds = window_us * US
+
+    def read(self) -> bool:
+        """The next read comes. Returns whether the loop had to sleep for it."""
+        due = self.now + self.answer_us * US
+        while self.soon and self.now < due:
+            calls, self.soon[:] = self.soon[:], []
+            for call in calls:
+                call()
+            self.now += PASS_US * US
+            self.looked_us += PASS_US
+        has_slept = self.now < due
+        if has_slept:
+            self.now = due + self.wake_us * US
+        self.poll.after_read()
+        return has_slept
+
+    def share_asleep(self, reads: int) -> float:
+        return sum(self.read() for _ in range(reads)) / reads
+
+
+ROUND = 2 * TRIAL_READS + CHOSEN_READS
+
+
+def test_waking_takes_longer_than_looking() -> None:
+    loop = Loop(answer_us=20, wake_us=60)
+    loop.share_asleep(2 * TRIAL_READS)
+    assert loop.share_asleep(CHOSEN_READS) < 0.01
+    assert loop.share_asleep(10 * ROUND) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("answer_us", "wake_us"),
+    [
+        pytest.param(20, 0.5, id="other processes keep the processors awake"),
+        pytest.param(1000, 60, id="peers that send now and then"),
+        pytest.param(80, 60, id="answers that come after the look"),
+    ],
+)
+def test_looking_is_no_shorter(answer_us: float, wake_us: float) -> None:
+    loop = Loop(answer_us, wake_us)
+    reads = 10 * ROUND
+    assert loop.share_asleep(reads) > 0.9
+    # The processor's time: that of the trials, and no more.
+    assert loop.looked_us <= 10 * (TRIAL_READS + 1) * (50 + PASS_US)
+
+
+def test_peers_that_begin_to_answer_fast_are_noticed_and_those_that_end_it_too() -> None:
+    loop = Loop(answer_us=5000, wake_us=60)
+    loop.share_asleep(ROUND)
+    loop.answer_us = 20
+    loop.share_asleep(ROUND)
+    assert loop.share_asleep(ROUND) < 0.1
+    loop.answer_us = 5000
+    loop.share_asleep(ROUND)
+    assert loop.share_asleep(10 * ROUND) > 0.95
+
+
+def test_off() -> None:
+    loop = Loop(answer_us=20, wake_us=60, window_us=0)
+    assert loop.share_asleep(ROUND) == 1.0
+    assert not loop.soon
