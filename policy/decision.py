@@ -35,6 +35,7 @@ class Reason(StrEnum):
     USER_ID_PROXY = "user_id_proxy"
     MALFORMED_MESSAGE = "malformed_message"
     MESSAGE_TOO_LARGE = "message_too_large"
+    BYTE_BUDGET = "byte_budget"
     MANAGEMENT_NOT_ALLOWED = "management_not_allowed"
     HOST_VALUE_NOT_ALLOWED = "host_value_not_allowed"
     IN_PROCESS_ADDRESS = "in_process_address"

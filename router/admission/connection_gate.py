@@ -13,6 +13,7 @@ from policy.facts import LinkFacts, MessageFacts
 from policy.rights import NOTHING, UNRESTRICTED, UNSET, ManagementRights
 from router.admission.denials import (
     begin_text,
+    budget_denied,
     in_process_link_denied,
     in_process_message_denied,
     link_denied,
@@ -33,7 +34,7 @@ from router.admission.refusals import (
     attach_text,
     message_text,
 )
-from router.effects import Direction
+from router.effects import AuditStage, Direction
 
 __all__ = ["CONNECTION_REFUSED", "ConnectionGate", "Direction", "Gate", "LinkRequest", "Refusal"]
 
@@ -271,6 +272,17 @@ class ConnectionGate(Admission):
     def is_listed(self, address: Address) -> bool:
         """May a link with this target be used for good, or only to reply?"""
         return self.settings is None or self.settings.targets.judge(address).item is not None
+
+    # Byte budgets
+
+    def refuse_over_budget(self, stage: AuditStage, what: str, *, budget: str, limit: int, held: int) -> Refusal:
+        """Something does not happen because too much is held already (router.core.budget).
+
+        what    does not happen: "AMQP Attach"
+        budget  whose it is, by its setting
+        limit, held  bytes
+        """
+        return self._deny(budget_denied(self, stage, what, budget, limit, held))
 
     # Rights
 

@@ -21,6 +21,7 @@ from router.admission.refusals import (
     LINK_REFUSED,
     MALFORMED,
     OPEN_TEXTS,
+    OVER_BUDGET,
     SESSION_REFUSED,
     TARGET_REFUSED,
     TOO_LARGE,
@@ -339,6 +340,23 @@ def size_denied(who: Party, decision: Decision, limit: int, link_id: int, addres
         counter="message_size",
         lines=(line("warning", f"[C{who.connection_id}][L{link_id}] {text}"),),
         request={"direction": "send", "address": address, "limit": limit},
+    )
+
+
+def budget_denied(who: Party, stage: AuditStage, what: str, budget: str, limit: int, held: int) -> Denied:
+    """what    that does not happen any more
+    budget  whose it is, by its setting: "userByteBudget of 'alice'"
+    limit   bytes
+    held    bytes
+    """
+    decision = Decision(is_allowed=False, reason=Reason.BYTE_BUDGET, rule=Rule(item=f"{budget}: {limit}"))
+    text = f"DENY {what} {who.text}: {held} bytes are held{rule_text(decision)}"
+    return Denied(
+        stage=stage,
+        decision=decision,
+        refusal=OVER_BUDGET,
+        lines=(line("warning", f"[C{who.connection_id}] {text}"),),
+        request={"limit": limit, "detail": f"{what}: {held} bytes are held"},
     )
 
 

@@ -31,6 +31,9 @@ USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", descripti
 TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")
 # On a multi-tenant listener the vhost is the address space: links of the old one cannot stay in the new one.
 MOVED: Final = Refusal(condition="amqp:connection:forced", description="connection is in another vhost by policy")
+OVER_BUDGET: Final = Refusal(
+    condition="amqp:resource-limit-exceeded", description="more bytes are held than the byte budget allows"
+)
 TOO_LARGE: Final = Refusal(condition="amqp:link:message-size-exceeded", description="Message size exceeded")
 
 # How much of a rule a peer is shown: an item of a list is as long as the operator likes.

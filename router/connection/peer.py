@@ -20,8 +20,12 @@ from router.connection.peer_redecision import ask_candidate, redecide
 from router.connection.replies import Asker
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
-from router.core.attachments import Attachment
+from router.core.attachments import Attachment, BudgetStep
+from router.core.budget import Kind, Level
 from router.effects import log
+
+# A connection at its byte budget goes back and forth: it is recorded so often.
+BUDGET_RECORD_S: Final = 60
 
 
 class Carrier(Protocol):
@@ -73,6 +77,7 @@ class Peer(Asker):
         self.close_condition: Condition | None = None  # the error of the peer's Close, or of ours
         self.summary = ""  # of the Open, for the log and connectionMsg
         self.opened_at_s = 0
+        self._recorded_at_s: dict[tuple[Kind, BudgetStep], int] = {}
         self.last_delivery_s: int | None = None
         self._delivery_total = 0
         self.engine = Engine(
@@ -89,8 +94,13 @@ class Peer(Asker):
             connection_id=gate.connection_id,
             engine=self.engine,
             capacity=terms.capacity,
+            budgets=core.budgets,
+            work=core.work,
+            host=gate.remote_host,
             is_route_container=terms.role == "route-container",
         )
+        self.engine.account = self.attachment.account
+        self.attachment.on_budget = self._on_budget
         self.messages = PeerMessages(terms, gate, surroundings, self.attachment, self.resolve)
         self.links = PeerLinks(
             terms, gate, surroundings, self.engine, self.attachment, self.messages, self.resolve, carrier.shut
@@ -117,6 +127,7 @@ class Peer(Asker):
         if refusal is not None:
             self._close(refusal)
             return
+        self.attachment.account.join(self.core.budgets.user(self.identity.user or ""))
         self.tenant = self._tenant()
         self.messages.follow_rates()
         self.messages.follow_replies(self.tenant)
@@ -168,6 +179,7 @@ class Peer(Asker):
     def set_blocked(self, is_blocked: bool) -> None:
         """The socket's buffer is full, or has room again."""
         self.engine.set_blocked(is_blocked)
+        self.attachment.count_blocked(is_blocked=is_blocked)
         self.core.set_blocked(self.attachment, is_blocked=is_blocked)
 
     def tick(self, now: float) -> float | None:
@@ -228,6 +240,21 @@ class Peer(Asker):
             assert self.gate.refusal is not None
             self._close(self.gate.refusal)
 
+    # Bytes
+
+    def _on_budget(self, level: Level, step: BudgetStep) -> None:
+        """A level that is over its limit costs the connection something. Recorded once a minute for each step."""
+        self.attachment.held_back_count += step != "closed"
+        now_s = self.core.work.now_s
+        if step == "closed" and not self.engine.is_deaf:
+            refusal = self.links.refuse_over_budget(level, "transfer", "AMQP connection")
+            self.break_off(condition_of(refusal))
+            self._carrier.shut()
+        elif now_s - self._recorded_at_s.get((level.kind, step), -BUDGET_RECORD_S) >= BUDGET_RECORD_S:
+            self._recorded_at_s[level.kind, step] = now_s
+            what = "more from its senders" if step == "held_back" else "more to its receivers"
+            self.links.refuse_over_budget(level, "transfer", what)
+
     # The end
 
     def _close(self, refusal: Refusal) -> None:
@@ -257,6 +284,7 @@ class Peer(Asker):
         finally:
             self.core.work.touched.discard(self.engine)
             self.engine.free()
+            self.attachment.close()
 
     def _log(self, text: str) -> None:
         log(self.surroundings.emit, "ROUTER_CORE", "info", f"[C{self.gate.connection_id}] {text}")

@@ -15,9 +15,10 @@ from router.connection.peer_messages import PeerMessages
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
 from router.core.attachments import Attachment
+from router.core.budget import Level
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
-from router.effects import log
+from router.effects import AuditStage, log
 from router.values import Handle
 
 _ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
@@ -61,7 +62,7 @@ class PeerLinks:
     # Sessions
 
     def begin(self, session: Session) -> None:
-        refusal = self.gate.begin()
+        refusal = self._over_budget("begin", "AMQP Begin") or self.gate.begin()
         if refusal is not None:
             session.refuse(condition_of(refusal))
             return
@@ -95,7 +96,8 @@ class PeerLinks:
             wire.refuse(_FORBIDDEN)
             return
         address = self._address_of(terminus)
-        refusal = self._shut_out(wire, address) or self.gate.attach(_request(wire, terminus, address))
+        over = self._over_budget("attach", "AMQP Attach")
+        refusal = over or self._shut_out(wire, address) or self.gate.attach(_request(wire, terminus, address))
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
@@ -195,6 +197,15 @@ class PeerLinks:
             self._log_end(link, "Link closed due to connection loss")
 
     # Limits
+
+    def _over_budget(self, stage: AuditStage, what: str) -> Refusal | None:
+        """A connection that is held back for bytes gets nothing new."""
+        level = next(iter(self.attachment.account.behind), None)
+        return self.refuse_over_budget(level, stage, what) if level is not None else None
+
+    def refuse_over_budget(self, level: Level, stage: AuditStage, what: str) -> Refusal:
+        budget = f"{level.kind}ByteBudget" + (f" of '{level.name}'" if level.name else "")
+        return self.gate.refuse_over_budget(stage, what, budget=budget, limit=level.limit, held=level.held)
 
     def _on_oversize(self, link: InLink, delivery: Handle, size: int, before: int) -> bool:
         """A message grew past the size that is watched. Returns whether it is refused.

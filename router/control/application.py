@@ -40,6 +40,7 @@ from router.control.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.control.ssl_profiles import SslProfiles
 from router.control.vhost_stats import vhost_stats_owner
 from router.control.vhosts import Vhosts, compile_configured, place_of, tell_of
+from router.core.budget import BUDGET_KINDS, Budgets, Limits
 from router.core.treatments import AddressBook
 from router.core.watch import NORMAL, Thresholds
 from router.effects import AdmissionFailed, Audit, Effect, Log
@@ -160,6 +161,8 @@ class Application:
             trace=FrameTrace(self.logs.write_frame),
             thresholds=self._thresholds,
         )
+        budgets = {kind: int(self.attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
+        self.router.core.budgets = Budgets(Limits(**budgets))
         if has_processor_to_spare():
             self.router.busy_poll.seconds = int(self.attributes["busyPollMicroseconds"]) / 1e6
         if self.audit is not None:

@@ -61,8 +61,9 @@ class Router:
         self.emit = emit
         self.trace = trace
         self.turns = Turns(self.clock, lambda: self.work.finish())
-        self.busy_poll = BusyPoll(asyncio.get_running_loop().call_soon)
-        self.work = Work(message_bytes, self.turns.begin)
+        call_soon = asyncio.get_running_loop().call_soon
+        self.busy_poll = BusyPoll(call_soon)
+        self.work = Work(message_bytes, self.turns.begin, lambda: call_soon(self.work.finish))
         self._timers = Timers(self.clock, self.work.finish)
         self.core = Core(
             router_id=router_id,

@@ -1,10 +1,23 @@
 """The common state of the links of one connection."""
 
-from router.core.in_links import InLink
+from collections.abc import Callable
+from functools import partial
+from typing import Literal
+
+from router.core.budget import Account, Budgets, Level
+from router.core.in_links import OVER_BUDGET, InLink
 from router.core.links import Link
 from router.core.out_links import OutLink
 from router.core.pacing import Pacing
 from router.core.ports import Engine
+from router.core.work import FULL_BUFFER_BYTES, Work
+
+# What a level that is over its limit costs a connection.
+BudgetStep = Literal["held_back", "not_sent_to", "closed"]
+
+
+def _say_nothing(_level: Level, _step: BudgetStep) -> None:
+    """Nobody is told of the steps."""
 
 
 class Attachment:
@@ -12,10 +25,21 @@ class Attachment:
 
     __slots__ = (
         *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_route_container"),
-        *("out_links", "pacing"),
+        *("_has_full_buffer", "_work", "account", "is_crowded", "on_budget", "out_links", "pacing"),
     )
 
-    def __init__(self, *, connection_id: int, engine: Engine, capacity: int, is_route_container: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        connection_id: int,
+        engine: Engine,
+        capacity: int,
+        budgets: Budgets,
+        work: Work,
+        host: str = "",
+        is_route_container: bool = False,
+    ) -> None:
+        """host  the peer's address"""
         self.connection_id = connection_id
         self.engine = engine
         self.capacity = capacity
@@ -25,6 +49,11 @@ class Attachment:
         self.out_links: set[OutLink] = set()
         self.pacing: Pacing | None = None  # what the connection may send in a second, if that is limited
         self.held_back_count = 0  # how often its senders had to wait for that
+        self.account = Account(budgets, self, budgets.levels_for(f"C{connection_id}", host))
+        self.is_crowded = False  # its receivers get nothing before they have read and settled some
+        self.on_budget: Callable[[Level, BudgetStep], None] = _say_nothing
+        self._has_full_buffer = False
+        self._work = work
 
     def forget(self, link: Link) -> None:
         if isinstance(link, InLink):
@@ -33,3 +62,48 @@ class Attachment:
                 self.pacing.forget(link)
         elif isinstance(link, OutLink):
             self.out_links.discard(link)
+
+    def count_blocked(self, *, is_blocked: bool) -> None:
+        """Charge for what the socket's buffer holds while it is full."""
+        if is_blocked is not self._has_full_buffer:
+            self._has_full_buffer = is_blocked
+            self.account.wait(FULL_BUFFER_BYTES if is_blocked else -FULL_BUFFER_BYTES)
+
+    def close(self) -> None:
+        """The connection is gone."""
+        self.count_blocked(is_blocked=False)
+        self.on_budget = _say_nothing
+        self.account.close()
+
+    # Party of its account
+
+    def hold_back(self, level: Level) -> None:
+        for link in self.in_links:
+            link.hold(OVER_BUDGET)
+        self.on_budget(level, "held_back")
+
+    def let_go(self) -> None:
+        self._work.relieved[self] = None
+
+    def crowd(self, *, is_crowded: bool) -> None:
+        self.is_crowded = is_crowded
+        if is_crowded:
+            self.on_budget(self.account.own, "not_sent_to")
+        else:
+            self._work.relieved[self] = None
+
+    def exhaust(self, level: Level) -> None:
+        self._work.closing.append(partial(self.on_budget, level, "closed"))
+
+    def relieve(self, has_time: Callable[[], bool]) -> bool:
+        if not self.is_crowded:
+            for out in list(self.out_links):
+                out.refresh_room()
+        for link in list(self.in_links):
+            if self.account.behind:
+                return True
+            if link.holds & OVER_BUDGET:
+                link.go_on(OVER_BUDGET)
+                if not has_time():
+                    return False
+        return True

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from policy.addressing.address import Address, Unclear, resolve
 from router.core.addresses import AddressTable, Distribution, Forward, LiveAddress, Subscriber, Treatment
 from router.core.attachments import Attachment
+from router.core.budget import NO_LIMITS, Budgets
 from router.core.forward import (
     forward_anonymous,
     forward_balanced,
@@ -19,7 +20,7 @@ from router.core.forward import (
     forward_multicast,
     give_copy,
 )
-from router.core.in_links import InLink
+from router.core.in_links import OVER_BUDGET, InLink
 from router.core.out_links import OutLink
 from router.core.pacing import Pacing
 from router.core.ports import IncomingWire, OutgoingWire
@@ -111,6 +112,7 @@ class Core:
         self.random_name = random_name  # 15 characters of A-Z a-z 0-9 + _
         self.clock = clock
         self._set_timer = set_timer
+        self.budgets = Budgets(NO_LIMITS)
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
         self._last_identity = 0
@@ -186,6 +188,8 @@ class Core:
                 live.made_by = link
             updates = Updates(link, partial(list, live.out_links))
             wire.admit(link, live, live.forward, begin_stream, updates.on_updated)
+        if attachment.account.behind:
+            link.hold(OVER_BUDGET)
         attachment.in_links.add(link)
         self.links[link.identity] = link
         pacing = attachment.pacing

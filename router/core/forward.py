@@ -9,6 +9,7 @@ Sources: docs/spec/routing.md §7, §8.
 from collections.abc import Callable
 
 from router.core.addresses import LiveAddress
+from router.core.budget import Charge
 from router.core.in_links import InLink
 from router.core.links import Origin, Queued
 from router.core.out_links import OutLink
@@ -67,21 +68,29 @@ def forward_multicast(link: InLink, address: LiveAddress, delivery: Handle, size
         address.delivered_in_process += 1
         subscriber(link.work.copy(size), link)
     out_links = list(address.out_links)
-    if link.is_settled(delivery):
+    is_settled = link.is_settled(delivery)
+    since_s = link.work.now_s
+    fanout: Fanout | None = None
+    if is_settled:
         link.presettled += 1
         link.settle(delivery)
         link.owe()
-        for out in out_links:
-            give_copy(None, out, None, link.work.now_s, _payload(link, out, size), is_settled=True)
+    elif not out_links:
+        link.on_accepted(delivery, since_s)
         return
-    if not out_links:
-        link.on_accepted(delivery, link.work.now_s)
-        return
-    fanout = Fanout(link, delivery, link.work.now_s, copies=len(out_links))
-    if address.subscribers:
-        fanout.outcome = ACCEPTED
+    else:
+        fanout = Fanout(link, delivery, since_s, copies=len(out_links))
+        if address.subscribers:
+            fanout.outcome = ACCEPTED
+    source = delivery if fanout is not None else None
+    whole, charge = b"", Charge(link, size)
     for out in out_links:
-        give_copy(fanout, out, delivery, link.work.now_s, _payload(link, out, size), is_settled=False)
+        if out.compose is not None:
+            own = out.compose(link, size)
+            give_copy(fanout, out, source, since_s, own, is_settled=is_settled, charge=Charge(link, len(own)))
+        else:
+            whole = whole or link.work.copy(size)
+            give_copy(fanout, out, source, since_s, whole, is_settled=is_settled, charge=charge)
     _check_credit(link)
 
 
@@ -150,9 +159,19 @@ def _give_settled(link: InLink, out: OutLink, delivery: Handle, size: int) -> No
 
 
 def give_copy(
-    origin: Origin | None, out: OutLink, source: Handle | None, since_s: int, payload: bytes, *, is_settled: bool
+    origin: Origin | None,
+    out: OutLink,
+    source: Handle | None,
+    since_s: int,
+    payload: bytes,
+    *,
+    is_settled: bool,
+    charge: Charge | None = None,
 ) -> None:
-    """Send now if the link has room, else queue."""
+    """Send now if the link has room, else queue.
+
+    charge  for what is queued; None: the link that the message came on pays, or where there is none, the receiver
+    """
     if out.room <= 0:
         out.make_room()
     if out.room > 0:
@@ -160,7 +179,9 @@ def give_copy(
         out.work.touched.add(out.engine)
         out.send_payload(origin, source, since_s, payload, is_settled=is_settled)
     else:
-        out.enqueue(Queued(origin, source, since_s, payload, is_settled))
+        if charge is None:
+            charge = Charge(origin if isinstance(origin, InLink) else out.attachment.account, len(payload))
+        out.enqueue(Queued(origin, source, since_s, payload, is_settled, charge))
 
 
 class Fanout:

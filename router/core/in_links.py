@@ -4,7 +4,7 @@ Sources: docs/spec/routing.md §6.1, §8, §9.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from router.core.links import Connection, Link
 from router.core.outcomes import MODIFIED, RELEASED
@@ -38,6 +38,13 @@ class Rest(Protocol):
         ...
 
 
+# Why nothing is taken from a link.
+OVER_RATE: Final = 1  # its connection sends more in a second than it may
+OVER_BUDGET: Final = 2  # a level of its connection's account holds too much
+LINK_OVER_BUDGET: Final = 4  # the link itself does
+_HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
+
+
 def _stop(_delivery: Handle, _size: int, _before: int) -> bool:
     """A limit whose owner is not known: the message goes nowhere."""
     return True
@@ -52,6 +59,8 @@ class InLink(Link):
         "credit_withheld",
         "dropped_presettled",
         "grant",
+        "held",
+        "holds",
         "inspect",
         "is_draining",
         "is_settled",
@@ -85,6 +94,8 @@ class InLink(Link):
         self.credit_withheld = 0  # credit not issued because nobody can receive
         self.is_draining = False
         self.dropped_presettled = 0
+        self.holds = 0  # why nothing is taken from it, as flags
+        self.held = 0  # bytes of its messages that wait on other links
 
     @property
     def may_have_credit(self) -> bool:
@@ -105,7 +116,7 @@ class InLink(Link):
             if self.on_over_credit is not None:
                 self.on_over_credit()
             return
-        if not self.may_have_credit:
+        if not self.may_have_credit or self.holds & _HOLDS_CREDIT:
             self.credit_withheld += owed
             return
         self.grant(owed)
@@ -118,6 +129,8 @@ class InLink(Link):
 
     def grant_withheld(self) -> None:
         """Somebody can receive (again)."""
+        if self.holds & _HOLDS_CREDIT:
+            return
         if self.is_open and self.may_have_credit and (self.credit_withheld or self.is_draining):
             if self.is_draining:
                 self.is_draining = False
@@ -140,6 +153,42 @@ class InLink(Link):
 
     def on_aborted(self) -> None:
         self.owe()
+
+    # Holding back
+
+    def hold(self, why: int) -> None:
+        """Take nothing more, but for the rest of a message that streams."""
+        if not self.holds:
+            self.wire.hold()
+        self.holds |= why
+
+    def go_on(self, why: int) -> None:
+        """This reason not to take anything is gone."""
+        if not self.holds & why:
+            return
+        self.holds &= ~why
+        self.work.touched.add(self.engine)
+        if self.holds:
+            self.wire.read_on()
+        else:
+            self.wire.go_on()
+        if why & _HOLDS_CREDIT:
+            self.grant_withheld()
+
+    def relieve(self, has_time: Callable[[], bool]) -> bool:
+        if self.is_open:
+            self.go_on(LINK_OVER_BUDGET)
+        return True
+
+    def charge(self, size: int) -> None:
+        """`size` bytes more of its messages wait on other links; fewer, where it is negative."""
+        held = self.held = self.held + size
+        limit = self.attachment.account.link_limit
+        if held > limit > 0 and not self.holds & LINK_OVER_BUDGET and self.is_open:
+            self.hold(LINK_OVER_BUDGET)
+        elif self.holds & LINK_OVER_BUDGET and held <= limit - limit // 8:
+            self.work.relieved[self] = None
+        self.attachment.account.charge(size)
 
     # Outcomes (Origin)
 

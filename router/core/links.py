@@ -10,6 +10,7 @@ Sources: docs/spec/routing.md §8, §9.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from router.core.budget import Account, Charge
 from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from router.core.ports import Engine, Wire
 from router.core.work import Resumable, Work
@@ -72,6 +73,13 @@ class Connection(Protocol):
     def is_blocked(self) -> bool: ...
     @property
     def pacing(self) -> Pace | None: ...
+    @property
+    def account(self) -> Account: ...
+    @property
+    def is_crowded(self) -> bool:
+        """Its receivers have too much that they neither read nor settle."""
+        ...
+
     def forget(self, link: "Link", /) -> None:
         """The link is gone."""
         ...
@@ -85,6 +93,7 @@ class Queued(NamedTuple):
     since_s: int
     payload: bytes
     is_settled: bool
+    charge: Charge
     leg: Growing | None = None  # set instead of payload for a message being streamed
 
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from router.core.budget import RECORD_BYTES
 from router.core.in_links import InLink
 from router.core.links import Connection, Growing, Link, Origin, Queued
 from router.core.ports import OutgoingWire
@@ -16,6 +17,9 @@ from router.values import Handle
 # Every so many messages to a receiver one takes the slow way, on which its sender's own credit is looked at. Stops a
 # sender that ignores its credit from filling our memory with deliveries that a patient receiver never settles.
 _ROOM_STEP: Final = 1024
+
+# By so many records a link's account may be wrong until the next second.
+_RECORDS_STEP: Final = 64
 
 
 class OutLink(Link):
@@ -32,6 +36,7 @@ class OutLink(Link):
         "load",
         "on_sending",
         "queue",
+        "records",
         "room",
         "room_given",
         "send",
@@ -56,6 +61,7 @@ class OutLink(Link):
         self.leg: Growing | None = None  # the streamed message that occupies the link
         self.queue: deque[Queued] = deque()
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
+        self.records = 0  # unsettled deliveries that the account was charged for
         self.dropped_presettled = 0
 
     def on_receiver_accepted(self, outgoing: Handle) -> None:
@@ -97,6 +103,7 @@ class OutLink(Link):
 
     def enqueue(self, item: Queued) -> None:
         self.queue.append(item)
+        item.charge.take()
         self.load += 1
         if item.is_settled and len(self.queue) > self.attachment.capacity:
             self._drop_presettled()
@@ -110,12 +117,17 @@ class OutLink(Link):
         self.load -= len(dropped)
         self.dropped_presettled += len(dropped)
         for item in dropped:
+            item.charge.free()
             if isinstance(item.origin, InLink):
                 item.origin.owe()
 
     def withdraw(self, leg: Growing) -> None:
         """The message will not come: take its place out of the queue."""
-        self.queue = deque(item for item in self.queue if item.leg is not leg)
+        kept = deque(item for item in self.queue if item.leg is not leg)
+        for item in self.queue:
+            if item.leg is leg:
+                item.charge.free()
+        self.queue = kept
         self.load -= 1
 
     def on_credit(self) -> None:
@@ -131,12 +143,21 @@ class OutLink(Link):
         """Take the credit as it stands, send what is queued, and answer a drain when all is sent."""
         self.unchecked += self.room_given - self.room
         self.room = self.room_given = 0
-        wire, queue = self.wire, self.queue
-        if self.attachment.is_blocked or self.leg is not None or not self.is_open or wire.is_congested:
+        wire, queue, attachment = self.wire, self.queue, self.attachment
+        if not -_RECORDS_STEP < len(self.unsettled) - self.records < _RECORDS_STEP:
+            self.count_records()
+        if (
+            attachment.is_blocked
+            or attachment.is_crowded
+            or self.leg is not None
+            or not self.is_open
+            or wire.is_congested
+        ):
             return
         room = wire.credit
         while room > 0 and queue and self.leg is None:
             item = queue.popleft()
+            item.charge.free()
             self.load -= 1
             room -= 1
             self._send_queued(item)
@@ -147,6 +168,12 @@ class OutLink(Link):
             self.work.touched.add(self.engine)
         else:
             self.room = self.room_given = max(min(room, _ROOM_STEP - self.unchecked), 0)
+
+    def count_records(self) -> None:
+        """Charge the connection for what the receiver has not settled."""
+        more = len(self.unsettled) - self.records
+        self.records += more
+        self.attachment.account.wait(more * RECORD_BYTES)
 
     def make_room(self) -> None:
         """There is none: is there more? The caller looks at its sender's credit."""
@@ -188,6 +215,7 @@ class OutLink(Link):
         self.is_open = False
         self.room = 0
         unsettled, self.unsettled = self.unsettled, {}
+        self.count_records()
         queue, self.queue = self.queue, deque()
         leg, self.leg = self.leg, None
         self.load = 0
@@ -196,6 +224,7 @@ class OutLink(Link):
         if leg is not None:
             leg.lose(was_sent=True)
         for item in queue:
+            item.charge.free()
             if item.leg is not None:
                 item.leg.lose(was_sent=False)
             elif item.is_settled:

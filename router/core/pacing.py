@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from math import inf
 
-from router.core.in_links import InLink
+from router.core.in_links import OVER_RATE, InLink
 from router.core.links import Connection
 from router.core.rates import Bucket, Rates, followed
 from router.core.work import SetTimer
@@ -88,7 +88,7 @@ class Pacing:
             link.grant = link.wire.grant
             link.wire.pay_by(None)
             link.owe(paced.missing + paced.withheld)
-            link.wire.go_on()
+            link.go_on(OVER_RATE)
         self._paced.clear()
 
     # Links
@@ -116,7 +116,7 @@ class Pacing:
         link.grant = grant
         wire.pay_by(self.take)
         if not self.is_open:
-            wire.hold()
+            link.hold(OVER_RATE)
             self._look(self._clock())
 
     def forget(self, link: InLink) -> None:
@@ -169,7 +169,7 @@ class Pacing:
         self.is_open = False
         self._attachment.held_back_count += 1
         for paced in self._paced.values():
-            paced.link.wire.hold()
+            paced.link.hold(OVER_RATE)
         self._wait(now)
 
     def _wait(self, now: float) -> None:
@@ -209,7 +209,7 @@ class Pacing:
             if paced.link in self._paced:
                 self._paced[paced.link] = self._paced.pop(paced.link)
                 paced.link.work.touched.add(paced.link.engine)
-                paced.link.wire.go_on()
+                paced.link.go_on(OVER_RATE)
         if self.is_open:
             for paced in self._paced.values():
                 if paced.withheld:

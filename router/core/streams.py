@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from router.core.addresses import LiveAddress
+from router.core.budget import Charge
 from router.core.in_links import InLink
 from router.core.links import Queued
 from router.core.out_links import OutLink
@@ -39,7 +40,7 @@ class Leg:
     of it; afterwards the engine may have made another delivery of it.
     """
 
-    __slots__ = ("handle", "is_over", "out", "stream", "waiting", "waiting_bytes")
+    __slots__ = ("handle", "has_waited", "is_over", "out", "stream", "waiting", "waiting_bytes")
 
     def __init__(self, stream: "Stream", out: OutLink) -> None:
         self.stream = stream
@@ -48,6 +49,7 @@ class Leg:
         self.is_over = False  # sent, aborted or lost: takes no more
         self.waiting: list[bytes] = []  # chunks held until the link has room to start
         self.waiting_bytes = 0
+        self.has_waited = False  # its chunks are held no longer
 
     def start(self) -> None:
         """The link has credit for this delivery: it is occupied until the message ends."""
@@ -63,11 +65,18 @@ class Leg:
             out.load += 1
         for chunk in self.waiting:
             out.wire.append(chunk)
-        self.waiting.clear()
-        self.waiting_bytes = 0
+        self._stop_waiting()
         out.work.touched.add(out.engine)
         if stream.is_complete:
             self._end()
+
+    def _stop_waiting(self) -> None:
+        """The chunks go to the engine, or nowhere."""
+        if not self.has_waited:
+            self.has_waited = True
+            self.waiting.clear()
+            self.waiting_bytes = 0
+            self.stream.free_waiting()
 
     def append(self, chunk: bytes) -> None:
         if self.handle is None:
@@ -112,6 +121,7 @@ class Leg:
         if self.is_over:
             return
         self.is_over = True
+        self._stop_waiting()
         out = self.out
         if out.leg is not self or self.handle is None:
             out.withdraw(self)
@@ -138,8 +148,7 @@ class Leg:
         """The link went away."""
         if not self.is_over:
             self.is_over = True
-            self.waiting.clear()
-            self.waiting_bytes = 0
+            self._stop_waiting()
             self.stream.on_leg_lost(was_sent=was_sent)
 
     def forgo_outcome(self) -> None:
@@ -180,8 +189,8 @@ class Stream:
     """One message on its way from one incoming link to one or more receivers."""
 
     __slots__ = (
-        *("_paid", "_rest", "is_complete", "is_over", "is_settled", "legs", "link", "open_legs", "outcome"),
-        *("received", "since_s", "source", "wants_outcome"),
+        *("_charged", "_paid", "_rest", "_waiting_legs", "is_complete", "is_over", "is_settled", "legs", "link"),
+        *("open_legs", "outcome", "received", "since_s", "source", "wants_outcome"),
     )
 
     def __init__(self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int) -> None:
@@ -199,6 +208,9 @@ class Stream:
         self.open_legs = len(self.legs)
         link.delivery_count += 1
         link.presettled += self.is_settled
+        self._waiting_legs = len(self.legs)
+        self._charged = 0  # bytes of the chunks that wait; legs share them
+        self._charge(size)
         for leg, chunk in zip(self.legs, first, strict=True):
             leg.append(chunk)
         for leg in self.legs:
@@ -207,7 +219,7 @@ class Stream:
             if leg.out.room > 0:
                 leg.start()
             else:
-                leg.out.enqueue(Queued(leg, source, self.since_s, b"", self.is_settled, leg))
+                leg.out.enqueue(Queued(leg, source, self.since_s, b"", self.is_settled, Charge(link, 0), leg))
 
     @property
     def engine(self) -> Engine:
@@ -216,6 +228,19 @@ class Stream:
     @property
     def has_one_copy(self) -> bool:
         return len(self.legs) == 1
+
+    def _charge(self, size: int) -> None:
+        """`size` bytes more are held for legs that wait to start."""
+        if self._waiting_legs:
+            self._charged += size
+            self.link.charge(size)
+
+    def free_waiting(self) -> None:
+        """A leg waits no longer."""
+        self._waiting_legs -= 1
+        if not self._waiting_legs:
+            self.link.charge(-self._charged)
+            self._charged = 0
 
     def _may_go_on(self) -> bool:
         """Pay for the bytes that were read. May more be?"""
@@ -267,6 +292,7 @@ class Stream:
                 self._refuse(fault)
                 break
             chunk = link.work.copy(size)
+            self._charge(size)
             for leg in self.legs:
                 if not leg.is_over:
                     leg.append(chunk)

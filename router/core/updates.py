@@ -74,4 +74,4 @@ class Updates:
             return item._replace(is_settled=True)
         origin = None if source in queued else self.link
         queued.add(source)
-        return Queued(origin, None, item.since_s, item.payload, True)
+        return Queued(origin, None, item.since_s, item.payload, True, item.charge)

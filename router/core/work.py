@@ -4,9 +4,13 @@ A pass is: read a socket, drain its engine, forward, then finish. Everything her
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from router.core.ports import Engine
+
+# Of what is written to a socket so much waits for the peer before the socket counts as full. Above it the connection's
+# links get no more: it waits in their queues or with their senders.
+FULL_BUFFER_BYTES: Final = 512 * 1024
 
 
 class Timed(Protocol):
@@ -35,6 +39,16 @@ class Resumable(Protocol):
     def resume(self) -> None: ...
 
 
+class Relieved(Protocol):
+    """A connection or link that was held back for bytes."""
+
+    @property
+    def engine(self) -> Engine: ...
+    def relieve(self, has_time: Callable[[], bool], /) -> bool:
+        """Go on, as long as there is time. Returns whether that is done."""
+        ...
+
+
 class Work:
     """now_s    monotonic seconds, whole; the daemon moves it on
     touched     engines with something to write
@@ -42,16 +56,24 @@ class Work:
     resumable   streams of whose receivers one has taken some, or gone
     busy        engines flushed since the daemon last looked (it does every second)
     stuck_before_s  deliveries older than this were looked at when stuck ones were last counted
+    relieved    connections and links whose budget has room again
+    again       called when work is left for a further pass
     closing     called after the last flush: connections that end
     copy        the first N bytes of the message being routed
     begin_turn  called by a connection whose work may be long; the result says whether its turn has time left. What
                 does not fit, it keeps: it says so (`Stack.has_more`), is not read meanwhile, and has another turn
     """
 
-    __slots__ = ("begin_turn", "busy", "closing", "copy", "now_s", "refill", "resumable", "stuck_before_s", "touched")
+    __slots__ = (
+        *("again", "begin_turn", "busy", "closing", "copy", "now_s", "refill", "relieved", "resumable"),
+        *("stuck_before_s", "touched"),
+    )
 
     def __init__(
-        self, copy: Callable[[int], bytes], begin_turn: Callable[[], Callable[[], bool]] = lambda: lambda: True
+        self,
+        copy: Callable[[int], bytes],
+        begin_turn: Callable[[], Callable[[], bool]] = lambda: lambda: True,
+        again: Callable[[], object] = lambda: None,
     ) -> None:
         self.now_s = 0
         self.stuck_before_s = -1
@@ -59,6 +81,8 @@ class Work:
         self.refill: list[Creditor] = []
         self.resumable: set[Resumable] = set()
         self.busy: set[Engine] = set()
+        self.relieved: dict[Relieved, None] = {}
+        self.again = again
         self.closing: list[Callable[[], None]] = []
         self.copy = copy
         self.begin_turn = begin_turn
@@ -68,7 +92,7 @@ class Work:
 
         An exception in one connection's part ends that connection and reaches nobody else.
         """
-        touched, resumable = self.touched, self.resumable
+        touched, resumable, has_relieved = self.touched, self.resumable, False
         while True:
             if self.refill:
                 refill, self.refill = self.refill, []
@@ -92,8 +116,27 @@ class Work:
                     stream.engine.owner.crash(error)
             if self.refill or touched:
                 continue
+            if self.relieved and not has_relieved:
+                has_relieved = True
+                self._relieve()
+                continue
             if not self.closing:
                 return
             closing, self.closing = self.closing, []
             for close in closing:
                 close()
+
+    def _relieve(self) -> None:
+        """Those whose budget has room go on, one turn long; the others have theirs in a further pass."""
+        has_time = self.begin_turn()
+        relieved, self.relieved = self.relieved, {}
+        for each in relieved:
+            try:
+                is_done = has_time() and each.relieve(has_time)
+            except Exception as error:
+                each.engine.owner.crash(error)
+                continue
+            if not is_done:
+                self.relieved[each] = None
+        if self.relieved:
+            self.again()

@@ -10,14 +10,12 @@ from enum import Flag, auto
 from typing import Final, Generic, Protocol, TypeVar, cast
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
+from router.core.work import FULL_BUFFER_BYTES
 from router.io.busy_poll import BusyPoll
 from router.io.turns import Turns
 
 _READ_BUFFER_VIEW: Final = memoryview(READ_BUFFER)
 _READ_VIEW: Final = _READ_BUFFER_VIEW[:READ_BYTES]
-
-# Above this many unsent bytes a connection's links get no more; they wait in their queues or with their senders.
-WRITE_HIGH_BYTES: Final = 512 * 1024
 
 
 class Hold(Flag):
@@ -136,7 +134,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by class
         self._transport = transport
-        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        transport.set_write_buffer_limits(high=FULL_BUFFER_BYTES)
         raw = transport.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

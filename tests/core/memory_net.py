@@ -35,6 +35,7 @@ from router.connection.peer import Peer
 from router.connection.surroundings import Surroundings, Verifier
 from router.connection.terms import Listener
 from router.core.addresses import Treatment
+from router.core.budget import NO_LIMITS, Budgets, Limits
 from router.core.core import Core
 from router.core.work import Timed, Work
 from router.effects import Audit, Effect, Log
@@ -594,6 +595,7 @@ class Net:
         vhosts: Vhosts | None = None,
         candidate: Vhosts | None = None,
         read_bytes: int = READ_BYTES,
+        limits: Limits = NO_LIMITS,
         **listener: Any,
     ) -> None:
         self.now = 1000.0
@@ -617,6 +619,7 @@ class Net:
             clock=lambda: self.now,
             set_timer=self._set_timer,
         )
+        self.core.budgets = Budgets(limits)
         self.surroundings = Surroundings(
             core=self.core,
             version="1.20.0",
@@ -698,6 +701,9 @@ class Net:
                     client.router.on_lost()
                     self.work.finish()
                     moved = True
+            if self.work.relieved:
+                self.work.finish()
+                moved = True
             if not moved:
                 self.work.busy.clear()  # as the daemon does every second
                 return

@@ -17,7 +17,15 @@ from typing import Any, Final, Protocol
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
-from router.amqp.engine.links import IncomingWire, LinkOwner, OutgoingWire, Session, SessionOwner
+from router.amqp.engine.links import (
+    Account,
+    IncomingWire,
+    LinkOwner,
+    OutgoingWire,
+    Session,
+    SessionOwner,
+    Unlimited,
+)
 from router.amqp.engine.steps import CHOSEN, CONTROL, FLOW, MESSAGE, OUTCOME, PULLS_ALL_BYTES
 from router.amqp.engine.values import (
     EngineError,
@@ -46,7 +54,6 @@ _WATCHED_PER_FLUSH: Final = 8
 
 # Hot path: one global name per C function, looked up once.
 _push, _peek, _pop = lib.pn_transport_push, lib.pn_collector_peek, lib.pn_collector_pop
-_backlog = lib.pn_session_outgoing_bytes
 _step, _first_event, _next_event, _pull = CHOSEN.step, CHOSEN.first_event, CHOSEN.next_event, CHOSEN.pull
 
 # proton says so once when it could not make a frame. It then writes nothing any more and takes all that comes.
@@ -119,6 +126,7 @@ class Engine:
 
     __slots__ = (
         "_scan_read",
+        "account",
         "afterwards",
         "begins",
         "collector",
@@ -176,7 +184,9 @@ class Engine:
         # The links whose deliveries lead to anything. The kind of event says which kind of wire it is.
         self.heard: dict[Pointer, Any] = {}
         self.sessions: dict[Pointer, Session] = {}
-        self.watched: deque[Session] = deque()  # sessions on which the router sends
+        self.account: Account = Unlimited()
+        # Sessions on which the router sends, and those from which it has not taken everything.
+        self.watched: deque[Session] = deque()
         self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
         guard = Guard(max_frame_bytes=max_frame_bytes, channel_max=channel_max)
         self.intake = Intake(self, guard)
@@ -265,7 +275,9 @@ class Engine:
             if session.is_ended:
                 continue
             watched.append(session)
-            if _backlog(session.pointer) > CONGESTED_BYTES and not session.is_congested:
+            if session.untaken:
+                session.charge_incoming()
+            if session.charge_outgoing() > CONGESTED_BYTES and not session.is_congested:
                 session.is_congested = True
                 self._tell_senders(session)
 
@@ -372,6 +384,7 @@ class Engine:
             self.forget(link.link)
         session.owner.on_end(session)
         session.is_ended = True
+        session.free_charges()
         session.end()
 
     def links_of(self, session: Session) -> "list[IncomingWire | OutgoingWire]":
@@ -393,9 +406,14 @@ class Engine:
 
     def _watch(self, wire: IncomingWire | OutgoingWire) -> None:
         """A session on which the router sends is watched for congestion."""
-        if isinstance(wire, OutgoingWire) and wire.core is not None and not wire.session.is_watched:
-            wire.session.is_watched = True
-            self.watched.append(wire.session)
+        if isinstance(wire, OutgoingWire) and wire.core is not None:
+            self.watch(wire.session)
+
+    def watch(self, session: Session) -> None:
+        """Look now and then at what the engine holds for the session, until it ends."""
+        if not session.is_watched:
+            session.is_watched = True
+            self.watched.append(session)
 
     def _on_detach(self, event: Pointer) -> None:
         link = self.links.get(lib.pn_event_link(event))
@@ -406,8 +424,10 @@ class Engine:
 
     def forget(self, pointer: Pointer) -> None:
         link = self.links.pop(pointer, None)
-        if link is not None and link.awaits_detach:
-            self.unanswered -= 1
+        if link is not None:
+            link.free_charges()
+            if link.awaits_detach:
+                self.unanswered -= 1
         self.heard.pop(pointer, None)
 
     def _on_close(self, _event: Pointer) -> None:
@@ -524,6 +544,10 @@ class Engine:
             return
         self.is_freed = True
         self.stop_listening()
+        for link in self.links.values():
+            link.free_charges()
+        for session in self.sessions.values():
+            session.free_charges()
         self.links.clear()
         self.sessions.clear()
         if self.transport in _traced:

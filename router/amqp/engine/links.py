@@ -21,6 +21,15 @@ RELEASED: Final[int] = lib.PN_RELEASED
 MODIFIED: Final[int] = lib.PN_MODIFIED
 RECEIVED: Final[int] = lib.PN_RECEIVED
 
+# What the engine holds for one session, one link beside its texts, one delivery.
+SESSION_BYTES: Final = 2 * 1024
+LINK_BYTES: Final = 6 * 1024
+DELIVERY_BYTES: Final = 1024
+# How often the engine copies the texts of an Attach: the peer's termini, our answer's, and the frames of both.
+_COPIES_OF_TEXTS: Final = 3
+# By so many bytes the account may be wrong about a session's backlog.
+_STEP_BYTES: Final = 16 * 1024
+
 # More than the other fields of our Transfers and Dispositions take. The least that a peer's frame may be is 512.
 OTHER_FIELDS_BYTES: Final = 256
 
@@ -34,7 +43,7 @@ _is_settled: Callable[[Handle], bool] = lib.pn_delivery_settled
 _partial: Callable[[Handle], bool] = lib.pn_delivery_partial
 _aborted: Callable[[Handle], bool] = lib.pn_delivery_aborted
 _take, _send_whole, _new_delivery = CHOSEN.take, CHOSEN.send_whole, CHOSEN.new_delivery
-_backlog = lib.pn_session_outgoing_bytes
+_backlog, _incoming = lib.pn_session_outgoing_bytes, lib.pn_session_incoming_bytes
 _queued, _credit = lib.pn_link_queued, lib.pn_link_credit
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
 
@@ -56,10 +65,25 @@ class LinkOwner(Protocol):
         """The peer has detached the link or ended its session. The link is released behind this call."""
 
 
+class Account(Protocol):
+    """The account of the connection, which is charged for what the engine holds (router.core.budget)."""
+
+    def charge(self, size: int, /) -> None: ...
+    def wait(self, size: int, /) -> None: ...
+
+
+class Unlimited:
+    """The account of an engine that belongs to no connection."""
+
+    def charge(self, size: int, /) -> None: ...
+    def wait(self, size: int, /) -> None: ...
+
+
 class Holder(Protocol):
     """The engine, which holds sessions and links."""
 
     unanswered: int
+    account: Account
 
     @property
     def transport(self) -> Pointer: ...
@@ -70,6 +94,7 @@ class Holder(Protocol):
     @property
     def is_deaf(self) -> bool: ...
     def touch(self) -> None: ...
+    def watch(self, session: "Session", /) -> None: ...
     @property
     def can_begin(self) -> bool: ...
     def links_of(self, session: "Session", /) -> "list[IncomingWire | OutgoingWire]": ...
@@ -88,8 +113,8 @@ class Session:
     """
 
     __slots__ = (
-        "awaits_begin", "channel", "engine", "is_closing", "is_congested", "is_counted", "is_ended", "is_watched",
-        "on_answer", "owner", "pointer",
+        "awaits_begin", "channel", "engine", "incoming", "is_closing", "is_congested", "is_counted", "is_ended",
+        "is_watched", "on_answer", "outgoing", "owner", "pointer", "untaken",
     )  # fmt: skip
 
     def __init__(self, engine: Holder, pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
@@ -104,6 +129,33 @@ class Session:
         self.is_watched = False  # among the engine's watched sessions
         self.is_congested = False
         self.is_ended = False
+        self.untaken = 0  # deliveries on its links that the router has not taken
+        # Charged for what the engine holds of it:
+        self.incoming = SESSION_BYTES
+        self.outgoing = 0
+        engine.account.charge(SESSION_BYTES)
+
+    def charge_incoming(self) -> None:
+        """Charge for what has come and is not taken: while a link is held, or a message comes in parts."""
+        holds = SESSION_BYTES + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
+        more, self.incoming = holds - self.incoming, holds
+        if more:
+            self.engine.account.charge(more)
+
+    def charge_outgoing(self) -> int:
+        """Charge for what the peer has not opened its window for. Returns that, in bytes."""
+        holds = int(_backlog(self.pointer))
+        if not -_STEP_BYTES < holds - self.outgoing < _STEP_BYTES:
+            more, self.outgoing = holds - self.outgoing, holds
+            self.engine.account.wait(more)
+        return holds
+
+    def free_charges(self) -> None:
+        """The session is gone, and what the engine held of it."""
+        account = self.engine.account
+        account.charge(-self.incoming)
+        account.wait(-self.outgoing)
+        self.incoming = self.outgoing = 0
 
     @property
     def backlog_bytes(self) -> int:
@@ -187,6 +239,19 @@ class Session:
         lib.pn_session_free(self.pointer)
 
 
+def _texts_size(link: Pointer) -> int:
+    """The bytes of the peer's Attach that are as long as it likes."""
+    size = 0
+    for terminus in (lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)):
+        if (address := lib.pn_terminus_get_address(terminus)) != ffi.NULL:
+            size += len(ffi.string(address))
+        for data in (lib.pn_terminus_properties, lib.pn_terminus_capabilities, lib.pn_terminus_filter):
+            size += max(lib.pn_data_encoded_size(data(terminus)), 0)
+    if (properties := lib.pn_link_remote_properties(link)) != ffi.NULL:
+        size += max(lib.pn_data_encoded_size(properties), 0)
+    return size + len(ffi.string(lib.pn_link_name(link)))
+
+
 class _Wire:
     """The common part of both directions of a link. `core` is the core's link object once the link is admitted.
 
@@ -196,6 +261,7 @@ class _Wire:
 
     __slots__ = (
         "awaits_detach", "core", "engine", "is_counted", "link", "name", "named", "on_answer", "owner", "session",
+        "size",
     )  # fmt: skip
     settle = staticmethod(_settle)
     is_settled = staticmethod(_is_settled)
@@ -211,6 +277,8 @@ class _Wire:
         self.core: object = None
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
+        self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
+        engine.account.charge(self.size)
         # The address of its target or source, judged by policy and bound by the core; None: an anonymous sender's.
         self.named: Address | None = None
 
@@ -269,6 +337,11 @@ class _Wire:
         if not self.awaits_detach:
             self.awaits_detach = True
             self.engine.unanswered += 1
+
+    def free_charges(self) -> None:
+        """The link is gone, and what the engine held of it."""
+        self.engine.account.charge(-self.size)
+        self.size = 0
 
     def answer_detach(self, *, is_closed: bool) -> None:
         """Answer the peer's Detach in kind and release the link with its deliveries."""
@@ -385,7 +458,7 @@ class IncomingWire(_Wire):
     take_no_more(), read_out() and release_core() for the link's end.
     """
 
-    __slots__ = ("address", "begin", "forward", "is_held", "on_updated", "pay", "plain", "stream")
+    __slots__ = ("address", "begin", "forward", "is_held", "on_updated", "pay", "plain", "stream", "untaken")
     core: Taker | None
     is_partial = staticmethod(_partial)
     is_aborted = staticmethod(_aborted)
@@ -403,6 +476,7 @@ class IncomingWire(_Wire):
         self.on_updated: Callable[[Handle], None] | None = None
         self.is_held = False
         self.stream: Reader | None = None
+        self.untaken = 0  # deliveries that came and were not taken, when they were last counted
 
     # States
 
@@ -455,6 +529,11 @@ class IncomingWire(_Wire):
         elif self.stream is not None:
             self.stream.more()
 
+    def read_on(self) -> None:
+        """Take more of the message that streams, and no other."""
+        if self.stream is not None:
+            self.stream.more()
+
     def read_by(self, reader: Reader) -> None:
         """The current message is read by `reader`, which ends that with `end_stream`."""
         self.stream = reader
@@ -483,6 +562,11 @@ class IncomingWire(_Wire):
         """Forward no message any more, received ones included, but for the rest of a streamed message."""
         self.forward = None
 
+    def free_charges(self) -> None:
+        super().free_charges()
+        self.session.untaken -= self.untaken
+        self.untaken = 0
+
     def read_out(self) -> None:
         """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
         was_held = False
@@ -506,7 +590,7 @@ class IncomingWire(_Wire):
 
     def on_message(self, delivery: Pointer) -> None:
         """A complete message came, and nothing else of it. Hot: see docs/architecture.md before adding anything."""
-        if self.forward is None or self.stream is not None:
+        if self.forward is None or self.stream is not None or self.untaken:
             self.on_delivery(delivery)
         else:
             self.forward(self.core, self.address, delivery, _take(self.link))
@@ -525,6 +609,7 @@ class IncomingWire(_Wire):
             return
         if self.stream is not None or _partial(delivery):
             self._on_partial(delivery)
+            self._count_untaken()
             return
         size = _recv(self.link, MESSAGE_C, MESSAGE_BYTES)
         if size == MESSAGE_BYTES or size < _EOS or self.forward is None:
@@ -536,6 +621,18 @@ class IncomingWire(_Wire):
         self.forward(self.core, self.address, delivery, size if size > 0 else 0)
         if has_state and self.on_updated is not None:
             self.on_updated(delivery)
+        if self.untaken:
+            self._count_untaken()
+
+    def _count_untaken(self) -> None:
+        """Charge for what the engine holds on this link and its session."""
+        session, untaken = self.session, int(_queued(self.link))
+        session.untaken += untaken - self.untaken
+        self.untaken = untaken
+        session.charge_incoming()
+        if untaken:
+            # proton says nothing of what comes for a delivery behind the one that is being read.
+            self.engine.watch(session)
 
     def _on_partial(self, delivery: Pointer) -> None:
         if self.stream is not None:
@@ -572,16 +669,19 @@ class IncomingWire(_Wire):
         while self.forward is not None:
             delivery = lib.pn_link_current(self.link)
             if not delivery or delivery == seen:
-                return
+                break
             seen = delivery
             if needs_credit and _credit(self.link) <= 0:
                 _settle(delivery)
             else:
                 self.on_delivery(delivery)
+        if self.untaken:
+            self._count_untaken()
 
     def read(self) -> int:
         """Read what has come of the current delivery into MESSAGE. Returns bytes, 0 for none yet or the end."""
         size = int(_recv(self.link, MESSAGE_C, STREAM_AT_BYTES))
+        self._count_untaken()
         return max(size, 0)
 
     def grant(self, credit: int) -> None:

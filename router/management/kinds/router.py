@@ -15,6 +15,9 @@ MAX_ROUTER_ID_CHARACTERS: Final = 127
 # A loop that looks longer than a sleep and a wake take gains nothing.
 MAX_BUSY_POLL_US: Final = 1000
 
+BYTE_BUDGETS: Final = ("linkByteBudget", "connectionByteBudget", "userByteBudget", "hostByteBudget", "routerByteBudget")
+MIN_BYTE_BUDGET: Final = 64 * 1024  # less would refuse a single message
+
 EVERY_ROUTER: Final = "all"  # in an address, in the place of a router's id
 # The agent's view: totals of entities that the agent's view does not hold (§6.5).
 _AGENT_ZEROS: Final = ("addrCount", "linkCount", "nodeCount")
@@ -60,6 +63,11 @@ class RouterKind(Kind):
         if not isinstance(busy_poll, int) or not 0 <= busy_poll <= MAX_BUSY_POLL_US:
             text = f"busyPollMicroseconds is 0 to {MAX_BUSY_POLL_US}, not {busy_poll}"
             raise misconfigured(text, "busyPollMicroseconds")
+        for name in BYTE_BUDGETS:
+            budget = attributes.get(name, 0)
+            if not isinstance(budget, int) or budget < 0 or 0 < budget < MIN_BYTE_BUDGET:
+                text = f"{name} is 0, for no limit, or at least {MIN_BYTE_BUDGET} bytes, not {budget}"
+                raise misconfigured(text, name)
         if (style := attributes.get("timestampFormat")) is not None:
             try:
                 datetime(2000, 1, 1, tzinfo=UTC).strftime(str(style))

@@ -1,0 +1,270 @@
+"""Byte budgets: what the router holds on somebody's behalf, and how much of it he may have.
+
+Everything that stays in memory because of a peer is charged to the account of its connection, and with it to the levels
+above: the peer's user, its host and the router. A charge says how many bytes; what is given back is a negative one.
+
+A level that is over its limit costs those alone who have more than their share of it, by steps:
+  1. senders are held back: nothing of theirs is taken from the engine, and they get no credit
+  2. new sessions and links are refused
+  3. past the last step above the limit, the connection that has most is closed
+
+Attack: messages to a receiver that grants no credit, links and sessions without end, a receiver that does not read or
+does not settle. Each filled the memory of the router, whoever sent. Source: docs/security.md, byte budgets.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, get_args
+
+Kind = Literal["link", "connection", "user", "host", "router"]
+BUDGET_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+# A delivery in flight, beside its payload: the engine's object on both sides and the core's record.
+RECORD_BYTES: Final = 2048
+# A link and a session beside the texts of their frames: the engine's objects, the wire, the core's link.
+LINK_BYTES: Final = 6 * 1024
+SESSION_BYTES: Final = 2 * 1024
+
+MIB: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bytes that may be held for each link, connection, user, host, and in all. 0: no limit."""
+
+    link: int = 16 * MIB
+    connection: int = 64 * MIB
+    user: int = 256 * MIB
+    host: int = 512 * MIB
+    router: int = 1024 * MIB
+
+
+NO_LIMITS: Final = Limits(link=0, connection=0, user=0, host=0, router=0)
+
+
+class Party(Protocol):
+    """The connection that an account belongs to."""
+
+    def hold_back(self, level: "Level", /) -> None:
+        """Take nothing more from its senders."""
+        ...
+
+    def let_go(self) -> None:
+        """Its senders may go on."""
+        ...
+
+    def crowd(self, *, is_crowded: bool) -> None:
+        """Its receivers have too much that they neither read nor settle; or no longer."""
+        ...
+
+    def exhaust(self, level: "Level", /) -> None:
+        """Close it: a level is far over its limit, and nobody has more."""
+        ...
+
+
+class Level:
+    """All that is held for one connection, one user, one host, or by the router.
+
+    limit   bytes; 0: none
+    held    bytes, at present
+    peak    the most that was held
+    """
+
+    __slots__ = ("_last", "_resume", "accounts", "held", "held_back", "kind", "limit", "name", "peak", "using")
+
+    def __init__(self, kind: Kind, name: str, limit: int) -> None:
+        self.kind = kind
+        self.name = name
+        self.limit = limit
+        self.held = self.peak = 0
+        self.using = 0  # accounts that hold something
+        self.accounts: dict[Account, None] = {}
+        self.held_back: dict[Account, None] = {}
+        self._resume = limit - limit // 8  # where those that were held back go on
+        self._last = limit + limit // 4  # the last step
+
+    def take(self, account: "Account", size: int) -> None:
+        """`account` holds `size` bytes more. It has added them to its own."""
+        held = self.held = self.held + size
+        if held > self.peak:
+            self.peak = held
+        if held > self.limit > 0:
+            self._over(account)
+
+    def give(self, size: int) -> None:
+        """`size` bytes are free again."""
+        self.held -= size
+        if self.held_back and self.held <= self._resume:
+            held_back, self.held_back = self.held_back, {}
+            for account in held_back:
+                account.leave_behind(self)
+
+    def _over(self, account: "Account") -> None:
+        if account.held * self.using > self.limit and account not in self.held_back:
+            self.held_back[account] = None
+            account.fall_behind(self)
+        if self.held > self._last:
+            greatest = max((each for each in self.accounts if each.is_open), key=_held_of, default=None)
+            if greatest is not None:
+                greatest.is_open = False
+                greatest.party.exhaust(self)
+
+
+def _held_of(account: "Account") -> int:
+    return account.held
+
+
+class Account:
+    """What is held on behalf of one connection.
+
+    held      bytes, of every sort
+    waiting   of these, what waits for its receivers to read or settle it
+    is_open   the connection can still be closed
+    """
+
+    __slots__ = ("_budgets", "_is_crowded", "behind", "held", "is_open", "levels", "party", "waiting")
+
+    def __init__(self, budgets: "Budgets", party: Party, levels: tuple[Level, ...]) -> None:
+        self._budgets = budgets
+        self.party = party
+        self.levels: tuple[Level, ...] = ()
+        self.held = self.waiting = 0
+        self.behind: dict[Level, None] = {}  # the levels that hold it back
+        self.is_open = True
+        self._is_crowded = False
+        for level in levels:
+            self.join(level)
+
+    @property
+    def own(self) -> Level:
+        return self.levels[0]
+
+    @property
+    def link_limit(self) -> int:
+        return self._budgets.limits.link
+
+    def join(self, level: Level) -> None:
+        """From now on, and for what it holds already, it is one of this level's."""
+        self.levels = (*self.levels, level)
+        level.accounts[self] = None
+        if self.held:
+            level.using += 1
+            level.take(self, self.held)
+
+    def charge(self, size: int) -> None:
+        """`size` bytes more are held; fewer, where it is negative."""
+        if size > 0:
+            if not self.held:
+                for level in self.levels:
+                    level.using += 1
+            self.held += size
+            for level in self.levels:
+                level.take(self, size)
+        elif size:
+            self.held += size
+            if not self.held:
+                for level in self.levels:
+                    level.using -= 1
+            for level in self.levels:
+                level.give(-size)
+            if not self.held and not self.is_open:
+                self._leave()
+
+    def wait(self, size: int) -> None:
+        """As `charge`, of what its receivers have to read or settle."""
+        self.waiting += size
+        self.charge(size)
+        limit = self.own.limit
+        if (self.waiting > limit > 0) is not self._is_crowded and (size > 0 or self.waiting <= limit - limit // 8):
+            self._is_crowded = not self._is_crowded
+            self.party.crowd(is_crowded=self._is_crowded)
+
+    def fall_behind(self, level: Level) -> None:
+        self.behind[level] = None
+        self.party.hold_back(level)
+
+    def leave_behind(self, level: Level) -> None:
+        self.behind.pop(level, None)
+        if not self.behind:
+            self.party.let_go()
+
+    def close(self) -> None:
+        """The connection is gone. What is still held for it goes on to be counted."""
+        self.is_open = False
+        if not self.held:
+            self._leave()
+
+    def _leave(self) -> None:
+        for level in self.levels:
+            level.accounts.pop(self, None)
+            level.held_back.pop(self, None)
+            if not level.accounts:
+                self._budgets.forget(level)
+        self.levels = self.levels[:1]
+        self.behind.clear()
+
+
+class Payer(Protocol):
+    """Pays for what is held: a sender's link, or an account."""
+
+    def charge(self, size: int, /) -> None: ...
+
+
+class Charge:
+    """The bytes of one message that waits on one or more links: paid once, and a record for each."""
+
+    __slots__ = ("_copies", "_payer", "_size")
+
+    def __init__(self, payer: Payer, size: int) -> None:
+        self._payer = payer
+        self._size = size
+        self._copies = 0
+
+    def take(self) -> None:
+        """One link more holds it."""
+        self._payer.charge(RECORD_BYTES if self._copies else RECORD_BYTES + self._size)
+        self._copies += 1
+
+    def free(self) -> None:
+        """One link holds it no longer."""
+        self._copies -= 1
+        self._payer.charge(-RECORD_BYTES if self._copies else -RECORD_BYTES - self._size)
+
+
+class Budgets:
+    """Every level that holds something."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.router = Level("router", "", limits.router)
+        self._users: dict[str, Level] = {}
+        self._hosts: dict[str, Level] = {}
+
+    def levels_for(self, name: str, host: str) -> tuple[Level, ...]:
+        """The levels of a new connection, its own first. Its user's follows when that is known.
+
+        name  of the connection
+        host  its address, without the port
+        """
+        if host not in self._hosts:
+            self._hosts[host] = Level("host", host, self.limits.host)
+        return Level("connection", name, self.limits.connection), self._hosts[host], self.router
+
+    def user(self, name: str) -> Level:
+        if name not in self._users:
+            self._users[name] = Level("user", name, self.limits.user)
+        return self._users[name]
+
+    def forget(self, level: Level) -> None:
+        """Nobody belongs to the level any more."""
+        levels = {"user": self._users, "host": self._hosts}.get(level.kind)
+        if levels is not None and levels.get(level.name) is level:
+            del levels[level.name]
+
+    def levels(self) -> Iterator[Level]:
+        """Every level there is: router, hosts, users, connections."""
+        yield self.router
+        yield from self._hosts.values()
+        yield from self._users.values()
+        for account in self.router.accounts:
+            yield account.own
