@@ -12,7 +12,6 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +30,10 @@ from auth.verifiers.hashes import Argon2idCost, Cost, HashError, check_hash, dec
 # Stops a path to something that is not a user file from filling memory; room for 100,000 users.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
+# Every login computes a hash of each cost in the file, see UserFile.verify. Stops a file gathered from many programs
+# from making each login, and so each attacker's, cost that many hashes.
+MAX_COSTS = 8
+
 
 class UserFileError(ValueError):
     """The file cannot be used; the text names file, line and remedy."""
@@ -39,13 +42,13 @@ class UserFileError(ValueError):
 class UserFile:
     """The users of one file as they were when it was loaded."""
 
-    __slots__ = ("_decoy", "_hashes")
+    __slots__ = ("_decoys", "_hashes")
 
     def __init__(self, hashes: Mapping[str, str]) -> None:
-        """hashes  user -> PHC string that `check_hash` accepts"""
+        """hashes  user -> PHC string that `check_hash` accepts, of MAX_COSTS costs at most"""
         self._hashes = dict(hashes)
-        costs = Counter(check_hash(phc) for phc in self._hashes.values())
-        self._decoy = decoy_hash(costs.most_common(1)[0][0] if costs else Argon2idCost())
+        costs = dict.fromkeys(check_hash(phc) for phc in self._hashes.values()) or (Argon2idCost(),)
+        self._decoys = {cost: decoy_hash(cost) for cost in costs}
 
     @classmethod
     def load(cls, path: str) -> "UserFile":
@@ -57,21 +60,32 @@ class UserFile:
         """The names, in the order of the file."""
         return tuple(self._hashes)
 
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """The different costs of the hashes: one of each is computed for every login."""
+        return tuple(self._decoys)
+
     def verify(self, user: str, password: Secret) -> VerifyResult:
-        """Is this the user's password? Takes about the same time for a user who does not exist, so that the time of an
-        answer does not tell which users there are; at most MAX_PASSWORD_BYTES are ever hashed.
+        """Is this the user's password? At most MAX_PASSWORD_BYTES are ever hashed.
+
+        Attack: to tell by the time of the answer which users there are. A user whose hash costs more or less than that
+        of a name made up would be known by it. So each login computes one hash of each cost in the file, in the same
+        order: the user's own, and decoys for the others.
         """
         size = len(password.reveal().encode("utf-8", "surrogatepass"))
         if not 0 < size <= MAX_PASSWORD_BYTES:
             return VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
         phc = self._hashes.get(user)
-        try:
-            is_right = verify_hash(password, phc or self._decoy)
-        except HashError as fault:
-            return VerifyResult(is_valid=False, detail=f"SASL(-1): generic failure: {fault}")
+        hashes = dict(self._decoys)
+        if phc is not None:
+            hashes[check_hash(phc)] = phc  # in its decoy's place
+        fits = {each: _fits(password, each) for each in hashes.values()}
         if phc is None:
             return VerifyResult(is_valid=False, detail=UNKNOWN_USER)
-        if not is_right:
+        found = fits[phc]
+        if isinstance(found, HashError):
+            return VerifyResult(is_valid=False, detail=f"SASL(-1): generic failure: {found}")
+        if not found:
             return VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
         return VerifyResult(is_valid=True, proof=self.proof(user))
 
@@ -79,6 +93,13 @@ class UserFile:
         """Another one for every entry that a user may have; None for an unknown user. No hash to guess at."""
         phc = self._hashes.get(user)
         return None if phc is None else hashlib.sha256(phc.encode()).hexdigest()
+
+
+def _fits(password: Secret, phc: str) -> bool | HashError:
+    try:
+        return verify_hash(password, phc)
+    except HashError as fault:
+        return fault
 
 
 class UserFileVerifier:
@@ -93,6 +114,11 @@ class UserFileVerifier:
     @property
     def path(self) -> str:
         return self._path
+
+    @property
+    def costs(self) -> tuple[Cost, ...]:
+        """Those of the file as it was read last, see UserFile.costs."""
+        return self._loaded[1].costs
 
     def __init__(self, path: str) -> None:
         """Errors: UserFileError when the file cannot be used now."""
@@ -118,6 +144,7 @@ def parse_users(text: str, path: str) -> dict[str, str]:
     Errors  UserFileError with the line; never with the line's content, which may be a password by mistake.
     """
     hashes: dict[str, str] = {}
+    costs: set[Cost] = set()
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
@@ -129,9 +156,14 @@ def parse_users(text: str, path: str) -> dict[str, str]:
         if user in hashes:
             raise UserFileError(f"{where}: user '{user}' appears twice")
         try:
-            check_hash(phc)
+            costs.add(check_hash(phc))
         except HashError as fault:
             raise UserFileError(f"{where}: {fault}") from None
+        if len(costs) > MAX_COSTS:
+            raise UserFileError(
+                f"{where}: a hash of one more cost, and a file has {MAX_COSTS} different ones at most, since every "
+                "login computes one of each: take this line out and set the user's password anew with qdpasswd"
+            )
         hashes[user] = phc
     return hashes
 

@@ -147,6 +147,8 @@ class Application:
             authentication = Authentication.load(self.attributes)
         except (SaslConfigError, UserFileError) as error:
             raise StartError(f"Configuration: {error}") from None
+        for text in authentication.warnings:
+            self._log("AUTHSERVICE", "warning", text)
         workers = Workers(authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow)

@@ -5,7 +5,7 @@ Reads files; everything it cannot read is an error that names the file. Sources:
 
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -245,6 +245,15 @@ class Authentication:
     def user_file(self) -> str | None:
         """The path of the file of users; None where there is none."""
         return self._verifier.path if self._verifier is not None else None
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Texts for the log at the start."""
+        if self._verifier is not None and (number := len(self._verifier.costs)) > 1:
+            yield (
+                f"{self._verifier.path}: hashes of {number} different costs. Each login computes one of each, lest its "
+                "time tell which users there are; with new passwords by qdpasswd all have the same"
+            )
 
     def verify(self, request: VerifyRequest) -> VerifyResult:
         """Blocking: hashes a password. Runs in a worker thread."""

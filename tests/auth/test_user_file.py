@@ -136,6 +136,54 @@ def test_an_unknown_user_costs_one_hash_like_a_known_one(path: str, monkeypatch:
     assert computed == [CHEAP, CHEAP]
 
 
+def test_every_login_costs_one_hash_of_each_cost_in_the_file(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: tell the users whose hash costs more, or less, than that of a name made up."""
+    other, third = COSTS[1], Argon2idCost(memory_kib=16, iterations=1, lanes=1)
+    set_user(path, "bob", Secret("builder"), cost=other)
+    set_user(path, "carol", Secret("singer"), cost=other)
+    set_user(path, "dave", Secret("painter"), cost=third)
+    computed: list[Cost] = []
+
+    def count(password: Secret, phc: str) -> bool:
+        computed.append(check_hash(phc))
+        return verify_hash(password, phc)
+
+    monkeypatch.setattr(files, "verify_hash", count)
+    users = UserFile.load(path)
+    for user, password, is_valid in [
+        ("alice", "wonderland", True), ("bob", "builder", True), ("dave", "painter", True), ("carol", "builder", False),
+        ("alice", "x", False), ("nobody", "x", False),
+    ]:  # fmt: skip
+        computed.clear()
+        assert users.verify(user, Secret(password)).is_valid == is_valid
+        assert computed == [CHEAP, other, third]
+
+
+def test_a_cost_that_this_machine_cannot_compute_locks_out_its_own_users_only(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_user(path, "bob", Secret("builder"), cost=COSTS[1])
+
+    def without_argon2(password: Secret, phc: str) -> bool:
+        if isinstance(check_hash(phc), Argon2idCost):
+            raise HashError("this build has no Argon2id")
+        return verify_hash(password, phc)
+
+    monkeypatch.setattr(files, "verify_hash", without_argon2)
+    users = UserFile.load(path)
+    assert users.verify("bob", Secret("builder")).is_valid
+    assert not users.verify("bob", Secret("wonderland")).is_valid
+    assert "no Argon2id" in users.verify("alice", Secret("wonderland")).detail
+    assert users.verify("nobody", Secret("x")).detail == UNKNOWN_USER
+
+
+def test_a_file_of_many_costs_would_make_each_login_cost_as_many_hashes() -> None:
+    lines = [f"u{n}:{decoy_hash(Argon2idCost(memory_kib=64, iterations=n + 1, lanes=1))}" for n in range(9)]
+    assert len(UserFile(parse_users("\n".join(lines[:8]), "users")).costs) == 8
+    with pytest.raises(UserFileError, match=r"users:9: a hash of one more cost, and a file has 8 different"):
+        parse_users("\n".join(lines), "users")
+
+
 def test_a_password_of_megabytes_is_never_hashed(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(password: Secret, phc: str) -> bool:
         raise AssertionError
