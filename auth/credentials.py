@@ -8,9 +8,6 @@ from auth.secrets import Secret
 UNKNOWN_USER = "SASL(-13): user not found: Password verification failed"
 WRONG_PASSWORD = "SASL(-13): authentication failure: Password verification failed"  # noqa: S105
 
-# Nothing was compared: the verifier is overloaded or broken. Says nothing about the credentials.
-VERIFIER_UNAVAILABLE = "verifier unavailable"
-
 # More than any real name or password, little enough that hashing or logging it costs an attacker's victim nothing.
 MAX_USER_BYTES = 1024
 MAX_PASSWORD_BYTES = 4096
@@ -35,6 +32,7 @@ VerifyRequest = CheckPassword
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
     """is_valid  true only when the password was compared and is the user's
+    is_compared  false: the verifier is overloaded or broken, which says nothing about the credentials
     groups    names the authenticator vouches for (LDAP, tokens)
     detail    why not, for the log (UNKNOWN_USER, WRONG_PASSWORD, ...); "" when valid
     proof     of the compared entry: another one, or none, when the user's password is changed or the user removed
@@ -44,3 +42,12 @@ class VerifyResult:
     groups: tuple[str, ...] = ()
     detail: str = ""
     proof: str | None = None
+    is_compared: bool = True
+
+
+def unavailable(why: str) -> VerifyResult:
+    """The result where nothing was compared.
+
+    why  for the log
+    """
+    return VerifyResult(is_valid=False, is_compared=False, detail=f"verifier unavailable: {why}")

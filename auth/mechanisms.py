@@ -51,9 +51,12 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """`detail` is for the log: it holds nothing the client wrote."""
+    """detail     for the log: it holds nothing the client wrote
+    is_compared  false: the credentials were not looked at, and may do another time
+    """
 
     detail: str
+    is_compared: bool = True
 
 
 Step = Challenge | Ask | Accepted | Refused
@@ -140,7 +143,7 @@ class _Plain:
         if self._user is None:
             return _unasked()
         if not result.is_valid:
-            return Refused(detail=result.detail or WRONG_PASSWORD)
+            return Refused(detail=result.detail or WRONG_PASSWORD, is_compared=result.is_compared)
         return Accepted(user=self._user, groups=result.groups)
 
 

@@ -72,12 +72,14 @@ class Rejected:
     detail       why, for the log; "" when there is no more to say
     condition    the AMQP condition of the log line
     description  the text of the log line after the condition (docs/spec/policy-and-auth.md §8.2, §8b)
+    is_compared  false: the verifier did not look at the credentials
     """
 
     mechanism: str | None
     detail: str
     condition: str = UNAUTHORIZED
     description: str
+    is_compared: bool = True
 
 
 SaslEffect = Reply | Verify | Authenticated | Rejected
@@ -200,15 +202,20 @@ class ServerNegotiation:
                 identity = Identity(user=user, mechanism=self._mechanism_name, is_authenticated=True, groups=groups)
                 success = sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_OK))
                 return [Reply(data=success), Authenticated(identity=identity)]
-            case Refused(detail=detail):
-                return self._refuse(detail)
+            case Refused(detail=detail, is_compared=is_compared):
+                return self._refuse(detail, is_compared=is_compared)
 
-    def _refuse(self, detail: str) -> list[SaslEffect]:
-        failure = sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_AUTH))
+    def _refuse(self, detail: str, *, is_compared: bool = True) -> list[SaslEffect]:
+        # A client that is told `auth` may give up for good, or ask for another password.
+        code = sasl_frames.OUTCOME_AUTH if is_compared else sasl_frames.OUTCOME_SYS_TEMP
+        failure = sasl_frames.encode(sasl_frames.Outcome(code=code))
         summary = f"Failed to authenticate client [mech={self._mechanism_name or 'none'}]"
         description = f"{detail} ({summary})" if detail else summary
         self._fail()
-        return [Reply(data=failure), Rejected(mechanism=self._mechanism_name, detail=detail, description=description)]
+        rejected = Rejected(
+            mechanism=self._mechanism_name, detail=detail, description=description, is_compared=is_compared
+        )
+        return [Reply(data=failure), rejected]
 
     def _fail_framing(self, detail: str) -> list[SaslEffect]:
         self._fail()

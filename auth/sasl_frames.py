@@ -32,6 +32,7 @@ _DESCRIPTOR_SYMBOLS = {
 
 OUTCOME_OK = 0
 OUTCOME_AUTH = 1
+OUTCOME_SYS_TEMP = 4
 _OUTCOME_CODES = range(5)  # ok, auth, sys, sys-perm, sys-temp
 
 _NULL, _UBYTE = 0x40, 0x50

@@ -23,6 +23,7 @@ from auth.credentials import (
     WRONG_PASSWORD,
     CheckPassword,
     VerifyResult,
+    unavailable,
 )
 from auth.secrets import Secret
 from auth.verifiers.hashes import Argon2idCost, Cost, HashError, check_hash, decoy_hash, hash_password, verify_hash
@@ -134,7 +135,7 @@ class UserFileVerifier:
                 users = UserFile.load(self._path)
                 self._loaded = (current, users)
         except UserFileError as fault:
-            return VerifyResult(is_valid=False, detail=f"SASL(-1): generic failure: {fault}")
+            return unavailable(str(fault))
         return users.verify(request.user, request.password)
 
 

@@ -7,7 +7,7 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from auth.credentials import VERIFIER_UNAVAILABLE, VerifyResult
+from auth.credentials import VerifyResult
 from auth.identity import Identity
 from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
@@ -42,9 +42,6 @@ _AUDIT_STAGE: Final[Mapping[Stage, AuditStage]] = {
     Stage.CLOSED: "engine",
 }
 
-# Refusals that say nothing about the peer's credentials: detail -> reason code.
-_NOT_COMPARED: Final = {NOT_OFFERED: "sasl_mechanism", VERIFIER_UNAVAILABLE: "verifier_unavailable"}
-
 
 class Connection(Stack):
     """One accepted connection."""
@@ -71,6 +68,8 @@ class Connection(Stack):
         self.listener = listener
         self._identity: Identity | None = None
         self._claimed_user: str | None = None
+        # Gives up the verification of the password; None while there is none whose answer counts.
+        self._give_up: Callable[[], None] | None = None
         self._proof: str | None = None  # what the verifier compared
         self._certificate_ends_at_s: float | None = None  # since 1970 UTC, of the certificate that names the user
         # (user, proof) → is it worth nothing any more? Set by the owner where open connections are to end then.
@@ -184,21 +183,49 @@ class Connection(Stack):
             case Verify(request=request):
                 self._claimed_user = request.user
                 if not self._expel_where_banned():
-                    self.surroundings.verify(request, self._on_verified)
+                    verify, host = self.surroundings.verify, self.gate.remote_host
+                    self._give_up = verify(request, host, self._begins_verification, self._on_verified)
             case Authenticated(identity=identity):
                 self._identity = identity
                 self._await_header()
-            case Rejected(condition=condition, description=description, mechanism=mechanism, detail=detail):
+            case Rejected(condition=condition, description=description, mechanism=mechanism):
                 # Not authenticated: the audit event has the name that the peer claimed.
                 self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
-                reason = "sasl_malformed" if condition == FRAMING else _NOT_COMPARED.get(detail, "sasl_failed")
+                reason = _reason_of(effect)
                 if reason == "sasl_failed":
                     self.gate.count_failure()
                 self.fail(Condition(name=condition, description=description), reason)
 
+    def _begins_verification(self) -> bool:
+        """The verification's turn has come. Returns whether it is still wanted."""
+        try:
+            if not self._expel_where_banned():
+                return True
+        except Exception as error:
+            self.crash(error)
+        self.core.work.finish()
+        return False
+
+    def _break_off(self) -> None:
+        """The peer ends the connection, by leaving or by a fault, before it has an answer to its password.
+
+        Attack: passwords tried, or processor time taken, without being banned for it. So it counts as a wrong one.
+        """
+        give_up, self._give_up = self._give_up, None
+        if give_up is not None:
+            give_up()
+            self.gate.count_failure()
+
     def _on_verified(self, result: VerifyResult) -> None:
-        """The verifier answered, perhaps after the connection went away."""
-        if self.stage is Stage.SASL and isinstance(self._end, SaslEnd):
+        """The verifier answered, perhaps after the router has closed the connection."""
+        if self._give_up is None:
+            return
+        self._give_up = None
+        if self.stage is not Stage.SASL:
+            # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
+            if result.is_compared and not result.is_valid:
+                self.gate.count_failure()
+        elif isinstance(self._end, SaslEnd):
             try:
                 if not self._expel_where_banned():
                     self._proof = result.proof if result.is_valid else None
@@ -263,6 +290,21 @@ class Connection(Stack):
 
     # Failures
 
+    def fail(self, condition: Condition, reason: str) -> None:
+        if reason != "handshake_timeout":  # that many wait is no fault of the peer's
+            self._break_off()
+        super().fail(condition, reason)
+
+    def shut(self) -> None:
+        super().shut()
+        if self._give_up is not None:
+            self._give_up()
+
+    def on_lost(self) -> None:
+        super().on_lost()
+        if self._give_up is not None:
+            self._give_up()
+
     def report(self, condition: Condition) -> None:
         log(
             self.emit,
@@ -282,10 +324,20 @@ class Connection(Stack):
         if self.stage in (Stage.SASL, Stage.HEADER):
             # The user, or the name that the peer claimed while it was being verified.
             self.gate.identity = self._identity or Identity(user=self._claimed_user)
+            self._break_off()
         self.gate.gate.breakoffs.record(self.audit_stage, self._facts())
 
     def _facts(self) -> ConnectionMembers:
         return {**self.gate.facts(), "is_encrypted": self.tunnel is not None and self.tunnel.is_established}
+
+
+def _reason_of(rejected: Rejected) -> str:
+    """The reason code; all but `sasl_failed` say nothing about the peer's credentials."""
+    if rejected.condition == FRAMING:
+        return "sasl_malformed"
+    if not rejected.is_compared:
+        return "verifier_unavailable"
+    return "sasl_mechanism" if rejected.detail == NOT_OFFERED else "sasl_failed"
 
 
 def _spread(number: int) -> float:

@@ -2,12 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from auth.credentials import VerifyRequest, VerifyResult
 from router.core.core import Core
 from router.effects import Emit
 
-Verifier = Callable[[VerifyRequest, Callable[[VerifyResult], None]], None]
+
+class Verifier(Protocol):
+    """Has credentials verified off the event loop, in the turn of the peer's host, and calls back on the loop.
+
+    host     numeric address
+    begins   called when the turn has come: is the answer still wanted? If not, `done` is not called. Must not raise
+    done     gets the answer, after the call has returned
+    Returns  what gives the request up: one that still waits is never begun, and `done` is not called. One that is being
+             verified is finished, and `done` called
+    """
+
+    def __call__(
+        self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[VerifyResult], None], /
+    ) -> Callable[[], None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +30,7 @@ class Surroundings:
 
     core        routes messages, and has the monotonic clock
     version     of the router, for its Open
-    verify      has credentials verified off the event loop, and calls back on it
+    verify      a Verifier
     wall_clock  seconds since 1970 UTC, for rules and certificates that hold for a time
     """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from auth.certificates import CertificateError, certificate_subject, certificate_user
-from auth.credentials import VerifyRequest, VerifyResult
+from auth.credentials import VerifyRequest, VerifyResult, unavailable
 from auth.secrets import PasswordError, Secret
 from auth.tls import TlsProfile, TlsTunnel, client_context, server_context
 from auth.verifiers.files import UserFileVerifier
@@ -258,5 +258,5 @@ class Authentication:
     def verify(self, request: VerifyRequest) -> VerifyResult:
         """Blocking: hashes a password. Runs in a worker thread."""
         if self._verifier is None:
-            return VerifyResult(is_valid=False, detail="no user database is configured")
+            return unavailable("no user database is configured")
         return self._verifier.verify(request)

@@ -1,54 +1,182 @@
-"""Blocking work off the event loop: verifying passwords.
+"""Blocking work off the event loop: verifying passwords, in threads.
 
-Bounded in threads and in waiting requests; what does not fit is refused, not queued.
+The hosts that ask have turns, one login each; within a host the first comes first. Bounded in threads and in waiting
+logins, for each host and in all; beyond that a login is refused, and may come again. A host is an IPv4 address or an
+IPv6 /64, as for bans (policy.failures).
 """
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 
-from auth.credentials import VERIFIER_UNAVAILABLE, VerifyRequest, VerifyResult
+from auth.credentials import VerifyRequest, VerifyResult, unavailable
+from policy.failures import counted_as
 
-# Password hashing is deliberately slow: a few threads, and no more waiting than clients wait for.
-THREADS: Final = 2
-# Stops a flood of logins from growing the queue without end; each entry holds one password.
-MAX_WAITING: Final = 2048
+# Password hashing is deliberately slow, and takes up to 256 MiB: a few threads.
+THREADS: Final = 3
+# Attack: one host logs in without end. It never has all threads, so that another host's login begins at once.
+MAX_RUNNING_OF_HOST: Final = 2
+# Attack: one host fills the queue, to have everybody else refused, and the memory: each entry holds one password.
+MAX_OF_HOST: Final = 512
+# The same from many hosts. When it is full, the host with the most logins in it makes way.
+MAX_IN_ALL: Final = 2048
 
-UNAVAILABLE: Final = VerifyResult(is_valid=False, detail=VERIFIER_UNAVAILABLE)
+
+class Verification:
+    """A login that waits for its verification, or is being verified."""
+
+    __slots__ = ("begins", "done", "owner", "request")
+
+    def __init__(
+        self,
+        owner: "_Host",
+        request: VerifyRequest,
+        begins: Callable[[], bool],
+        done: Callable[[VerifyResult], None],
+    ) -> None:
+        self.owner = owner
+        self.request = request
+        self.begins = begins
+        self.done = done
+
+
+class _Host:
+    """The logins of one host.
+
+    waiting  in the order they came
+    running  how many threads work for it, also for logins that were given up meanwhile
+    """
+
+    __slots__ = ("key", "running", "waiting")
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+        self.waiting: dict[Verification, None] = {}
+        self.running = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.waiting) + self.running
 
 
 class Workers:
-    """Runs a verifier in threads and calls back on the loop."""
+    """Runs a verifier in threads and calls back on the loop, always after `submit` has returned."""
 
     def __init__(self, verify: Callable[[VerifyRequest], VerifyResult], on_error: Callable[[str], None]) -> None:
         self._verify = verify
         self._on_error = on_error
         self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="verifier")
+        self._hosts: dict[object, _Host] = {}  # those with anything that waits or runs
+        self._turns: dict[_Host, None] = {}  # those with something that waits, whose turn is next first
+        self._running = 0
         self._waiting = 0
 
-    def submit(self, request: VerifyRequest, done: Callable[[VerifyResult], None]) -> None:
-        loop = asyncio.get_running_loop()
-        if self._waiting >= MAX_WAITING:
-            self._on_error(f"more than {MAX_WAITING} logins wait for verification: refused")
-            loop.call_soon(done, UNAVAILABLE)
-            return
+    def submit(
+        self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[VerifyResult], None]
+    ) -> Callable[[], None]:
+        """Have a request verified in its host's turn.
+
+        host     numeric address of the peer
+        begins   called when the turn has come: is the answer still wanted? If not, `done` is not called. Must not raise
+        done     gets the answer
+        Returns  what gives the request up: it leaves the queue at once and `done` is not called. One that is being
+                 verified is finished, and `done` called, all the same.
+        """
+        key = _counted_as(host)
+        owner = self._hosts.get(key) or _Host(key)
+        verification = Verification(owner, request, begins, done)
+        if owner.count >= MAX_OF_HOST:
+            self._refuse(verification, f"{MAX_OF_HOST} logins of this host wait already")
+            return lambda: None
+        if self._waiting + self._running >= MAX_IN_ALL:
+            longest = max(self._turns, key=lambda each: len(each.waiting))
+            if len(longest.waiting) <= len(owner.waiting) + 1:
+                self._refuse(verification, f"{MAX_IN_ALL} logins wait already")
+                return lambda: None
+            newest = next(reversed(longest.waiting))
+            self._give_up(newest)
+            self._refuse(newest, f"{MAX_IN_ALL} logins wait, the most of this host")
+        self._hosts[key] = owner
+        owner.waiting[verification] = None
+        self._turns.setdefault(owner)
         self._waiting += 1
-
-        def finished(future: "Future[VerifyResult]") -> None:
-            loop.call_soon_threadsafe(conclude, future)
-
-        def conclude(future: "Future[VerifyResult]") -> None:
-            self._waiting -= 1
-            error = future.exception()
-            if error is not None:
-                # The text may hold what the user typed; the class says enough to look further.
-                self._on_error(f"the verifier failed with {type(error).__name__}")
-                done(UNAVAILABLE)
-            else:
-                done(future.result())
-
-        self._pool.submit(self._verify, request).add_done_callback(finished)
+        self._begin_next()
+        return lambda: self._give_up(verification)
 
     def close(self) -> None:
+        """Nothing that waits is verified any more."""
+        self._turns.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _refuse(self, verification: Verification, why: str) -> None:
+        asyncio.get_running_loop().call_soon(verification.done, unavailable(why))
+
+    def _give_up(self, verification: Verification) -> None:
+        owner = verification.owner
+        if verification in owner.waiting:
+            self._take(owner, verification)
+            self._forget_idle(owner)
+
+    def _take(self, owner: _Host, verification: Verification) -> None:
+        """Out of the queue."""
+        del owner.waiting[verification]
+        self._waiting -= 1
+        if not owner.waiting:
+            self._turns.pop(owner, None)
+
+    def _forget_idle(self, owner: _Host) -> None:
+        if not owner.count:
+            self._hosts.pop(owner.key, None)
+
+    def _begin_next(self) -> None:
+        """Give the free threads work."""
+        while self._running < THREADS:
+            owner = next((each for each in self._turns if each.running < MAX_RUNNING_OF_HOST), None)
+            if owner is None:
+                return
+            verification = next(iter(owner.waiting))
+            self._take(owner, verification)
+            if owner.waiting:  # its turn comes again after those of all others
+                del self._turns[owner]
+                self._turns[owner] = None
+            if not verification.begins():
+                self._forget_idle(owner)
+                # A banned host may have hundreds to be declined: one in each pass of the loop, lest all others wait.
+                asyncio.get_running_loop().call_soon(self._begin_next)
+                return
+            self._run(owner, verification)
+
+    def _run(self, owner: _Host, verification: Verification) -> None:
+        loop = asyncio.get_running_loop()
+        self._running += 1
+        owner.running += 1
+
+        def finished(future: "Future[VerifyResult]") -> None:
+            with suppress(RuntimeError):  # the loop is closed: the router has ended
+                loop.call_soon_threadsafe(conclude, future)
+
+        def conclude(future: "Future[VerifyResult]") -> None:
+            self._running -= 1
+            owner.running -= 1
+            self._forget_idle(owner)
+            error = future.exception()
+            try:
+                if error is not None:
+                    # The text may hold what the user typed; the class says enough to look further.
+                    self._on_error(f"the verifier failed with {type(error).__name__}")
+                    verification.done(unavailable("it failed"))
+                else:
+                    verification.done(future.result())
+            finally:
+                self._begin_next()
+
+        self._pool.submit(self._verify, verification.request).add_done_callback(finished)
+
+
+def _counted_as(host: str) -> object:
+    try:
+        return counted_as(host)
+    except ValueError:  # no numeric address: by itself
+        return host

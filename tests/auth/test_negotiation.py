@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auth import sasl_frames
-from auth.credentials import UNKNOWN_USER, WRONG_PASSWORD, CheckPassword, VerifyResult
+from auth.credentials import UNKNOWN_USER, WRONG_PASSWORD, CheckPassword, VerifyResult, unavailable
 from auth.identity import Identity
 from auth.negotiation import (
     FRAMING_ERROR,
@@ -116,6 +116,17 @@ def test_a_wrong_password_gets_outcome_1_and_the_log_text(detail: str) -> None:
     rejected = rejection(effects)
     assert (rejected.mechanism, rejected.condition, rejected.detail) == ("PLAIN", UNAUTHORIZED, detail)
     assert rejected.description == f"{detail} (Failed to authenticate client [mech=PLAIN])"
+    assert rejected.is_compared
+
+
+def test_where_nothing_was_compared_the_outcome_says_that_it_may_do_another_time() -> None:
+    negotiation = server("PLAIN")
+    negotiation.receive(init("PLAIN", b"\0u\0p"))
+    effects = negotiation.resume(unavailable("too many"))
+    assert frames_of(effects) == [Outcome(code=4)]
+    rejected = rejection(effects)
+    assert not rejected.is_compared
+    assert rejected.description == "verifier unavailable: too many (Failed to authenticate client [mech=PLAIN])"
 
 
 @pytest.mark.parametrize(

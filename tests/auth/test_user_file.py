@@ -211,6 +211,7 @@ def test_a_file_that_becomes_unusable_refuses_everybody(path: str) -> None:
     Path(path).chmod(0o666)
     refused = verifier.verify(request)
     assert not refused.is_valid
+    assert not refused.is_compared
     assert "chmod 600" in refused.detail
     Path(path).unlink()
     assert not verifier.verify(request).is_valid

@@ -624,7 +624,7 @@ class Net:
             core=self.core,
             version="1.20.0",
             emit=self.effects.append,
-            verify=lambda request, done: self.verify(request, done),
+            verify=lambda request, host, begins, done: self.verify(request, host, begins, done),
             wall_clock=lambda: self.wall_s,
         )
         self.ledger = UsageLedger()
@@ -779,7 +779,9 @@ class Net:
                 assert not peer.attachment.out_links
 
 
-def _verify_nothing(request: VerifyRequest, done: Callable[[VerifyResult], None]) -> None:
+def _verify_nothing(
+    request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[VerifyResult], None]
+) -> Callable[[], None]:
     raise AssertionError("no test here verifies credentials")
 
 

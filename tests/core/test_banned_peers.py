@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from memory_net import Net, Vhosts
 
-from auth.credentials import VerifyResult
+from auth.credentials import VerifyRequest, VerifyResult
 from auth.sasl_frames import Init, Mechanisms, encode
 from policy.ban_set import Ban, parse_ban
 from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
@@ -158,7 +158,14 @@ def test_many_logins_at_once_do_not_outrun_the_ban(when: str, is_valid: bool) ->
     """Attack: all connections are accepted before the first password has failed. Nobody is told what became of his."""
     net = Net(mechanisms=lambda _verified: ("PLAIN",))
     asked: list[Callable[[VerifyResult], None]] = []
-    net.verify = lambda _request, done: asked.append(done)
+
+    def verify(
+        _request: VerifyRequest, _host: str, _begins: Callable[[], bool], done: Callable[[VerifyResult], None]
+    ) -> Callable[[], None]:
+        asked.append(done)
+        return lambda: None
+
+    net.verify = verify
     client = net.client(opens=False)
     login = Init(mechanism="PLAIN", initial_response=b"\0eve\0perhaps")
     if when == "before the verifier is asked":
