@@ -69,7 +69,8 @@ class PeerLinks:
         session.is_counted = True
         settings = self.gate.settings
         window = settings.max_session_window if settings is not None else 0
-        session.accept(incoming_capacity_bytes=window or self.terms.session_bytes)
+        most = self.attachment.account.session_bytes(len(self.engine.sessions))
+        session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:
         if session.is_counted:

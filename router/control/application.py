@@ -20,6 +20,7 @@ from router.admission.connection_gate import Gate
 from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
 from router.control.bans_in_force import Bans
+from router.control.budget_view import budget_owner
 from router.control.connection_entity import connection_owner
 from router.control.connectors import Connectors
 from router.control.core_entities import core_owners
@@ -200,6 +201,7 @@ class Application:
             *core_owners(core, self.addresses),
             *self.vhosts.owners,
             vhost_stats_owner(router.gate.ledger),
+            budget_owner(core),
             self.bans.owner,
             Connectors(router, profiles, emit).owner,
             self.listeners.owner,

@@ -88,6 +88,8 @@ class Attachment:
     def crowd(self, *, is_crowded: bool) -> None:
         self.is_crowded = is_crowded
         if is_crowded:
+            for out in self.out_links:
+                out.room = 0
             self.on_budget(self.account.own, "not_sent_to")
         else:
             self._work.relieved[self] = None

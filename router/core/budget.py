@@ -26,6 +26,7 @@ LINK_BYTES: Final = 6 * 1024
 SESSION_BYTES: Final = 2 * 1024
 
 MIB: Final = 1024 * 1024
+MAX_SESSION_BYTES: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class Level:
         self.accounts: dict[Account, None] = {}
         self.held_back: dict[Account, None] = {}
         self._resume = limit - limit // 8  # where those that were held back go on
-        self._last = limit + limit // 4  # the last step
+        self._last = 2 * limit if kind == "connection" else limit + limit // 4  # the last step
 
     def take(self, account: "Account", size: int) -> None:
         """`account` holds `size` bytes more. It has added them to its own."""
@@ -142,6 +143,14 @@ class Account:
     @property
     def link_limit(self) -> int:
         return self._budgets.limits.link
+
+    def session_bytes(self, number: int) -> int:
+        """What the `number`th session of the connection may send before it is taken, at most.
+
+        What was granted comes after the senders are held back, too: all of it has to fit under the last step.
+        """
+        limit = min((level.limit for level in self.levels if level.limit), default=0)
+        return limit // (8 * number) if limit else MAX_SESSION_BYTES
 
     def join(self, level: Level) -> None:
         """From now on, and for what it holds already, it is one of this level's."""

@@ -39,6 +39,7 @@ _DISPLAY_OPTIONS = (
     ("vhostgroups", ("--vhostgroups",), "user groups of the vhost policies, in full"),
     ("vhoststats", ("--vhoststats",), "what the vhost policies admitted and denied"),
     ("bans", ("--bans",), "who is banned, until when, and how often that was met"),
+    ("budgets", ("--budgets",), "bytes held for each connection, user and host, and their limits"),
     ("log", ("--log",), "latest log entries"),
     ("all", ("--all-entities",), "most of the above, one after the other"),
 )

@@ -1,6 +1,7 @@
 """Logins that end before their password was verified. Spec: docs/spec/policy-and-auth.md §3.15, §8.2, §8.6."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from memory_net import Client, Net
@@ -8,6 +9,7 @@ from memory_net import Client, Net
 from auth.credentials import VerifyRequest, VerifyResult, unavailable
 from auth.sasl_frames import Init, Outcome, encode
 from policy.ban_set import parse_ban
+from router.connection.accepted import Connection
 from router.effects import AdmissionFailed
 
 SASL = b"AMQP\x03\x01\x00\x00"
@@ -18,7 +20,7 @@ HOST = "10.0.0.1"
 class Verifying:
     """A connection whose password is being verified."""
 
-    def __init__(self, **listener: object) -> None:
+    def __init__(self, **listener: Any) -> None:
         self.net = Net(mechanisms=lambda _verified: ("PLAIN",), **listener)
         self.net.verify = self._verify
         self.begins: Callable[[], bool] | None = None
@@ -121,12 +123,9 @@ def test_at_the_deadline_what_counts_is_the_answer(answer: VerifyResult | None, 
 
 
 def test_management_and_the_end_of_the_router_count_for_nobody() -> None:
-    for close in (
-        lambda scene: scene.client.router.force_close(),
-        lambda scene: scene.client.router.close_for_shutdown(),
-    ):
+    for close in (Connection.force_close, Connection.close_for_shutdown):
         scene = Verifying()
-        close(scene)
+        close(scene.client.router)
         scene.net.work.finish()
         scene.client.kill()
         assert scene.given_up

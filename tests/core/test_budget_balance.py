@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: the accounts hold what is held, the levels the sum of it, and nothing at the end."""
+"""Whatever happens: the accounts hold what is held, the levels the sum of it, and nothing at the end."""
 
 import random
 from typing import Any

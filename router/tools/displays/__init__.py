@@ -6,6 +6,7 @@ Source of the layouts: docs/spec/management.md section 9.3.
 from collections.abc import Callable, Mapping
 
 from router.tools.displays.bans import bans
+from router.tools.displays.budgets import budgets
 from router.tools.displays.connections import connections, edge_connections
 from router.tools.displays.general import general, log, memory
 from router.tools.displays.links import addresses, auto_links, link_routes, links
@@ -31,10 +32,11 @@ DISPLAYS: Mapping[str, Display] = {
     "vhostgroups": vhost_groups,
     "vhoststats": vhost_stats,
     "bans": bans,
+    "budgets": budgets,
     "log": log,
 }
 # Printed without date and router id above it.
-WITHOUT_HEADER = frozenset({"vhosts", "vhostgroups", "vhoststats", "bans", "log"})
+WITHOUT_HEADER = frozenset({"vhosts", "vhostgroups", "vhoststats", "bans", "budgets", "log"})
 ALL_ENTITIES = (
     "links",
     "address",
