@@ -38,10 +38,11 @@ from router.effects import AuditStage, Direction
 
 __all__ = ["CONNECTION_REFUSED", "ConnectionGate", "Direction", "Gate", "LinkRequest", "Refusal"]
 
-# Remembered per-message target decisions per connection; stops endless distinct addresses from growing it.
-MAX_REMEMBERED_TARGETS: Final = 1024
-# Longer ones are judged each time: stops a few endless addresses from doing the same.
-MAX_REMEMBERED_CHARACTERS: Final = 1024
+# Bytes that the remembered targets of one connection may take; past them it begins anew. Stops endless distinct
+# addresses from growing it.
+MAX_REMEMBERED_BYTES: Final = 256 * 1024
+# An address beside its texts, and how many texts it has, each of up to four bytes a character.
+_ADDRESS_BYTES, _BYTES_PER_CHARACTER = 600, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,13 +238,19 @@ class ConnectionGate(Admission):
         if not decision.is_allowed:
             return self._deny(target_denied(self, decision, address, link_id))
         if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
-            if len(self._allowed_targets) >= MAX_REMEMBERED_TARGETS:
-                self._allowed_targets.clear()
-            if len(text) <= MAX_REMEMBERED_CHARACTERS:
-                self._allowed_targets[text] = address
+            self._remember_target(text, address)
         if settings is not None:
             self._log("trace", f"[C{self.connection_id}] ALLOW {message_text(decision, address, self.text)}")
         return address
+
+    def _remember_target(self, text: str, address: Address) -> None:
+        size = _ADDRESS_BYTES + _BYTES_PER_CHARACTER * len(text)
+        if self._allowed_targets_bytes + size > MAX_REMEMBERED_BYTES:
+            self._allowed_targets.clear()
+            self._allowed_targets_bytes = 0
+        if size <= MAX_REMEMBERED_BYTES:
+            self._allowed_targets[text] = address
+            self._allowed_targets_bytes += size
 
     def refuse_reply(self, target: Address, link_id: int) -> Refusal | None:
         """Judge a message to `target` on a link that was attached to reply. Never remembered: time passes."""

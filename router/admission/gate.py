@@ -122,6 +122,7 @@ class Admission(Party):
 
     __slots__ = (
         "_allowed_targets",
+        "_allowed_targets_bytes",
         "_epoch",
         "_is_counted",
         "_judged_as",
@@ -159,6 +160,7 @@ class Admission(Party):
         self.addresses: KnownAddresses | None = None
         self.open_sessions = self.open_senders = self.open_receivers = 0
         self._allowed_targets: dict[str, Address] = {}  # of messages, as far as they are remembered
+        self._allowed_targets_bytes = 0
         self.refusal: Refusal | None = None
         self._epoch = self._redecided_in = 0
         self._is_counted = False  # in the ledger, under its settings' vhost
@@ -306,6 +308,7 @@ class Admission(Party):
             self._uncount()
         self.settings = settings
         self._allowed_targets.clear()
+        self._allowed_targets_bytes = 0
         if is_elsewhere and self.is_accepted:
             self._count()
 

@@ -164,10 +164,7 @@ class Application:
             trace=FrameTrace(self.logs.write_frame),
             thresholds=self._thresholds,
         )
-        budgets = {kind: int(self.attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
-        self.router.core.budgets = Budgets(Limits(**budgets))
-        if has_processor_to_spare():
-            self.router.busy_poll.seconds = int(self.attributes["busyPollMicroseconds"]) / 1e6
+        _tune(self.router, self.attributes)
         if self.audit is not None:
             self.router.redecision.has_much_to_write = self.audit.has_much_to_write
         if shadow is not None:
@@ -384,3 +381,11 @@ def _place(entity: ConfiguredEntity, attribute: str = "") -> str:
     """` (file:line)` of an attribute, else of its entity; nothing where that is not known."""
     line = entity.source.line_of((attribute,))
     return f" ({entity.source.file}:{line})" if line is not None else ""
+
+
+def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
+    """The attributes of the router entity that concern its memory and its loop."""
+    budgets = {kind: int(attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
+    router.core.budgets = Budgets(Limits(**budgets))
+    if has_processor_to_spare():
+        router.busy_poll.seconds = int(attributes["busyPollMicroseconds"]) / 1e6

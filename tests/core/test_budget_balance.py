@@ -8,13 +8,13 @@ from memory_net import MODIFIED, RELEASED, Client, Net, Receiver, Sender
 
 from router.amqp.engine.library import lib
 from router.amqp.engine.links import DELIVERY_BYTES, SESSION_BYTES
-from router.core.attachments import FULL_BUFFER_BYTES
 from router.core.budget import RECORD_BYTES, Account, Limits
 from router.core.core import Core
 from router.core.forward import Fanout
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.streams import Leg
+from router.core.work import FULL_BUFFER_BYTES
 
 ADDRESSES = ("a", "b", "m", "m2")
 SIZES = (10, 900, 5_000, 70_000, 300_000)

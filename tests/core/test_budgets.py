@@ -116,6 +116,7 @@ def test_new_sessions_and_links_are_refused_while_it_lasts() -> None:
     net.pump()
     assert link.is_detached
     assert link.refusal.name == "amqp:resource-limit-exceeded"
+    assert session.remote_condition is not None
     assert session.remote_condition.name == "amqp:resource-limit-exceeded"
     assert others.is_attached
     assert not others.is_detached
