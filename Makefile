@@ -2,6 +2,7 @@
 #
 #   make run      a secured router on 127.0.0.1, ready to be talked to     make run PORT=5771
 #   make test     every suite, from nothing                                make test SUITES="unit spark"
+#   make attack   an hour of all attacks at once                           make attack SECONDS=60
 #   make check    ruff, mypy strict over source and tests, the architecture test
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: run test unit check bench clean
+.PHONY: run test unit check attack bench clean
 
 run: .venv/.installed
 	@$(BIN)/python deploy/quickstart.py $(if $(PORT),--port $(PORT))
@@ -31,6 +32,10 @@ check: .venv/.dev
 	$(BIN)/mypy --config-file tests/mypy.ini
 	@git ls-files 'tests/*conftest.py' | xargs -n 1 $(BIN)/mypy --config-file tests/mypy.ini --no-error-summary
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+attack: .venv/.dev
+	@PYTHONPATH=.:tests/attacks:tests/daemon:tests/interop:tests/fuzz $(BIN)/python tests/attacks/siege.py \
+		--seconds $(or $(SECONDS),3600) --seed $(or $(SEED),1)
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks
