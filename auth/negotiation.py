@@ -38,6 +38,7 @@ UNAUTHORIZED = "amqp:unauthorized-access"
 FRAMING_ERROR = "amqp:connection:framing-error"
 
 NOT_OFFERED = "Client mechanism not in mechanism inclusion list."
+TOO_MUCH = f"more than {MAX_PENDING_BYTES} bytes before authentication"
 
 # RFC 4422 §3.1. Any other name is not repeated in a log line.
 _MECHANISM_NAME = re.compile(r"[A-Z0-9_-]{1,20}", re.ASCII)
@@ -150,6 +151,11 @@ class ServerNegotiation:
             return []
         return self._take(self._mechanism.conclude(result)) + self._read()
 
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes are held: the beginning of a frame, or what waits for the verifier."""
+        return self._reader.pending_bytes
+
     def take_rest(self) -> bytes:
         """The bytes after the exchange, exactly as they came; empty before `Authenticated`."""
         return self._reader.take_rest() if self._state is _State.DONE else b""
@@ -165,7 +171,7 @@ class ServerNegotiation:
                 return effects
             effects += self._take_frame(frame)
         if self._state in (_State.NEW, _State.VERIFYING) and self._reader.pending_bytes > MAX_PENDING_BYTES:
-            effects += self._fail_framing(f"more than {MAX_PENDING_BYTES} bytes before authentication")
+            effects += self._fail_framing(TOO_MUCH)
         return effects
 
     def _take_frame(self, frame: SaslFrame) -> list[SaslEffect]:
@@ -288,6 +294,11 @@ class ClientNegotiation:
             except MechanismFault as fault:
                 return effects + self._fail_authentication(str(fault))
         return effects
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes are held: the beginning of a frame, or what waits for the verifier."""
+        return self._reader.pending_bytes
 
     def take_rest(self) -> bytes:
         """The bytes after the exchange, exactly as they came; empty before `Authenticated`."""

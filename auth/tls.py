@@ -23,6 +23,7 @@ MAX_HANDSHAKE_BYTES = 256 * 1024
 _RECORD_BYTES = 16 * 1024
 
 _HEADER_BYTES = 5  # of a record: type, version, length
+_HANDSHAKE = 22  # the type of the records that TLS begins with
 _DATA = 23  # the type of a record with data; in TLSv1.3 every record behind the handshake says that it is one
 
 # Records that OpenSSL gets before the caller looks at the clock. Stops one read full of KeyUpdates or of records of one
@@ -82,6 +83,10 @@ class UntrustedCertificate(TlsFailure):
     """The peer has shown a certificate that is not to be trusted."""
 
 
+class NotTls(TlsFailure):
+    """What the peer sends is no TLS from its first byte on."""
+
+
 class RecordsWithoutData(TlsFailure):
     """The peer keeps us at work with TLS records that carry nothing."""
 
@@ -100,6 +105,7 @@ class TlsTunnel:
         "_is_closed",
         "_is_discarded",
         "_is_established",
+        "_is_tls",
         "_late_handshakes",
         "_outgoing",
         "_record_left",
@@ -117,6 +123,7 @@ class TlsTunnel:
         )
         self._handshake_bytes = 0
         self._is_established = False
+        self._is_tls = True  # as far as the first byte tells
         self._is_closed = False
         self._is_discarded = False
         # Attack: to resume a session, and with it EXTERNAL, when the certificate has expired. Nobody resumes one of a
@@ -133,6 +140,11 @@ class TlsTunnel:
     def is_established(self) -> bool:
         """The handshake is done. On a TLSv1.3 client this does not yet mean that the server took our certificate."""
         return self._is_established
+
+    @property
+    def handshake_bytes(self) -> int:
+        """Of a handshake that is not done: what has come of it, all of which may be held."""
+        return 0 if self._is_established else self._handshake_bytes + len(self._waiting)
 
     @property
     def is_closed(self) -> bool:
@@ -152,7 +164,7 @@ class TlsTunnel:
         begin_turn  returns what is asked every RECORDS_AT_ONCE records whether there is time; when it says no and
                     there are more, `has_more` is set, and the caller calls again, with no data, when this connection
                     has its next turn
-        Errors      TlsFailure; RecordsWithoutData for a peer that only keeps us at work.
+        Errors      TlsFailure; NotTls, RecordsWithoutData for a peer that only keeps us at work.
         """
         if self._is_closed:
             return b""
@@ -226,6 +238,8 @@ class TlsTunnel:
         stop = min(at, end)
         self._record_left = at - stop
         if not self._is_established:
+            if not self._handshake_bytes and start < end:
+                self._is_tls = data[start] == _HANDSHAKE
             self._handshake_bytes += stop - start
             if self._handshake_bytes > MAX_HANDSHAKE_BYTES:
                 raise TlsFailure(f"handshake of more than {MAX_HANDSHAKE_BYTES} bytes")
@@ -335,7 +349,7 @@ class TlsTunnel:
         except ssl.SSLCertVerificationError as fault:
             raise UntrustedCertificate(failure_text(fault)) from None
         except (ssl.SSLError, ssl.CertificateError) as fault:
-            raise TlsFailure(failure_text(fault)) from None
+            raise (TlsFailure if self._is_tls else NotTls)(failure_text(fault)) from None
         self._is_established = True
         if self._ssl.session_reused and (ends_at_s := self.peer_expires_at_s) is not None and ends_at_s <= time.time():
             # A resumed session brings the certificate of the handshake that began it, and OpenSSL looks at it no more.

@@ -15,6 +15,16 @@ AuditStage = Literal[
 ]
 AuditDecision = Literal["deny", "allow", "shadow_deny", "shadow_allow", "shadow_error"]
 Direction = Literal["send", "receive"]
+# The router's own reasons, beside those of policy.decision.Reason.
+RouterReason = Literal[
+    "descriptor_limit", "too_many_handshakes", "preauth_buffer_exceeded", "handshake_timeout", "handshake_aborted",
+    "not_tls", "encryption_required", "authentication_required", "unexpected_header",
+    "tls_handshake_failed", "tls_records", "tls_configuration",
+    "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
+    "malformed_frame", "idle_timeout", "internal_error",
+    "credentials_revoked", "certificate_expired", "connection_too_old",
+    "vhost_changed", "invalid_policy",
+]  # fmt: skip
 # Why open connections are decided again.
 Occasion = Literal["policy_change", "expiry"]
 

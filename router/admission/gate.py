@@ -19,6 +19,7 @@ from router.admission.ban_gate import BanGate
 from router.admission.breakoffs import Breakoffs
 from router.admission.candidate import ConnectionShadow, Shadow
 from router.admission.denials import Denied, Recorder, accept_denied, connector_denied, open_denied
+from router.admission.entrance import Entrance
 from router.admission.party import Party
 from router.admission.refusals import CONNECTION_REFUSED, MOVED, Refusal
 from router.effects import (
@@ -65,6 +66,7 @@ class Gate:
         self.recorder = Recorder(ledger, emit)
         self.bans = BanGate(bans if bans is not None else BanSet(), self.recorder)
         self.breakoffs = Breakoffs(emit)
+        self.entrance = Entrance(self.recorder, emit)
         # A grant of an earlier epoch holds no longer for a connection that the change concerns.
         self.epoch = 0
         self.began_at = 0.0

@@ -9,10 +9,12 @@ from typing import Final
 
 from auth.credentials import VerifyResult
 from auth.identity import Identity
-from auth.negotiation import NOT_OFFERED, Authenticated, Rejected, ServerNegotiation, Verify
+from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Rejected, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
 from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
+from router.admission.handshakes import ENGINE_BYTES, TLS_BYTES
 from router.amqp import headers
+from router.amqp.buffers import MAX_OPEN_BYTES
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
 from router.connection.ends import SaslEnd
@@ -21,7 +23,7 @@ from router.connection.peer_open import PeerOpens
 from router.connection.stack import FRAMING, Stack, Stage
 from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
-from router.effects import Audit, AuditStage, ConnectionMembers, RequestMembers, audit_event, log
+from router.effects import Audit, AuditStage, ConnectionMembers, RequestMembers, RouterReason, audit_event, log
 
 __all__ = ["Connection", "Stage"]
 
@@ -74,6 +76,8 @@ class Connection(Stack):
         self._certificate_ends_at_s: float | None = None  # since 1970 UTC, of the certificate that names the user
         # (user, proof) → is it worth nothing any more? Set by the owner where open connections are to end then.
         self.is_revoked: Callable[[str, str], bool] = lambda _user, _proof: False
+        # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
+        self.on_held: Callable[[int], None] = lambda _size: None
         age = listener.max_connection_age_s
         share = 1 - _AGE_SPREAD * _spread(self.connection_id)
         self._ends_at = self.core.clock() + age * share if age else None
@@ -104,7 +108,7 @@ class Connection(Stack):
         self.expel(condition)
         return True
 
-    def _ending(self, now: float) -> tuple[Condition, str] | None:
+    def _ending(self, now: float) -> tuple[Condition, RouterReason] | None:
         identity = self._identity
         user = identity.user if identity is not None else None
         if self._proof is not None and user is not None and self.is_revoked(user, self._proof):
@@ -141,8 +145,20 @@ class Connection(Stack):
 
     def _on_tunnel_established(self) -> None:
         super()._on_tunnel_established()
+        self._hold()
         if self.tunnel is not None:
             self._certificate_ends_at_s = self.tunnel.peer_expires_at_s
+
+    def _hold(self, pending: int = 0) -> None:
+        """Tell how many bytes are held.
+
+        pending  of SASL, which wait for the verifier
+        """
+        if self.tunnel is not None:
+            pending += TLS_BYTES + self.tunnel.handshake_bytes
+        if self.stage is Stage.AMQP:
+            pending += ENGINE_BYTES + min(self.listener.max_frame_bytes, MAX_OPEN_BYTES)
+        self.on_held(pending)
 
     def _begin_tls(self, data: bytes, protocol: Protocol) -> bytes:
         if self.listener.tls is None:
@@ -244,7 +260,7 @@ class Connection(Stack):
         ban = bans.ban_of(self.gate.remote_host)
         if ban is None:
             return False
-        bans.record_refusal(ban, {**self._facts(), "user": self._claimed_user}, stage=self.audit_stage)
+        bans.record_refusal(ban, {**self.facts(), "user": self._claimed_user}, stage=self.audit_stage)
         self.expel(condition_of(CONNECTION_REFUSED))
         return True
 
@@ -273,7 +289,8 @@ class Connection(Stack):
             return False
         self._make_peer(self._identity or self._identity_without_sasl(), PeerOpens())
         self._start_amqp()
-        return True
+        self._hold()
+        return self.stage is Stage.AMQP
 
     def _identity_without_sasl(self) -> Identity:
         if self.tunnel is None:
@@ -290,7 +307,7 @@ class Connection(Stack):
 
     # Failures
 
-    def fail(self, condition: Condition, reason: str) -> None:
+    def fail(self, condition: Condition, reason: RouterReason) -> None:
         if reason != "handshake_timeout":  # that many wait is no fault of the peer's
             self._break_off()
         super().fail(condition, reason)
@@ -306,16 +323,12 @@ class Connection(Stack):
             self._give_up()
 
     def report(self, condition: Condition) -> None:
-        log(
-            self.emit,
-            "SERVER",
-            "info",
-            f"[C{self.connection_id}] Connection from {self.remote_name} (to {self.terms.place}) failed: {condition}",
-        )
+        whose = f"Connection from {self.remote_name} (to {self.terms.place})"
+        log(self.emit, "SERVER", "info", f"[C{self.connection_id}] {whose} failed: {condition}")
 
-    def _record(self, condition: Condition, reason: str) -> None:
+    def _record(self, condition: Condition, reason: RouterReason) -> None:
         told: RequestMembers = {"condition": condition.name, "detail": condition.description}
-        self.emit(Audit(event=audit_event(self.audit_stage, "deny", reason, self._facts(), told)))
+        self.emit(Audit(event=audit_event(self.audit_stage, "deny", reason, self.facts(), told)))
 
     def _record_lost(self) -> None:
         """Record a peer that leaves during its login. A bare TCP connect is a probe; it is not recorded."""
@@ -325,14 +338,17 @@ class Connection(Stack):
             # The user, or the name that the peer claimed while it was being verified.
             self.gate.identity = self._identity or Identity(user=self._claimed_user)
             self._break_off()
-        self.gate.gate.breakoffs.record(self.audit_stage, self._facts())
+        self.gate.gate.breakoffs.record(self.audit_stage, self.facts())
 
-    def _facts(self) -> ConnectionMembers:
+    def facts(self) -> ConnectionMembers:
+        """The members of an audit event that are the connection's own."""
         return {**self.gate.facts(), "is_encrypted": self.tunnel is not None and self.tunnel.is_established}
 
 
-def _reason_of(rejected: Rejected) -> str:
+def _reason_of(rejected: Rejected) -> RouterReason:
     """The reason code; all but `sasl_failed` say nothing about the peer's credentials."""
+    if rejected.detail == TOO_MUCH:
+        return "preauth_buffer_exceeded"
     if rejected.condition == FRAMING:
         return "sasl_malformed"
     if not rejected.is_compared:

@@ -49,19 +49,22 @@ class SaslEnd:
 
     write      takes its replies
     carry_out  does everything else that it asks for
+    on_held    gets how many bytes wait for the verifier
     """
 
-    __slots__ = ("_carry_out", "_negotiation", "_write")
+    __slots__ = ("_carry_out", "_negotiation", "_on_held", "_write")
 
     def __init__(
         self,
         negotiation: ServerNegotiation | ClientNegotiation,
         write: Callable[[bytes], None],
         carry_out: Callable[[Verify | Authenticated | Rejected], None],
+        on_held: Callable[[int], None],
     ) -> None:
         self._negotiation = negotiation
         self._write = write
         self._carry_out = carry_out
+        self._on_held = on_held
 
     def start(self) -> None:
         self._follow(self._negotiation.start())
@@ -80,4 +83,5 @@ class SaslEnd:
                 self._write(effect.data)
             else:
                 self._carry_out(effect)
+        self._on_held(self._negotiation.pending_bytes)
         return self._negotiation.take_rest()

@@ -60,19 +60,20 @@ class Layers:
         self._on_behind = on_behind
         self._on_failure = on_failure
         self._layers: list[tuple[Layer, Write]] = []  # each with what takes its output
-        # The layer whose handshake goes on, and what is to be done after it.
-        self._awaited: tuple[Layer, Callable[[], None]] | None = None
+        # The layer whose handshake goes on, what is to be done after it, and meanwhile at each read.
+        self._awaited: tuple[Layer, Callable[[], None], Callable[[], None]] | None = None
 
     def __len__(self) -> int:
         return len(self._layers)
 
-    def add(self, layer: Layer, on_established: Callable[[], None]) -> None:
+    def add(self, layer: Layer, on_established: Callable[[], None], on_waiting: Callable[[], None]) -> None:
         """Lay one over the others.
 
         on_established  its handshake is done
+        on_waiting      some of the handshake has come, and not all
         """
         below = self.write
-        self._awaited = layer, on_established
+        self._awaited = layer, on_established, on_waiting
         self._layers.append((layer, below))
 
         def write(data: bytes) -> None:
@@ -98,9 +99,13 @@ class Layers:
                 write(output)
             if layer.has_more:
                 self._on_behind()
-        if self._awaited is not None and self._awaited[0].is_established:
-            (_, on_established), self._awaited = self._awaited, None
-            on_established()
+        if self._awaited is not None:
+            layer, on_established, on_waiting = self._awaited
+            if layer.is_established:
+                self._awaited = None
+                on_established()
+            else:
+                on_waiting()
         return data
 
     @property

@@ -22,7 +22,7 @@ from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
 from router.core.attachments import Attachment, BudgetStep
 from router.core.budget import Kind, Level
-from router.effects import log
+from router.effects import RouterReason, log
 
 # A connection at its byte budget goes back and forth: it is recorded so often.
 BUDGET_RECORD_S: Final = 60
@@ -38,7 +38,7 @@ class Carrier(Protocol):
     """
 
     def opened(self) -> None: ...
-    def fail(self, condition: Condition, reason: str) -> None: ...
+    def fail(self, condition: Condition, reason: RouterReason) -> None: ...
     def crash(self, error: Exception) -> None: ...
     def shut(self) -> None: ...
 
@@ -173,7 +173,7 @@ class Peer(Asker):
         self._carrier.shut()
 
     def on_transport_error(self, condition: Condition) -> None:
-        reason = "idle_timeout" if "idle-timeout" in condition.description else "malformed_frame"
+        reason: RouterReason = "idle_timeout" if "idle-timeout" in condition.description else "malformed_frame"
         self._carrier.fail(condition, reason)
 
     def set_blocked(self, is_blocked: bool) -> None:

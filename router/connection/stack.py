@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from auth.identity import Identity
 from auth.negotiation import Authenticated, ClientNegotiation, Rejected, ServerNegotiation, Verify
-from auth.tls import RecordsWithoutData, TlsFailure, TlsTunnel
+from auth.tls import NotTls, RecordsWithoutData, TlsFailure, TlsTunnel
 from router.admission.connection_gate import ConnectionGate
 from router.amqp.buffers import READ_BUFFER
 from router.amqp.engine import Intake
@@ -23,7 +23,7 @@ from router.connection.peer import KINDS, Peer
 from router.connection.peer_open import Opening
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
-from router.effects import log
+from router.effects import RouterReason, log
 from router.faults import fault_text
 
 _READ_VIEW: Final = memoryview(READ_BUFFER)
@@ -100,16 +100,18 @@ class Stack:
         """The TLS handshake is done."""
         self.stage = Stage.SNIFF
 
+    def _hold(self, pending: int = 0) -> None:
+        """More of a login has come; `pending` bytes of SASL wait."""
+
     def _on_tls_failure(self, failure: TlsFailure) -> None:
         """The tunnel is broken."""
-        reason = "tls_records" if isinstance(failure, RecordsWithoutData) else "tls_handshake_failed"
-        self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), reason)
+        self.fail(Condition(name=FRAMING, description=f"SSL Failure: {failure}"), _reason_of(failure))
 
     def report(self, condition: Condition) -> None:
         """Log a failure in the words of this direction."""
         raise NotImplementedError
 
-    def _record(self, condition: Condition, reason: str) -> None:
+    def _record(self, condition: Condition, reason: RouterReason) -> None:
         """Audit a failure, where this direction is audited."""
 
     def _record_lost(self) -> None:
@@ -175,11 +177,11 @@ class Stack:
         """Lay TLS over the socket. Returns the plaintext of `data`, the ciphertext that has come already."""
         self.tunnel = tunnel
         self.stage = Stage.TLS
-        self.layers.add(tunnel, self._on_tunnel_established)
+        self.layers.add(tunnel, self._on_tunnel_established, self._hold)
         return self.layers.receive(data)
 
     def _start_sasl(self, negotiation: ServerNegotiation | ClientNegotiation) -> None:
-        end = self._end = SaslEnd(negotiation, self.layers.write, self._on_sasl)
+        end = self._end = SaslEnd(negotiation, self.layers.write, self._on_sasl, self._hold)
         self.stage = Stage.SASL
         end.start()
 
@@ -271,7 +273,7 @@ class Stack:
 
     # The end
 
-    def fail(self, condition: Condition, reason: str) -> None:
+    def fail(self, condition: Condition, reason: RouterReason) -> None:
         """Log and audit a failure once, then close after what is written."""
         if self.stage is Stage.CLOSED:
             return
@@ -283,10 +285,8 @@ class Stack:
 
     def crash(self, error: Exception) -> None:
         """Something below raised: this connection ends, the router lives on."""
-        if isinstance(error, Violation):
-            condition, reason = error.condition, "malformed_frame"
-        else:
-            condition, reason = _INTERNAL, "internal_error"
+        condition, reason = _fault_of(error)
+        if condition is _INTERNAL:
             log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {fault_text(error)}")
         if self.peer is not None:
             self.peer.break_off(condition)
@@ -347,6 +347,19 @@ class Stack:
             self._survive(self.peer.end)
         self._survive(self.layers.discard)
         self.gate.close()
+
+
+def _reason_of(failure: TlsFailure) -> RouterReason:
+    if isinstance(failure, NotTls):
+        return "not_tls"
+    return "tls_records" if isinstance(failure, RecordsWithoutData) else "tls_handshake_failed"
+
+
+def _fault_of(error: Exception) -> tuple[Condition, RouterReason]:
+    """The peer's, or one of ours."""
+    if isinstance(error, Violation):
+        return error.condition, "malformed_frame"
+    return _INTERNAL, "internal_error"
 
 
 def _security_of(tunnel: TlsTunnel | None, *, is_configured: bool) -> Mapping[str, Any]:

@@ -387,5 +387,6 @@ def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
     """The attributes of the router entity that concern its memory and its loop."""
     budgets = {kind: int(attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
     router.core.budgets = Budgets(Limits(**budgets))
+    router.gate.entrance.limit_by(attributes)
     if has_processor_to_spare():
         router.busy_poll.seconds = int(attributes["busyPollMicroseconds"]) / 1e6

@@ -31,4 +31,4 @@ class Reporting:
             pass
 
     def _round(self) -> Iterator[None]:
-        return chain(self._gate.bans.reports(), self._gate.breakoffs.reports())
+        return chain(self._gate.bans.reports(), self._gate.entrance.reports(), self._gate.breakoffs.reports())

@@ -16,6 +16,7 @@ from router.connection.outgoing import Connector
 from router.connection.stack import Stack
 from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
+from router.control.accepting import Accepting
 from router.control.connecting import Connecting
 from router.control.connection_view import connection_row
 from router.control.frame_trace import FrameTrace
@@ -78,6 +79,7 @@ class Router:
         )
         self.connections: dict[int, Stack] = {}
         self._opened: dict[int, Stack] = {}  # those of them whose Open was admitted: what management shows
+        self.accepting = Accepting(self)
         self.ports: dict[str, Port] = {}
         self._opening: dict[str, Listener] = {}  # by name; taken out when it is no longer wanted
         self.connectors: dict[str, Connecting] = {}
@@ -94,64 +96,6 @@ class Router:
         self._tick()
 
     # Connections
-
-    def accept(
-        self, listener: Listener, peer: tuple[Any, ...], write: Callable[[bytes], None], close: Callable[[], None]
-    ) -> Connection | None:
-        """A socket was accepted. None when policy will not have it: it is closed without a byte."""
-        connection_id = self.next_connection_id()
-        host, port = peer[0], peer[1]
-        remote_host = host.removeprefix("::ffff:") if "." in host else host
-        remote_name = f"{host}:{port}"
-        ban = self.gate.bans.ban_of(remote_host)
-        if ban is not None:
-            self.gate.bans.record_accept(
-                ban,
-                connection_id=connection_id,
-                remote_host=remote_host,
-                connection_name=remote_name,
-                listener=listener.place,
-            )
-            return None
-        where = f"(to {listener.place})"
-        if not self.gate.accept(
-            connection_id=connection_id,
-            remote_host=remote_host,
-            connection_name=remote_name,
-            listener=listener.place,
-        ):
-            log(
-                self.emit,
-                "SERVER",
-                "info",
-                f"[C{connection_id}] Connection from {remote_name} {where} failed: amqp:connection:framing-error "
-                "No protocol header found (connection aborted)",
-            )
-            return None
-        log(
-            self.emit,
-            "SERVER",
-            "info",
-            f"[C{connection_id}] Accepted connection to {listener.place} from {remote_name}",
-        )
-        gate = ConnectionGate(
-            self.gate,
-            connection_id=connection_id,
-            connection_name=remote_name,
-            remote_host=remote_host,
-            listener=listener.place,
-            is_governed=listener.is_governed,
-        )
-        connection = Connection(
-            listener=listener,
-            gate=gate,
-            surroundings=self.surroundings,
-            write=write,
-            close=close,
-            on_opened=self.on_opened,
-        )
-        self.adopt(connection)
-        return connection
 
     def next_connection_id(self) -> int:
         """One counter for accepted and made connections, from 1 (routing §1.3)."""
@@ -190,6 +134,7 @@ class Router:
     def on_opened(self, connection: Stack) -> None:
         """From the handshake's deadline to the idle timers."""
         self._opened[connection.connection_id] = connection
+        self.accepting.over(connection.connection_id)
         self._timers.set(connection, self.clock())
 
     def lost(self, connection: Stack) -> None:
@@ -197,6 +142,7 @@ class Router:
         self._timers.discard(connection)
         self.connections.pop(connection.connection_id, None)
         self._opened.pop(connection.connection_id, None)
+        self.accepting.over(connection.connection_id)
         self.trace.forget(connection.connection_id)
         connection.on_lost()
         self.work.finish()
@@ -224,7 +170,7 @@ class Router:
 
     async def _open_port(self, listener: Listener, **family: Any) -> Port:
         try:
-            port = await listen(self, listener, **family)
+            port = await listen(self.accepting, listener, **family)
             is_wanted = self._opening.get(listener.name) is listener
         finally:
             if self._opening.get(listener.name) is listener:
@@ -316,6 +262,7 @@ class Router:
         """Close every connection with an AMQP Close and every port; bounded in time."""
         for name in (*self.ports, *self._opening):
             self.close_port(name)
+        self.accepting.stop()
         for name in list(self.connectors):
             self.remove_connector(name)
         for connection in list(self.connections.values()):

@@ -15,6 +15,8 @@ from router.management.query import Rows
 def router_owner(router: Router, attributes: Mapping[str, Any]) -> Owner:
     """attributes  of the configured entity"""
 
+    handshakes, descriptors = router.accepting.handshakes, router.accepting.descriptors
+
     def rows() -> Iterator[Mapping[str, Any] | None]:
         for totals in totalling(router.core):
             if totals is None:
@@ -31,6 +33,10 @@ def router_owner(router: Router, attributes: Mapping[str, Any]) -> Owner:
                 "connectionCount": router.open_count,
                 "uptimeSeconds": int(time.monotonic()) - router.started_at_s,
                 "memoryUsage": virtual_bytes(),
+                "handshakeCount": handshakes.count,
+                "handshakeBytes": handshakes.bytes_held,
+                "fileDescriptorCount": descriptors.in_use(),
+                "fileDescriptorLimit": descriptors.limit,
             }
 
     return Owner(type="router", rows=Rows(rows))

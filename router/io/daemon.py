@@ -4,10 +4,8 @@ Sources: docs/spec/management.md §2.
 """
 
 import asyncio
-import contextlib
 import gc
 import os
-import resource
 import signal
 import sys
 import time
@@ -20,6 +18,7 @@ from router.control.application import Application, StartError
 from router.control.logs import Logs
 from router.core.watch import NORMAL, TEST_HOOKS
 from router.faults import fault_text
+from router.io.descriptors import raise_limit
 from router.io.memory import give_back_freed_memory
 from router.io.options import Options, UsageError, parse, usage
 from router.io.process import daemonize
@@ -115,17 +114,10 @@ def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> i
     return 1
 
 
-def _raise_file_limit() -> None:
-    """As many sockets as the system allows this process: the usual soft limit of 1024 is a router's small fleet."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 async def _serve(application: Application, report: Report | None) -> int:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _loop, context: application.on_loop_error(context))
-    _raise_file_limit()
+    raise_limit()
     caught: list[int] = []
 
     def on_stop(number: int) -> None:

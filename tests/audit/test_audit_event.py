@@ -35,18 +35,6 @@ def assert_valid(whole: dict[str, Any]) -> None:
     assert json.loads(audit_event.encode(whole)) == whole
 
 
-def test_reasons_are_those_of_the_policy_and_the_connection_layers() -> None:
-    layers = {
-        "not_tls", "encryption_required", "authentication_required", "unexpected_header", "tls_handshake_failed",
-        "tls_records", "tls_configuration", "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
-        "handshake_timeout", "handshake_aborted", "preauth_buffer_exceeded", "malformed_frame", "idle_timeout",
-        "internal_error", "too_many_handshakes", "credentials_revoked", "certificate_expired", "connection_too_old",
-        "invalid_policy", "vhost_changed",
-        "events_lost", "log_closed",
-    }  # fmt: skip
-    assert set(SCHEMA["properties"]["reason"]["enum"]) == {reason.value for reason in Reason} | layers
-
-
 def test_the_type_of_events_is_that_of_the_schema() -> None:
     """An emitter that type-checks needs no repair."""
     properties = SCHEMA["properties"]

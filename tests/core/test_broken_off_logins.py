@@ -80,7 +80,7 @@ def test_who_makes_the_router_close_before_the_answer_has_failed_once() -> None:
     scene.net.pump()
     assert scene.client.is_closed_by_router
     assert scene.given_up
-    assert scene.reasons == ["sasl_malformed"]
+    assert scene.reasons == ["preauth_buffer_exceeded"]
     scene.finish(is_valid=False)
     assert scene.failures == [HOST]
     scene.end()

@@ -11,6 +11,7 @@ that closes the connection, too.
 
 from typing import Final
 
+from router.amqp.buffers import MAX_OPEN_BYTES
 from router.amqp.decoding import Buffer
 from router.amqp.guard.begun import Begun, CannotBegin
 from router.amqp.guard.performatives import (
@@ -109,8 +110,9 @@ class Guard:
         if size < FRAME_HEADER_BYTES:
             raise Refused(FRAMING, f"a frame of {size} bytes, less than its own header")
         # Caps what one connection makes us hold before a frame is whole.
-        if size > self.max_frame_bytes:
-            raise Refused(FRAMING, f"a frame of {size} bytes is over the limit of {self.max_frame_bytes}")
+        limit = self.max_frame_bytes if self.is_open else min(self.max_frame_bytes, MAX_OPEN_BYTES)
+        if size > limit:
+            raise Refused(FRAMING, f"a frame of {size} bytes is over the limit of {limit}")
         return size
 
     def read(self, frame: Buffer) -> Performative | None:

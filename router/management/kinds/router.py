@@ -68,6 +68,9 @@ class RouterKind(Kind):
             if not isinstance(budget, int) or budget < 0 or 0 < budget < MIN_BYTE_BUDGET:
                 text = f"{name} is 0, for no limit, or at least {MIN_BYTE_BUDGET} bytes, not {budget}"
                 raise misconfigured(text, name)
+        for name in ("maxHandshakes", "maxHandshakesPerHost"):
+            if int(str(attributes.get(name) or 0)) < 0:
+                raise misconfigured(f"{name} must be 0 or more", name)
         if (style := attributes.get("timestampFormat")) is not None:
             try:
                 datetime(2000, 1, 1, tzinfo=UTC).strftime(str(style))

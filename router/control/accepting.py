@@ -1,0 +1,219 @@
+"""Sockets that arrive at the ports: judged at once, before there is a transport or a connection for them.
+
+Sources: docs/spec/routing.md §1.7; docs/spec/policy-and-auth.md §3.2, §3.15, §8.9.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sized
+from functools import partial
+from typing import Any, Final, Protocol
+
+from router.admission.connection_gate import ConnectionGate, Gate
+from router.admission.handshakes import Excess
+from router.connection.accepted import Connection
+from router.connection.stack import Stack
+from router.connection.surroundings import Surroundings
+from router.connection.terms import Listener
+from router.effects import ConnectionMembers, Emit, RouterReason, log
+from router.faults import fault_text
+from router.io.descriptors import Descriptors
+from router.io.sockets import Socket, SocketOwner
+
+_NO_HEADER: Final = "amqp:connection:framing-error No protocol header found (connection aborted)"
+
+
+class Home(SocketOwner[Stack], Protocol):
+    """The part of the router that this needs (router.control.router)."""
+
+    gate: Gate
+    emit: Emit
+    surroundings: Surroundings
+    connections: dict[int, Stack]
+
+    @property
+    def connectors(self) -> Sized: ...
+    def clock(self) -> float: ...
+    def next_connection_id(self) -> int: ...
+    def adopt(self, connection: Stack) -> None: ...
+    def on_opened(self, connection: Stack) -> None: ...
+
+
+class _Accepted(Socket[Stack]):
+    """asyncio's end of one accepted socket."""
+
+    def __init__(self, router: Home, begin: Callable[["_Accepted", asyncio.Transport], Connection | None]) -> None:
+        super().__init__(router)
+        self._begin = begin
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        self.connection = self._begin(self, transport)
+        if self.connection is None:
+            transport.abort()
+
+
+class Accepting:
+    """descriptors  of the process
+    handshakes   the connections on their way in
+    """
+
+    def __init__(self, router: Home) -> None:
+        self.descriptors = Descriptors()
+        self._router = router
+        self._gate = router.gate
+        self._entrance = router.gate.entrance
+        self.handshakes = self._entrance.handshakes
+        self._emit = router.emit
+        self._arriving: dict[int, tuple[ConnectionGate, asyncio.Task[object]]] = {}  # without a transport so far
+
+    def arrived(self, listener: Listener, accepted: socket.socket, peer: tuple[Any, ...]) -> None:
+        """A socket was accepted. It is closed without a byte where it may not stay."""
+        gate = self._admitted(listener, accepted.fileno(), peer)
+        if gate is None:
+            accepted.close()
+            return
+
+        def begin(end: _Accepted, transport: asyncio.Transport) -> Connection | None:
+            return self._begin(listener, gate, transport.write, end.close)
+
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(loop.connect_accepted_socket(lambda: _Accepted(self._router, begin), accepted))
+        self._arriving[gate.connection_id] = gate, task
+        task.add_done_callback(partial(self._settle, gate.connection_id))
+
+    def failed(self, listener: Listener, error: OSError) -> None:
+        """The system has nothing left to accept a socket with."""
+        log(self._emit, "SERVER", "error", f"Accepting at {listener.place}: {error.strerror}")
+
+    def over(self, connection_id: int) -> None:
+        """A connection is open, or lost."""
+        self.handshakes.leave(connection_id)
+
+    def _begin(
+        self, listener: Listener, gate: ConnectionGate, write: Callable[[bytes], None], close: Callable[[], None]
+    ) -> Connection | None:
+        """The socket has a transport. None: it had to go meanwhile."""
+        connection_id, router = gate.connection_id, self._router
+        if connection_id not in self.handshakes:
+            return None
+        del self._arriving[connection_id]
+        connection = Connection(
+            listener=listener,
+            gate=gate,
+            surroundings=router.surroundings,
+            write=write,
+            close=close,
+            on_opened=router.on_opened,
+        )
+        connection.on_held = partial(self._hold, connection_id)
+        router.adopt(connection)
+        return connection
+
+    def _settle(self, connection_id: int, task: asyncio.Task[object]) -> None:
+        """The socket has a transport, or cannot have one any more."""
+        error = task.exception() if not task.cancelled() else None
+        if (arriving := self._arriving.pop(connection_id, None)) is None:
+            return
+        self.handshakes.leave(connection_id)
+        gate, _ = arriving
+        gate.close()
+        if error is not None:
+            what = f"Connection from {gate.connection_name} (to {gate.listener}) failed: {fault_text(error)}"
+            log(self._emit, "SERVER", "info", f"[C{connection_id}] {what}")
+
+    def stop(self) -> None:
+        """Those that have no transport yet get no connection."""
+        for connection_id in self._arriving:
+            self.handshakes.leave(connection_id)
+
+    def _admitted(self, listener: Listener, descriptor: int, peer: tuple[Any, ...]) -> ConnectionGate | None:
+        """The gate of a socket that may stay, counted; None where it may not."""
+        router, gate = self._router, self._gate
+        connection_id = router.next_connection_id()
+        host, port = peer[0], peer[1]
+        remote_host = host.removeprefix("::ffff:") if "." in host else host
+        remote_name = f"{host}:{port}"
+        ban = gate.bans.ban_of(remote_host)
+        if ban is not None:
+            gate.bans.record_accept(
+                ban,
+                connection_id=connection_id,
+                remote_host=remote_host,
+                connection_name=remote_name,
+                listener=listener.place,
+            )
+            return None
+        whose: ConnectionMembers = {
+            "connection": connection_id,
+            "connection_name": remote_name,
+            "listener": listener.place,
+            "remote_host": remote_host,
+        }
+        if not self._has_room(descriptor, whose):
+            return None
+        where = f"(to {listener.place})"
+        if not gate.accept(
+            connection_id=connection_id,
+            remote_host=remote_host,
+            connection_name=remote_name,
+            listener=listener.place,
+        ):
+            self.handshakes.leave(connection_id)
+            log(
+                self._emit, "SERVER", "info",
+                f"[C{connection_id}] Connection from {remote_name} {where} failed: {_NO_HEADER}",
+            )  # fmt: skip
+            return None
+        log(
+            self._emit,
+            "SERVER",
+            "info",
+            f"[C{connection_id}] Accepted connection to {listener.place} from {remote_name}",
+        )
+        return ConnectionGate(
+            gate,
+            connection_id=connection_id,
+            connection_name=remote_name,
+            remote_host=remote_host,
+            listener=listener.place,
+            is_governed=listener.is_governed,
+        )
+
+    def _has_room(self, descriptor: int, whose: ConnectionMembers) -> bool:
+        """Is there a descriptor for the peer, and may its host have one more connection that is not open?"""
+        router, entrance = self._router, self._entrance
+        for_peers = self.descriptors.for_peers(len(router.connectors))
+        if descriptor >= for_peers:
+            entrance.refuse_for_descriptors(whose, for_peers)
+            return False
+        connection_id = whose["connection"]
+        # Attack: silent sockets that use up the policy's maxConnections, which counts them as well.
+        room = min(for_peers, self._gate.ruleset.max_connections) - self._count_open()
+        excess = self.handshakes.enter(connection_id, whose["remote_host"] or "", router.clock(), room)
+        if excess is None:
+            return True
+        if excess.connection_id != connection_id:
+            self._end(excess, "too_many_handshakes")
+            return True
+        entrance.record(excess, "accept", "too_many_handshakes", whose)
+        return False
+
+    def _count_open(self) -> int:
+        return max(len(self._router.connections) + len(self._arriving) - self.handshakes.count, 0)
+
+    def _hold(self, connection_id: int, size: int) -> None:
+        """So many bytes are held for a connection that is not open."""
+        excess = self.handshakes.hold(connection_id, size, self._router.clock())
+        if excess is not None:
+            self._end(excess, "preauth_buffer_exceeded")
+
+    def _end(self, excess: Excess, reason: RouterReason) -> None:
+        """Drop a connection on its way in."""
+        connection_id = excess.connection_id
+        if (arriving := self._arriving.get(connection_id)) is not None:
+            self._entrance.record(excess, "header", reason, arriving[0].facts())  # closed when it has a transport
+            return
+        connection = self._router.connections.get(connection_id)
+        if isinstance(connection, Connection):
+            self._entrance.record(excess, connection.audit_stage, reason, connection.facts())
+            connection.force_close()
