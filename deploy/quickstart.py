@@ -48,6 +48,7 @@ router {{
     id: quickstart
     saslConfigDir: {run}/sasl
     auditDir: {run}/audit
+    messageProgressTimeout: 60
 }}
 
 policy {{

@@ -36,6 +36,8 @@ class Reason(StrEnum):
     MALFORMED_MESSAGE = "malformed_message"
     MESSAGE_TOO_LARGE = "message_too_large"
     BYTE_BUDGET = "byte_budget"
+    MESSAGE_STALLED = "message_stalled"
+    RECEIVER_STALLED = "receiver_stalled"
     MANAGEMENT_NOT_ALLOWED = "management_not_allowed"
     HOST_VALUE_NOT_ALLOWED = "host_value_not_allowed"
     IN_PROCESS_ADDRESS = "in_process_address"

@@ -18,6 +18,8 @@ from router.admission.denials import (
     in_process_message_denied,
     link_denied,
     malformed_message_denied,
+    message_stalled,
+    receiver_stalled,
     session_denied,
     size_denied,
     target_denied,
@@ -349,3 +351,11 @@ class ConnectionGate(Admission):
         if settings is None or decision.is_allowed:
             return None
         return self._deny(size_denied(self, decision, limit, link_id, address))
+
+    def give_up_message(self, seconds: float, link_id: int, address: str | None) -> Refusal:
+        """The peer's message under way has made no progress for so long, whatever policy says."""
+        return self._deny(message_stalled(self, seconds, link_id, address))
+
+    def give_up_receiver(self, seconds: float, link_id: int, address: str | None) -> Refusal:
+        """The peer has taken nothing of a message under way for so long, whatever policy says."""
+        return self._deny(receiver_stalled(self, seconds, link_id, address))

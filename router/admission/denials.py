@@ -33,6 +33,7 @@ from router.admission.refusals import (
     message_text,
     rule_members,
     rule_text,
+    stalled,
 )
 from router.effects import (
     Audit,
@@ -357,6 +358,36 @@ def budget_denied(who: Party, stage: AuditStage, what: str, budget: str, limit: 
         refusal=OVER_BUDGET,
         lines=(line("warning", f"[C{who.connection_id}] {text}"),),
         request={"limit": limit, "detail": f"{what}: {held} bytes are held"},
+    )
+
+
+_PROGRESS_RULE: Final = Rule(item="router, messageProgressTimeout")
+
+
+def message_stalled(who: Party, seconds: float, link_id: int, address: str | None) -> Denied:
+    """A message under way has made no progress for so long."""
+    return _stalled(who, Reason.MESSAGE_STALLED, "a message under way made no progress", seconds, link_id, address)
+
+
+def receiver_stalled(who: Party, seconds: float, link_id: int, address: str | None) -> Denied:
+    """A receiver has taken nothing of a message under way for so long."""
+    return _stalled(who, Reason.RECEIVER_STALLED, "a message under way was not taken", seconds, link_id, address)
+
+
+def _stalled(who: Party, reason: Reason, what: str, seconds: float, link_id: int, address: str | None) -> Denied:
+    """With or without policy: others wait behind the message."""
+    decision = Decision(is_allowed=False, reason=reason, rule=_PROGRESS_RULE)
+    text = f"DENY AMQP Transfer {who.text}: {what} for {seconds:.0f} seconds{rule_text(decision)}"
+    return Denied(
+        stage="transfer",
+        decision=decision,
+        refusal=stalled(what, seconds),
+        lines=(line("warning", f"[C{who.connection_id}][L{link_id}] {text}"),),
+        request={
+            "direction": "send" if reason is Reason.MESSAGE_STALLED else "receive",
+            "address": address,
+            "limit": int(seconds),
+        },
     )
 
 

@@ -36,6 +36,12 @@ OVER_BUDGET: Final = Refusal(
 )
 TOO_LARGE: Final = Refusal(condition="amqp:link:message-size-exceeded", description="Message size exceeded")
 
+
+def stalled(what: str, seconds: float) -> Refusal:
+    """A message under way makes no progress; `what` says on whose side."""
+    return Refusal(condition="amqp:resource-limit-exceeded", description=f"{what} for {seconds:.0f} seconds")
+
+
 # How much of a rule a peer is shown: an item of a list is as long as the operator likes.
 MAX_SHOWN_RULE: Final = 200
 

@@ -176,8 +176,9 @@ class Peer(Asker):
         reason: RouterReason = "idle_timeout" if "idle-timeout" in condition.description else "malformed_frame"
         self._carrier.fail(condition, reason)
 
-    def set_blocked(self, is_blocked: bool) -> None:
-        """The socket's buffer is full, or has room again."""
+    def set_blocked(self, is_blocked: bool, unsent_bytes: Callable[[], int]) -> None:
+        """The socket's buffer is full, or has room again. unsent_bytes() wait in it."""
+        self.attachment.unsent_bytes = unsent_bytes
         self.engine.set_blocked(is_blocked)
         self.attachment.count_blocked(is_blocked=is_blocked)
         self.core.set_blocked(self.attachment, is_blocked=is_blocked)

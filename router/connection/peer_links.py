@@ -143,6 +143,7 @@ class PeerLinks:
         link = self.core.add_in_link(wire, self.attachment, wire.named, is_dynamic=dynamic is not None)
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
+        link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
         self.messages.choose_inspection(link)
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
@@ -156,6 +157,7 @@ class PeerLinks:
         assert wire.named is not None  # without a name it would be unroutable
         wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
         link = self.core.add_out_link(wire, self.attachment, wire.named, is_dynamic=dynamic is not None)
+        link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
         self.messages.choose_composition(link)
 
     # Detach
@@ -233,6 +235,22 @@ class PeerLinks:
         self._remove(link, "Link detached")
         wire.close(_LINK_OVER_CREDIT)
         self._touch()
+
+    def _on_stalled_message(self, link: InLink, seconds: float) -> None:
+        """A message under way has made no progress: it is rejected, and its link closed."""
+        wire = wire_of(link)
+        assert isinstance(wire, IncomingWire)
+        condition = condition_of(self.gate.give_up_message(seconds, link.identity, target_of(link)))
+        wire.give_up(condition)
+        self.end_link(wire, condition, is_peers_doing=True)
+
+    def _on_stalled_receiver(self, link: OutLink, seconds: float) -> None:
+        """A receiver takes nothing of a message under way: it gets no more of it, and its link is closed."""
+        wire = wire_of(link)
+        address = wire.named.written if wire.named is not None else None
+        condition = condition_of(self.gate.give_up_receiver(seconds, link.identity, address))
+        link.break_off()
+        self.end_link(wire, condition, is_peers_doing=True)
 
     def _touch(self) -> None:
         """The engine has something to write."""

@@ -223,10 +223,10 @@ class Stack:
     def is_closed(self) -> bool:
         return self.stage is Stage.CLOSED
 
-    def set_blocked(self, is_blocked: bool) -> None:
-        """The socket's buffer is full, or has room again."""
+    def set_blocked(self, is_blocked: bool, unsent_bytes: Callable[[], int] = lambda: 0) -> None:
+        """The socket's buffer is full, or has room again. unsent_bytes() wait in it."""
         if self.peer is not None:
-            self.peer.set_blocked(is_blocked)
+            self.peer.set_blocked(is_blocked, unsent_bytes)
 
     # Time
 

@@ -388,5 +388,6 @@ def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
     budgets = {kind: int(attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
     router.core.budgets = Budgets(Limits(**budgets))
     router.gate.entrance.limit_by(attributes)
+    router.progress.timeout_s = int(attributes["messageProgressTimeout"])
     if has_processor_to_spare():
         router.busy_poll.seconds = int(attributes["busyPollMicroseconds"]) / 1e6

@@ -24,6 +24,7 @@ from router.control.redecision import Expiry, Redecision
 from router.control.server import Port, listen
 from router.core.addresses import Treatment
 from router.core.core import Core
+from router.core.progress import Progress
 from router.core.watch import NORMAL, Thresholds, Watch
 from router.core.work import Work
 from router.effects import Emit, log
@@ -87,6 +88,7 @@ class Router:
         self._workers = workers
         self._last_connection_id = 0
         self.watch = Watch(self.core, emit, thresholds)
+        self.progress = Progress(self.core.links, self.clock)
         self._watching: Slices | None = None
         self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
         self.expiry = Expiry(gate, self.redecision, self.wall_clock)
@@ -233,6 +235,7 @@ class Router:
             if not engine.is_freed:
                 engine.owner.note_deliveries()
             yield
+        yield from self.progress.on_second()
         yield from self.watch.on_second()
 
     # Views

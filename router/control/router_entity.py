@@ -30,6 +30,8 @@ def router_owner(router: Router, attributes: Mapping[str, Any]) -> Owner:
                 "hostName": platform.node(),
                 "metadata": attributes.get("metadata"),
                 **totals,
+                "messagesGivenUp": router.progress.messages_given_up,
+                "receiversGivenUp": router.progress.receivers_given_up,
                 "connectionCount": router.open_count,
                 "uptimeSeconds": int(time.monotonic()) - router.started_at_s,
                 "memoryUsage": virtual_bytes(),

@@ -25,7 +25,7 @@ class Attachment:
 
     __slots__ = (
         *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_route_container"),
-        *("_has_full_buffer", "_work", "account", "is_crowded", "on_budget", "out_links", "pacing"),
+        *("_has_full_buffer", "_work", "account", "is_crowded", "on_budget", "out_links", "pacing", "unsent_bytes"),
     )
 
     def __init__(
@@ -48,6 +48,7 @@ class Attachment:
         self.in_links: set[InLink] = set()
         self.out_links: set[OutLink] = set()
         self.pacing: Pacing | None = None  # what the connection may send in a second, if that is limited
+        self.unsent_bytes: Callable[[], int] = lambda: 0  # that wait for a blocked socket
         self.held_back_count = 0  # how often its senders had to wait for that
         self.account = Account(budgets, self, budgets.levels_for(f"C{connection_id}", host))
         self.is_crowded = False  # its receivers get nothing before they have read and settled some

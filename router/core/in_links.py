@@ -67,7 +67,9 @@ class InLink(Link):
         "max_message_bytes",
         "on_over_credit",
         "on_oversize",
+        "on_stalled",
         "owed",
+        "passed_over",
         "rest",
         "update",
     )
@@ -90,6 +92,9 @@ class InLink(Link):
         self.max_message_bytes = 0
         self.on_oversize: Callable[[Handle, int, int], bool] = _stop
         self.on_over_credit: Callable[[], None] | None = None
+        # Called with seconds: its message under way has made no progress for so long.
+        self.on_stalled: Callable[[float], None] | None = None
+        self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken
         self.owed = 0  # credit to give back at the end of this pass
         self.credit_withheld = 0  # credit not issued because nobody can receive
         self.is_draining = False
@@ -152,6 +157,7 @@ class InLink(Link):
             self.on_over_credit()
 
     def on_aborted(self) -> None:
+        self.passed_over += 1
         self.owe()
 
     # Holding back
@@ -265,6 +271,7 @@ class InLink(Link):
 
     def refuse(self, delivery: Handle, condition: Condition) -> None:
         """Reject a message before routing; presettled ones vanish. One credit returns (routing §9.5)."""
+        self.passed_over += 1
         if not self.is_settled(delivery):
             self.wire.reject(delivery, condition)
         self.conclude(delivery)
@@ -290,11 +297,12 @@ class Discard:
     Settling at once would let the engine drop what still comes without opening the session window for it again.
     """
 
-    __slots__ = ("delivery", "link")
+    __slots__ = ("delivery", "link", "received")
 
     def __init__(self, link: InLink, delivery: Handle) -> None:
         self.link = link
         self.delivery = delivery
+        self.received = 0
 
     def more(self) -> None:
         link, size = self.link, 0
@@ -303,9 +311,11 @@ class Discard:
             if not size:
                 self._end_if_complete()
                 return
+            self.received += size
 
     def hurry(self) -> None:
         while size := self.link.wire.read():
+            self.received += size
             self.link.pay(size)
         self._end_if_complete()
 

@@ -36,6 +36,7 @@ class Growing(Protocol):
     def stream(self) -> Resumable: ...
     def start(self) -> None: ...
     def lose(self, *, was_sent: bool) -> None: ...
+    def break_off(self) -> None: ...
     def forgo_outcome(self) -> None: ...
 
 
@@ -52,6 +53,11 @@ class Node(Protocol):
 
 class Pace(Protocol):
     """The rates of a connection, as its streams see them (router.core.pacing)."""
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long a link may have to wait before anything of it is taken."""
+        ...
 
     def pay(self, size: int, /) -> bool: ...
 
@@ -78,6 +84,11 @@ class Connection(Protocol):
     @property
     def is_crowded(self) -> bool:
         """Its receivers have too much that they neither read nor settle."""
+        ...
+
+    @property
+    def unsent_bytes(self) -> Callable[[], int]:
+        """How many bytes wait for the socket while it is blocked."""
         ...
 
     def forget(self, link: "Link", /) -> None:

@@ -21,6 +21,10 @@ _ROOM_STEP: Final = 1024
 # By so many records a link's account may be wrong until the next second.
 _RECORDS_STEP: Final = 64
 
+# The load of a link that a message under way occupies: more than any number of deliveries. Stops a message that does
+# not end from holding up those for which another receiver is free.
+OCCUPIED: Final = 1 << 30
+
 
 class OutLink(Link):
     """A link on which a client receives.
@@ -35,6 +39,7 @@ class OutLink(Link):
         "leg",
         "load",
         "on_sending",
+        "on_stalled",
         "queue",
         "records",
         "room",
@@ -57,12 +62,14 @@ class OutLink(Link):
         self.room = 0
         self.room_given = 0  # what room was when it was last worked out
         self.unchecked = 0  # sent since a sender's credit was last looked at
-        self.load = 0  # queued and unsettled deliveries: what balanced compares
+        self.load = 0  # queued and unsettled deliveries, and OCCUPIED: what balanced compares
         self.leg: Growing | None = None  # the streamed message that occupies the link
         self.queue: deque[Queued] = deque()
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.records = 0  # unsettled deliveries that the account was charged for
         self.dropped_presettled = 0
+        # Called with seconds: it has taken nothing of a message under way for so long.
+        self.on_stalled: Callable[[float], None] | None = None
 
     def on_receiver_accepted(self, outgoing: Handle) -> None:
         """The receiver has accepted and settled. Hot."""
@@ -120,6 +127,24 @@ class OutLink(Link):
             item.charge.free()
             if isinstance(item.origin, InLink):
                 item.origin.owe()
+
+    def occupy(self, leg: Growing) -> None:
+        """The link is the streamed message's until `vacate`."""
+        self.leg = leg
+        self.room = 0
+        self.load += OCCUPIED
+
+    def vacate(self) -> None:
+        """The streamed message is over: the link is free for the next."""
+        self.leg = None
+        self.load -= OCCUPIED
+        self.work.touched.add(self.engine)
+
+    def break_off(self) -> None:
+        """The link is about to be closed: its receiver must not take its part of a streamed message for the whole."""
+        if self.leg is not None:
+            self.leg.break_off()
+            self.work.touched.add(self.engine)
 
     def withdraw(self, leg: Growing) -> None:
         """The message will not come: take its place out of the queue."""

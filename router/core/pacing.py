@@ -14,11 +14,15 @@ Source: docs/policy.md, Extensions.
 from collections import deque
 from collections.abc import Callable
 from math import inf
+from typing import Final
 
 from router.core.in_links import OVER_RATE, InLink
 from router.core.links import Connection
 from router.core.rates import Bucket, Rates, followed
 from router.core.work import SetTimer
+
+# The largest piece that is taken at once.
+PIECE_BYTES: Final = 256 * 1024
 
 
 class _Paced:
@@ -151,6 +155,13 @@ class Pacing:
             if self.is_open and self._wait_s > 0:
                 self._close(now)
         return self.is_open
+
+    @property
+    def longest_wait_s(self) -> float:
+        """How long a link that sends alone may have to wait: until its last piece is paid."""
+        if self._bytes is None:
+            return 0.0
+        return PIECE_BYTES / self._bytes.rate if self._bytes.rate else inf
 
     @property
     def _wait_s(self) -> float:

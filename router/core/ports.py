@@ -43,6 +43,11 @@ class Engine(Protocol):
 class Reader(Protocol):
     """Takes a message that is not taken in one piece."""
 
+    @property
+    def received(self) -> int:
+        """The bytes that it has taken."""
+        ...
+
     def more(self) -> None:
         """Something came: take what may be taken."""
         ...
@@ -129,6 +134,21 @@ class IncomingWire(Wire, Protocol):
     def end_stream(self) -> None: ...
     def abort_stream(self) -> None: ...
     def read_out(self) -> None: ...
+    @property
+    def reader(self) -> Reader | None:
+        """Takes the current message, where that does not come in one piece."""
+        ...
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes that wait of the message whose end has not come; -1: there is none."""
+        ...
+
+    @property
+    def has_full_session(self) -> bool:
+        """May the sender send nothing more on the session until some of what it sent has been read?"""
+        ...
+
     def read(self) -> int:
         """Read what has come of the current delivery into the message buffer. Returns bytes, 0 for none."""
         ...

@@ -56,6 +56,14 @@ def least_loaded(address: LiveAddress) -> OutLink:
 
 
 def next_in_turn(address: LiveAddress) -> OutLink:
-    out = address.out_links[0]
-    address.out_links.rotate(-1)
+    out_links = address.out_links
+    out = out_links[0]
+    out_links.rotate(-1)
+    if out.leg is not None:
+        # An unfinished message occupies it: others pass where they can.
+        for other in out_links:
+            if other.leg is None:
+                out_links.remove(other)
+                out_links.append(other)
+                return other
     return out

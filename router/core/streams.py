@@ -54,8 +54,7 @@ class Leg:
     def start(self) -> None:
         """The link has credit for this delivery: it is occupied until the message ends."""
         out, stream = self.out, self.stream
-        out.leg = self
-        out.room = 0
+        out.occupy(self)
         out.delivery_count += 1
         handle = self.handle = out.wire.begin()
         if out.on_sending is not None:
@@ -93,6 +92,11 @@ class Leg:
             return self.waiting_bytes
         return self.out.wire.buffered(self.handle)
 
+    @property
+    def holds_back(self) -> bool:
+        """Has the receiver so much to take that no more of the message is read?"""
+        return self.buffered >= LOW_BYTES
+
     def finish(self) -> None:
         """The message is complete: the link is free for the next."""
         if self.out.leg is self:
@@ -102,9 +106,8 @@ class Leg:
     def _end(self) -> None:
         out, stream = self.out, self.stream
         out.wire.finish()
-        out.leg = None
+        out.vacate()
         self.is_over = True
-        out.work.touched.add(out.engine)
         handle = self.handle
         assert handle is not None  # it has occupied its link
         if handle in out.unsettled:
@@ -138,11 +141,14 @@ class Leg:
             self.out.wire.abort(self.handle)
             self._leave()
 
+    def break_off(self) -> None:
+        """The link is about to be closed: what it has of the message is no message. `lose` follows."""
+        if self.handle is not None:
+            self.out.wire.abort(self.handle)
+
     def _leave(self) -> None:
-        out = self.out
-        out.leg = None
-        out.work.touched.add(out.engine)
-        out.refresh_room()
+        self.out.vacate()
+        self.out.refresh_room()
 
     def lose(self, *, was_sent: bool) -> None:
         """The link went away."""
@@ -241,6 +247,11 @@ class Stream:
         if not self._waiting_legs:
             self.link.charge(-self._charged)
             self._charged = 0
+
+    @property
+    def live_legs(self) -> list[Leg]:
+        """The copies that may take more."""
+        return [leg for leg in self.legs if not leg.is_over]
 
     def _may_go_on(self) -> bool:
         """Pay for the bytes that were read. May more be?"""
@@ -371,12 +382,13 @@ def begin_anonymous_stream(link: AnonymousInLink, _address: None, delivery: Hand
 
 
 def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    out_links = hops(address)
+    is_request = address.subscribers and (address.distribution == "closest" or not address.out_links)
+    out_links = hops(address) if not is_request else []
+    if is_request:
+        link.refuse(delivery, REQUEST_TOO_LARGE)
+        return
     if not out_links:
-        if address.subscribers:
-            link.refuse(delivery, REQUEST_TOO_LARGE)
-        else:
-            link.release_undeliverable(delivery)
+        link.release_undeliverable(delivery)
         return
     first = [out.compose(link, size) if out.compose is not None else link.work.copy(size) for out in out_links]
     stream = Stream(link, delivery, out_links, first, size)

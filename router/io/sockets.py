@@ -47,7 +47,7 @@ class Connection(Protocol):
     def lay(self) -> int: ...
     def receive_read(self, size: int) -> None: ...
     def resume(self) -> None: ...
-    def set_blocked(self, is_blocked: bool) -> None: ...
+    def set_blocked(self, is_blocked: bool, unsent_bytes: Callable[[], int] = ...) -> None: ...
 
 
 class Pass(Protocol):
@@ -160,8 +160,8 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         return False
 
     def pause_writing(self) -> None:
-        if self.connection is not None:
-            self.connection.set_blocked(True)
+        if self.connection is not None and self._transport is not None:
+            self.connection.set_blocked(True, self._transport.get_write_buffer_size)
 
     def resume_writing(self) -> None:
         if self.connection is not None:

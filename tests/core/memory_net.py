@@ -37,6 +37,7 @@ from router.connection.terms import Listener
 from router.core.addresses import Treatment
 from router.core.budget import NO_LIMITS, Budgets, Limits
 from router.core.core import Core
+from router.core.progress import Progress
 from router.core.work import Timed, Work
 from router.effects import Audit, Effect, Log
 from router.values import Described
@@ -383,7 +384,7 @@ class Client(Refusable):
         self.recorded += data
         if len(self.inbox) > SOCKET_HIGH_BYTES and not self._is_paused:
             self._is_paused = True
-            self.router.set_blocked(True)
+            self.router.set_blocked(True, lambda: len(self.inbox))
 
     def close_socket(self) -> None:
         self.router_closed = True
@@ -583,6 +584,7 @@ class Net:
     distributions  address → distribution; whatever is not in it is `default`
     candidate      a policy to be tried beside that of `vhosts`
     read_bytes     how much of a client's bytes the router reads at once
+    progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
     """
 
     def __init__(
@@ -596,6 +598,7 @@ class Net:
         candidate: Vhosts | None = None,
         read_bytes: int = READ_BYTES,
         limits: Limits = NO_LIMITS,
+        progress_s: int = 0,
         **listener: Any,
     ) -> None:
         self.now = 1000.0
@@ -620,6 +623,8 @@ class Net:
             set_timer=self._set_timer,
         )
         self.core.budgets = Budgets(limits)
+        self.progress = Progress(self.core.links, lambda: self.now)
+        self.progress.timeout_s = progress_s
         self.surroundings = Surroundings(
             core=self.core,
             version="1.20.0",
@@ -725,6 +730,8 @@ class Net:
                     self.deadlines[client] = following if following is not None else float("inf")
             for member in [member for member, deadline in self.timers.items() if deadline <= self.now]:
                 self._set_timer(member, member.on_timer(self.now))
+            for _ in self.progress.on_second():
+                self.work.finish()
             self.work.finish()
             self.pump()
 

@@ -4,7 +4,7 @@ PALISADE_FUZZ_EXAMPLES  how many histories (default 60)
 """
 
 import os
-from typing import Any
+from typing import Any, ClassVar
 
 import proton
 import pytest
@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Receiver, Sender, Sending, encoded
 
 from router.core.in_links import InLink
-from router.core.out_links import OutLink
+from router.core.out_links import OCCUPIED, OutLink
 
 EXAMPLES = int(os.environ.get("PALISADE_FUZZ_EXAMPLES", "60"))
 CAPACITY = 8
@@ -33,13 +33,15 @@ class Tracked:
 
 
 class Deliveries(RuleBasedStateMachine):
+    TERMS: ClassVar[dict[str, Any]] = {}  # further ones of the router
+
     @initialize(
         distribution=st.sampled_from(["balanced", "closest", "multicast"]),
         is_anonymous=st.booleans(),
         receivers=st.integers(1, 3),
     )
     def start(self, distribution: str, is_anonymous: bool, receivers: int) -> None:
-        self.net = Net({"a": distribution}, capacity=CAPACITY, session_bytes=1 << 20)
+        self.net = Net({"a": distribution}, capacity=CAPACITY, session_bytes=1 << 20, **self.TERMS)
         self.target = None if is_anonymous else "a"
         self.tracked: list[Tracked] = []
         self.accepted: set[bytes] = set()  # bodies some receiver accepted, or was sent settled
@@ -241,7 +243,8 @@ class Deliveries(RuleBasedStateMachine):
         assert not work.resumable
         for link in self.net.core.links.values():
             if isinstance(link, OutLink):
-                assert link.load == len(link.queue) + len(link.unsettled)
+                occupied = OCCUPIED if link.leg is not None else 0
+                assert link.load == len(link.queue) + len(link.unsettled) + occupied
                 assert not (link.room and (link.queue or link.leg is not None))
                 assert link.room <= max(link.wire.credit, 0)
             else:

@@ -162,6 +162,19 @@ class Session:
         """The bytes that the engine holds for want of session window or link credit from the peer."""
         return int(_backlog(self.pointer))
 
+    @property
+    def is_full(self) -> bool:
+        """Has the peer sent all that it may until some of it is read?"""
+        room = lib.pn_session_get_incoming_capacity(self.pointer) - lib.pn_session_incoming_bytes(self.pointer)
+        return bool(room < lib.pn_transport_get_max_frame(self.engine.transport))
+
+    def show_window(self) -> None:
+        """Tell the peer with the next flush how much it may send.
+
+        Proton would tell it by a Flow of the link on which bytes were read, also where that link is closed already.
+        """
+        lib.pn_session_set_incoming_capacity(self.pointer, lib.pn_session_get_incoming_capacity(self.pointer))
+
     def accept(self, *, incoming_capacity_bytes: int) -> None:
         """Send our Begin, mostly as an answer. A capacity below one frame would make proton abort: it becomes one."""
         frame = lib.pn_transport_get_max_frame(self.engine.transport)
@@ -415,6 +428,8 @@ class _Wire:
 class Reader(Protocol):
     """Gives the core the pieces of a message that does not come in one."""
 
+    @property
+    def received(self) -> int: ...
     def more(self) -> None: ...
     def hurry(self) -> None: ...
     def abort(self) -> None: ...
@@ -435,6 +450,8 @@ A = TypeVar("A")
 class _Held:
     """Stands in the place of a reader: incoming bytes stay where they are."""
 
+    received = 0
+
     def more(self) -> None: ...
 
     hurry = abort = more
@@ -443,7 +460,35 @@ class _Held:
 _HELD: Final = _Held()
 
 
-class IncomingWire(_Wire):
+class _Granting(_Wire):
+    """A link on which the router receives, as far as it grants credit and gives outcomes."""
+
+    __slots__ = ()
+
+    def grant(self, credit: int) -> None:
+        lib.pn_link_flow(self.link, credit)
+
+    def start_drain(self) -> None:
+        lib.pn_link_set_drain(self.link, True)
+
+    def stop_drain(self) -> None:
+        lib.pn_link_set_drain(self.link, False)
+
+    def reject(self, delivery: Handle, condition: Condition) -> None:
+        """Give the outcome rejected with this error; the caller settles."""
+        set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), condition)
+        _update(delivery, REJECTED)
+
+    def release(self, delivery: Handle) -> None:
+        _update(delivery, RELEASED)
+
+    def modify(self, delivery: Handle) -> None:
+        """Give modified with delivery-failed: it may have reached somebody."""
+        lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
+        _update(delivery, MODIFIED)
+
+
+class IncomingWire(_Granting):
     """A link on which the router receives.
 
     state                   forward  stream    what comes
@@ -581,6 +626,43 @@ class IncomingWire(_Wire):
             if self.stream is None:
                 self.catch_up(needs_credit=was_held)
 
+    # A message under way
+
+    @property
+    def reader(self) -> Reader | None:
+        """Reads the message that does not come in one piece; None: none does."""
+        return self.stream if self.stream is not _HELD else None
+
+    @property
+    def unread_bytes(self) -> int:
+        """Bytes that wait of the message whose end has not come; -1: there is none."""
+        delivery = lib.pn_link_current(self.link)
+        return int(lib.pn_delivery_pending(delivery)) if delivery and _partial(delivery) else -1
+
+    @property
+    def has_full_session(self) -> bool:
+        """May the sender send nothing more on the session until some of what it sent has been read?"""
+        return self.session.is_full
+
+    def give_up(self, condition: Condition) -> None:
+        """Reject the message whose end has not come; its receivers learn that they do not get the rest."""
+        delivery = lib.pn_link_current(self.link)
+        self.abort_stream()
+        if delivery and _partial(delivery):
+            if not _is_settled(delivery) and not lib.pn_delivery_local_state(delivery):
+                self.reject(delivery, condition)
+            self._throw_away()
+
+    def _throw_away(self) -> None:
+        """Read what has come of a message that nobody gets, and do not settle it before its end has come.
+
+        Of a settled one proton drops what still comes and counts it towards the session's window for ever, so that the
+        session's other links lack it.
+        """
+        self.session.show_window()
+        while self.read():
+            pass
+
     def release_core(self) -> None:
         """The core has let go of the link: later messages are discarded."""
         self.core = self.forward = self.plain = self.begin = self.pay = self.on_updated = self.stream = None
@@ -651,7 +733,10 @@ class IncomingWire(_Wire):
     def _on_unusual(self, delivery: Pointer, size: int) -> None:
         if self.forward is None:
             # The link was refused or closed while transfers were on their way: nobody may have them.
-            _settle(delivery)
+            if _partial(delivery):
+                self._throw_away()
+            else:
+                _settle(delivery)
         elif size == MESSAGE_BYTES:
             self._begin(delivery, size)
         else:
@@ -683,28 +768,6 @@ class IncomingWire(_Wire):
         size = int(_recv(self.link, MESSAGE_C, STREAM_AT_BYTES))
         self._count_untaken()
         return max(size, 0)
-
-    def grant(self, credit: int) -> None:
-        lib.pn_link_flow(self.link, credit)
-
-    def start_drain(self) -> None:
-        lib.pn_link_set_drain(self.link, True)
-
-    def stop_drain(self) -> None:
-        lib.pn_link_set_drain(self.link, False)
-
-    def reject(self, delivery: Handle, condition: Condition) -> None:
-        """Give the outcome rejected with this error; the caller settles."""
-        set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), condition)
-        _update(delivery, REJECTED)
-
-    def release(self, delivery: Handle) -> None:
-        _update(delivery, RELEASED)
-
-    def modify(self, delivery: Handle) -> None:
-        """Give modified with delivery-failed: it may have reached somebody."""
-        lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
-        _update(delivery, MODIFIED)
 
 
 class OutgoingWire(_Wire):

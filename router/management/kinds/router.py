@@ -11,6 +11,7 @@ from router.management.rules import RuleError
 from router.management.schema import EntityType
 
 MAX_ROUTER_ID_CHARACTERS: Final = 127
+MAX_PROGRESS_TIMEOUT_S: Final = 86400
 
 # A loop that looks longer than a sleep and a wake take gains nothing.
 MAX_BUSY_POLL_US: Final = 1000
@@ -71,6 +72,10 @@ class RouterKind(Kind):
         for name in ("maxHandshakes", "maxHandshakesPerHost"):
             if int(str(attributes.get(name) or 0)) < 0:
                 raise misconfigured(f"{name} must be 0 or more", name)
+        seconds = attributes.get("messageProgressTimeout", 0)
+        if not isinstance(seconds, int) or not 0 <= seconds <= MAX_PROGRESS_TIMEOUT_S:
+            text = f"messageProgressTimeout is a number of seconds from 0 to {MAX_PROGRESS_TIMEOUT_S}, not {seconds}"
+            raise misconfigured(text, "messageProgressTimeout")
         if (style := attributes.get("timestampFormat")) is not None:
             try:
                 datetime(2000, 1, 1, tzinfo=UTC).strftime(str(style))
