@@ -70,6 +70,13 @@ class ShadowMembers(TypedDict, total=False):
     count: int
 
 
+class FoldedMembers(TypedDict):
+    first: str | None
+    last: str | None
+    owner: Literal["connection", "user", "host", "various"]
+    samples: str | None
+
+
 class ManagementMembers(TypedDict, total=False):
     operation: Required[str]
     entity_type: str | None
@@ -119,6 +126,7 @@ class AuditEvent(ConnectionMembers, RequestMembers, total=False):
     rule: RuleMembers | None
     shadow: ShadowMembers
     management: ManagementMembers
+    folded: FoldedMembers
 
 
 def audit_event(
@@ -146,6 +154,25 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A peer did not get what it asked for: written in full, or counted where it has had enough written.
+
+    stage   how far its connection has come
+    facts   of its connection
+    event   for the audit log; None: it is in the log alone
+    what    the sort of a refusal without an event, in words
+    time_s  as of Audit
+    """
+
+    stage: AuditStage
+    facts: ConnectionMembers
+    lines: tuple[Log, ...] = ()
+    event: AuditEvent | None = None
+    what: str = ""
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionFailed:
     """A peer did not get in for want of credentials or of permission: counts towards an automatic ban of its host.
 
@@ -155,7 +182,7 @@ class AdmissionFailed:
     remote_host: str
 
 
-Effect = Log | Audit | AdmissionFailed
+Effect = Log | Audit | Refused | AdmissionFailed
 Emit = Callable[[Effect], None]
 
 

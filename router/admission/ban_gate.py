@@ -81,7 +81,7 @@ class BanGate:
         """
         self.bans.count_hit(ban)
         text = f"[C{connection['connection']}] Connection '{connection['connection_name']}' is closed"
-        self._record(ban, text, stage, connection)
+        self._record(ban, text, stage, connection, is_ending=True)
 
     def _report(self, ban: Ban, attempts: int) -> None:
         self._record(ban, f"DENY {attempts} more connections", "accept", {}, attempts=attempts, is_silent=True)
@@ -95,6 +95,7 @@ class BanGate:
         *,
         attempts: int | None = None,
         is_silent: bool = False,
+        is_ending: bool = False,
     ) -> None:
         whom = ", ".join(str(each) for each in (ban.network, ban.user) if each is not None)
         request: RequestMembers = {"detail": ban.reason}
@@ -107,5 +108,6 @@ class BanGate:
             lines=(line("info", f"{what} based on ban '{ban.name}': {ban.reason or 'no reason given'}"),),
             request=request,
             is_silent=is_silent,
+            is_ending=is_ending,
         )
         self._recorder.record(denied, connection)

@@ -13,6 +13,7 @@ from policy.decide import ConnectionDecision
 from policy.decision import Decision, Reason, Rule
 from policy.facts import LinkFacts, Usage
 from policy.usage import UsageLedger
+from router.admission.folding import Folding
 from router.admission.party import Party
 from router.admission.refusals import (
     ADDRESS_REFUSED,
@@ -44,6 +45,7 @@ from router.effects import (
     Log,
     LogLevel,
     Occasion,
+    Refused,
     RequestMembers,
     audit_event,
 )
@@ -65,6 +67,7 @@ class Denied:
     lines      of the log, in their order
     request    the members of the audit event that are the request's own
     is_silent  the peer gets no error: it is closed before AMQP
+    is_ending  the router ends what it had allowed, whatever the peer does
     time_s     that the decision looked at, seconds since 1970 UTC; None: it looked at none
     """
 
@@ -75,6 +78,7 @@ class Denied:
     lines: tuple[Log, ...] = ()
     request: RequestMembers = field(default_factory=RequestMembers)
     is_silent: bool = False
+    is_ending: bool = False
     time_s: float | None = None
 
 
@@ -82,17 +86,17 @@ class Recorder:
     """Makes of a denial its log lines, its count, its audit event and the error for the peer.
 
     explains  whether the peer gets the rule as well (policy verboseDenials)
+    folding   sums up the records of a flood; the ledger counts each denial
     """
 
-    def __init__(self, ledger: UsageLedger, emit: Emit) -> None:
+    def __init__(self, ledger: UsageLedger, emit: Emit, folding: Folding | None = None) -> None:
         self.explains = False
+        self.folding = folding if folding is not None else Folding(emit)
         self._ledger = ledger
         self._emit = emit
 
     def record(self, denied: Denied, connection: ConnectionMembers) -> Refusal:
         """Record a denial on a connection. Returns the error for the peer."""
-        for each in denied.lines:
-            self._emit(each)
         if denied.counter is not None:
             self.count(denied.counter, connection.get("vhost"))
         decision, refusal = denied.decision, denied.refusal
@@ -103,6 +107,15 @@ class Recorder:
             request = {"condition": refusal.condition, "detail": refusal.description, **request}
         rule = rule_members(decision.rule)
         event = audit_event(denied.stage, "deny", decision.reason.value, connection, request, rule)
+        is_ending = denied.is_ending or request.get("redecision") is not None
+        if not is_ending and "attempts" not in request:
+            self.folding.record(
+                Refused(stage=denied.stage, facts=connection, lines=denied.lines, event=event, time_s=denied.time_s)
+            )
+            return refusal
+        # What the router ends is as much as it had allowed, and is recorded one by one. And a number is a sum already.
+        for each in denied.lines:
+            self._emit(each)
         self._emit(Audit(event=event, time_s=denied.time_s))
         return refusal
 

@@ -20,6 +20,7 @@ from router.admission.breakoffs import Breakoffs
 from router.admission.candidate import ConnectionShadow, Shadow
 from router.admission.denials import Denied, Recorder, accept_denied, connector_denied, open_denied
 from router.admission.entrance import Entrance
+from router.admission.folding import Folding
 from router.admission.party import Party
 from router.admission.refusals import CONNECTION_REFUSED, MOVED, Refusal
 from router.effects import (
@@ -48,7 +49,8 @@ class KnownAddresses(Protocol):
 class Gate:
     """The rules in force, the bans and the connections. `ruleset` is replaced whole when the policy changes.
 
-    shadow  a candidate policy that is asked beside it and changes nothing; None where none is tried
+    shadow   a candidate policy that is asked beside it and changes nothing; None where none is tried
+    folding  None: one whose clocks stand still
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class Gate:
         emit: Emit,
         shadow: Shadow | None = None,
         bans: BanSet | None = None,
+        folding: Folding | None = None,
     ) -> None:
         self.ruleset = ruleset
         self.ledger = ledger
         self.emit = emit
         self.shadow = shadow
-        self.recorder = Recorder(ledger, emit)
+        self.folding = folding if folding is not None else Folding(emit)
+        self.recorder = Recorder(ledger, emit, self.folding)
         self.bans = BanGate(bans if bans is not None else BanSet(), self.recorder)
         self.breakoffs = Breakoffs(emit)
         self.entrance = Entrance(self.recorder, emit)
@@ -360,6 +364,7 @@ class Admission(Party):
 
     def close(self) -> None:
         """The connection ended: give back what it was counted for. Call once for every connection."""
+        self.gate.folding.forget(self.connection_id)
         if self.shadow is not None:
             self.shadow.close()
             self.shadow = None

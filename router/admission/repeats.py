@@ -1,6 +1,6 @@
 """Reports the first of equal events, then their number. Pure: the owner of the clock asks for the numbers."""
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -33,20 +33,38 @@ class Repeats(Generic[Key]):
         counts[crowd] = counts.get(crowd, 0) + 1
         return False
 
-    def take(self) -> Iterator[tuple[Key, int]]:
+    def take(self, may_report: Callable[[Key], bool] = lambda _key: True) -> Iterator[tuple[Key, int]]:
         """Each key with its occurrences, at least one, since it was last reported. Begin at equal intervals.
 
         A key without any is reported at once when it occurs again. Each number is as it is when it is asked for; keys
         may come and go meanwhile.
+
+        may_report  asked about each key that has occurred; no: it waits for a later time, and is among the first then
         """
         for key in list(self._counts):
             if key not in self._counts:
                 continue
-            if count := self._counts[key]:
+            count = self._counts[key]
+            if count and not may_report(key):
+                continue
+            del self._counts[key]
+            if count:
                 self._counts[key] = 0
                 yield key, count
-            else:
-                del self._counts[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        """The keys that have been reported, or counted, lately."""
+        return iter(self._counts)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._counts
+
+    def move(self, key: Key, to: Key, crowd: Key) -> Key:
+        """Count the occurrences of a key under another one. Returns that, or `crowd` where there is no room for it."""
+        number = self._counts.pop(key, 0)
+        to = to if to in self._counts or len(self._counts) < self._room else crowd
+        self._counts[to] = self._counts.get(to, 0) + number
+        return to
 
     def forget(self, key: Key) -> int:
         """The key occurs no more. Returns its occurrences since it was last reported."""

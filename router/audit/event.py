@@ -18,11 +18,16 @@ _PROPERTIES: Mapping[str, Mapping[str, Any]] = _SCHEMA["properties"]
 SCHEMA_VERSION: int = _PROPERTIES["schema_version"]["maximum"]
 EVENTS_LOST = "events_lost"
 LOG_CLOSED = "log_closed"
-_LOGS_OWN = frozenset({EVENTS_LOST, LOG_CLOSED})
+FILE_DELETED = "file_deleted"
+_LOGS_OWN = frozenset({EVENTS_LOST, LOG_CLOSED, FILE_DELETED})
 SHADOW_DECISIONS = frozenset({"shadow_deny", "shadow_allow", "shadow_error"})
 
 # Filled in here; what an emitter passes under these names is dropped.
-_OWN_MEMBERS = frozenset({"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost"})
+_OWN_MEMBERS = frozenset(
+    {"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost", "deleted"}
+)
+# Not in every event.
+_OPTIONAL_MEMBERS = frozenset({"attempts", "folded", "shadow", "management"})
 
 # Stand in where an emitter's own value is missing or not one of the schema's. They blame the emitter, not the peer.
 _DEFAULTS: Mapping[str, Any] = {
@@ -32,6 +37,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "detail": "",
     "is_encrypted": False,
     "attempts": 1,
+    "folded.owner": "various",
     "shadow.reason": "internal_error",
     "shadow.count": 1,
     "management.operation": "unknown",
@@ -60,6 +66,21 @@ class Stamp:
     router_id: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedFile:
+    """A file that retention deletes.
+
+    first, last  start and sequence of its first event, and of its last whole one; None: not to be read
+    limit        the setting that it is deleted for
+    """
+
+    name: str
+    size: int
+    first: tuple[str, int] | None
+    last: tuple[str, int] | None
+    limit: str
+
+
 def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
     """The whole event, in the schema's order of members.
 
@@ -75,6 +96,10 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
         value = event.get(name)
         if name == "attempts" and value is None:
             continue
+        if name == "folded":
+            value = _folded_of(whole.get("attempts"), value, notes)
+            if value is None:
+                continue
         if name == "shadow":
             value = _shadow_of(whole["decision"], value, notes)
             if value is None:
@@ -101,13 +126,28 @@ def lost_marker(count: int, stamp: Stamp) -> dict[str, Any]:
     return _of_the_log({"reason": EVENTS_LOST, "detail": detail, "lost": count}, stamp)
 
 
+def deleted_marker(file: DeletedFile, stamp: Stamp) -> dict[str, Any]:
+    """The event that stands for a file of the log that is deleted."""
+    detail = f"{file.name} is deleted: {file.limit} is reached"
+    deleted = {
+        "file": file.name[:256],
+        "bytes": file.size,
+        "first_start": file.first[0] if file.first is not None else None,
+        "first_sequence": file.first[1] if file.first is not None else None,
+        "last_start": file.last[0] if file.last is not None else None,
+        "last_sequence": file.last[1] if file.last is not None else None,
+        "limit": file.limit,
+    }
+    return _of_the_log({"reason": FILE_DELETED, "detail": detail, "deleted": deleted}, stamp)
+
+
 def end_marker(stamp: Stamp) -> dict[str, Any]:
     """The last event of a start that ended as it should."""
     return _of_the_log({"reason": LOG_CLOSED, "detail": "the router stopped; this start has no further event"}, stamp)
 
 
 def _of_the_log(members: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
-    absent = {*_OWN_MEMBERS, "shadow", "attempts", "management"}
+    absent = _OWN_MEMBERS | _OPTIONAL_MEMBERS
     whole = {name: _fitted(name, spec, None, [])[0] for name, spec in _PROPERTIES.items() if name not in absent}
     return _ordered({**whole, "stage": "audit", **members}, stamp, is_cut=False)
 
@@ -150,6 +190,17 @@ def _management_of(stage: str, value: object, notes: list[str]) -> Mapping[Any, 
         notes.append(f"management was of type {type(value).__name__}")
     if members is not None and stage != "management":
         notes.append("management is only for stage management")
+        return None
+    return members
+
+
+def _folded_of(attempts: int | None, value: object, notes: list[str]) -> Mapping[Any, Any] | None:
+    """The account of a sum, which has a number."""
+    members = _members(value)
+    if value is not None and members is None:
+        notes.append(f"folded was of type {type(value).__name__}")
+    if members is not None and attempts is None:
+        notes.append("folded is only for what has attempts")
         return None
     return members
 

@@ -20,10 +20,21 @@ from router.amqp.terminus import Condition
 from router.connection.ends import SaslEnd
 from router.connection.inspection import condition_of
 from router.connection.peer_open import PeerOpens
-from router.connection.stack import FRAMING, Stack, Stage
+from router.connection.stack import ABORTED, FRAMING, Stack, Stage
 from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
-from router.effects import Audit, AuditStage, ConnectionMembers, RequestMembers, RouterReason, audit_event, log
+from router.effects import (
+    Audit,
+    AuditEvent,
+    AuditStage,
+    ConnectionMembers,
+    Log,
+    Refused,
+    RequestMembers,
+    RouterReason,
+    audit_event,
+    log,
+)
 
 __all__ = ["Connection", "Stage"]
 
@@ -104,7 +115,7 @@ class Connection(Stack):
             return False
         condition, reason = ending
         self.report(condition)
-        self._record(condition, reason)
+        self.emit(Audit(event=self._failure(condition, reason)))
         self.expel(condition)
         return True
 
@@ -307,10 +318,10 @@ class Connection(Stack):
 
     # Failures
 
-    def fail(self, condition: Condition, reason: RouterReason) -> None:
+    def fail(self, condition: Condition, reason: RouterReason, *lines: Log) -> None:
         if reason != "handshake_timeout":  # that many wait is no fault of the peer's
             self._break_off()
-        super().fail(condition, reason)
+        super().fail(condition, reason, *lines)
 
     def shut(self) -> None:
         super().shut()
@@ -323,16 +334,29 @@ class Connection(Stack):
             self._give_up()
 
     def report(self, condition: Condition) -> None:
-        whose = f"Connection from {self.remote_name} (to {self.terms.place})"
-        log(self.emit, "SERVER", "info", f"[C{self.connection_id}] {whose} failed: {condition}")
+        self.emit(self._line(condition))
 
-    def _record(self, condition: Condition, reason: RouterReason) -> None:
+    def _line(self, condition: Condition) -> Log:
+        where = f"Connection from {self.remote_name} (to {self.terms.place})"
+        return Log(module="SERVER", level="info", text=f"[C{self.connection_id}] {where} failed: {condition}")
+
+    def _failure(self, condition: Condition, reason: RouterReason) -> AuditEvent:
         told: RequestMembers = {"condition": condition.name, "detail": condition.description}
-        self.emit(Audit(event=audit_event(self.audit_stage, "deny", reason, self.facts(), told)))
+        return audit_event(self.audit_stage, "deny", reason, self.facts(), told)
+
+    def _record(self, condition: Condition, reason: RouterReason, lines: tuple[Log, ...]) -> None:
+        lines = (*lines, self._line(condition))
+        event = self._failure(condition, reason)
+        self.gate.gate.folding.record(Refused(stage=event["stage"], facts=self.facts(), lines=lines, event=event))
 
     def _record_lost(self) -> None:
         """Record a peer that leaves during its login. A bare TCP connect is a probe; it is not recorded."""
-        if self.stage is Stage.SNIFF or self.is_open:
+        if self.is_open:
+            self.report(ABORTED)
+            return
+        lines, what = (self._line(ABORTED),), "more connections lost before their Open"
+        self.gate.gate.folding.record(Refused(stage=self.audit_stage, facts=self.facts(), lines=lines, what=what))
+        if self.stage is Stage.SNIFF:
             return
         if self.stage in (Stage.SASL, Stage.HEADER):
             # The user, or the name that the peer claimed while it was being verified.

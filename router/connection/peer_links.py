@@ -18,7 +18,7 @@ from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
-from router.effects import AuditStage, log
+from router.effects import AuditStage, Log, Refused, log
 from router.values import Handle
 
 _ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
@@ -93,7 +93,7 @@ class PeerLinks:
         is_sender = isinstance(wire, IncomingWire)
         terminus = target if is_sender else source
         if terminus is not None and not _ROUTER_CAPABILITIES.isdisjoint(terminus.capabilities):
-            self._log("Router attach forbidden on non-inter-router connection")
+            self._record_forbidden()
             wire.refuse(_FORBIDDEN)
             return
         address = self._address_of(terminus)
@@ -258,8 +258,10 @@ class PeerLinks:
 
     # Logs
 
-    def _log(self, text: str) -> None:
-        log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}] {text}")
+    def _record_forbidden(self) -> None:
+        text = f"[C{self.attachment.connection_id}] Router attach forbidden on non-inter-router connection"
+        lines, facts = (Log(module="ROUTER_CORE", level="info", text=text),), self.gate.facts()
+        self.gate.gate.folding.record(Refused(stage="attach", facts=facts, lines=lines, what="Router attach forbidden"))
 
     def _log_link(self, link: InLink | OutLink, text: str) -> None:
         log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}][L{link.identity}] {text}")

@@ -23,11 +23,12 @@ from router.connection.peer import KINDS, Peer
 from router.connection.peer_open import Opening
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
-from router.effects import RouterReason, log
+from router.effects import Log, RouterReason, log
 from router.faults import fault_text
 
 _READ_VIEW: Final = memoryview(READ_BUFFER)
 FRAMING: Final = "amqp:connection:framing-error"
+ABORTED: Final = Condition(name=FRAMING, description="connection aborted")
 _INTERNAL: Final = Condition(name="amqp:internal-error", description="Internal error")
 
 
@@ -111,11 +112,15 @@ class Stack:
         """Log a failure in the words of this direction."""
         raise NotImplementedError
 
-    def _record(self, condition: Condition, reason: RouterReason) -> None:
-        """Audit a failure, where this direction is audited."""
+    def _record(self, condition: Condition, reason: RouterReason, lines: tuple[Log, ...]) -> None:
+        """Log a failure, after `lines`; audit it where this direction is audited."""
+        for line in lines:
+            self.emit(line)
+        self.report(condition)
 
     def _record_lost(self) -> None:
-        """The peer has gone; audit it, where this direction is audited."""
+        """The peer has gone: log it; audit it where this direction is audited."""
+        self.report(ABORTED)
 
     # Bytes in
 
@@ -238,9 +243,8 @@ class Stack:
         if peer is None or not peer.is_open:
             if now < self._deadline:
                 return self._deadline
-            log(self.emit, "ERROR", "error", "Run Time: Timeout waiting for initial handshake")
             timeout = Condition(name="amqp:not-allowed", description="Timeout waiting for initial handshake")
-            self.fail(timeout, "handshake_timeout")
+            self.fail(timeout, "handshake_timeout", _error("Run Time: Timeout waiting for initial handshake"))
             return None
         try:
             return peer.tick(now)
@@ -273,24 +277,22 @@ class Stack:
 
     # The end
 
-    def fail(self, condition: Condition, reason: RouterReason) -> None:
-        """Log and audit a failure once, then close after what is written."""
+    def fail(self, condition: Condition, reason: RouterReason, *lines: Log) -> None:
+        """Log a failure once, after `lines`, and audit it; then close after what is written."""
         if self.stage is Stage.CLOSED:
             return
         if not self._is_reported:
             self._is_reported = True
-            self.report(condition)
-            self._record(condition, reason)
+            self._record(condition, reason, lines)
         self.shut()
 
     def crash(self, error: Exception) -> None:
         """Something below raised: this connection ends, the router lives on."""
         condition, reason = _fault_of(error)
-        if condition is _INTERNAL:
-            log(self.emit, "ERROR", "error", f"[C{self.connection_id}] {fault_text(error)}")
         if self.peer is not None:
             self.peer.break_off(condition)
-        self.fail(condition, reason)
+        lines = (_error(f"[C{self.connection_id}] {fault_text(error)}"),) if condition is _INTERNAL else ()
+        self.fail(condition, reason, *lines)
 
     def shut(self) -> None:
         """Write what is pending at the end of this pass, then close. From now on nobody's messages go to this peer."""
@@ -340,7 +342,6 @@ class Stack:
     def on_lost(self) -> None:
         """The socket is closed, by whomever. Call once; everything the connection held is given back."""
         if self.stage is not Stage.CLOSED and not self._is_reported:
-            self.report(Condition(name=FRAMING, description="connection aborted"))
             self._survive(self._record_lost)
         self.stage = Stage.CLOSED
         if self.peer is not None:
@@ -360,6 +361,10 @@ def _fault_of(error: Exception) -> tuple[Condition, RouterReason]:
     if isinstance(error, Violation):
         return error.condition, "malformed_frame"
     return _INTERNAL, "internal_error"
+
+
+def _error(text: str) -> Log:
+    return Log(module="ERROR", level="error", text=text)
 
 
 def _security_of(tunnel: TlsTunnel | None, *, is_configured: bool) -> Mapping[str, Any]:

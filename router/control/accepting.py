@@ -15,7 +15,7 @@ from router.connection.accepted import Connection
 from router.connection.stack import Stack
 from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
-from router.effects import ConnectionMembers, Emit, RouterReason, log
+from router.effects import ConnectionMembers, Emit, Log, Refused, RouterReason, log
 from router.faults import fault_text
 from router.io.descriptors import Descriptors
 from router.io.sockets import Socket, SocketOwner
@@ -37,6 +37,10 @@ class Home(SocketOwner[Stack], Protocol):
     def next_connection_id(self) -> int: ...
     def adopt(self, connection: Stack) -> None: ...
     def on_opened(self, connection: Stack) -> None: ...
+
+
+def _line(text: str) -> Log:
+    return Log(module="SERVER", level="info", text=text)
 
 
 class _Accepted(Socket[Stack]):
@@ -159,17 +163,11 @@ class Accepting:
             listener=listener.place,
         ):
             self.handshakes.leave(connection_id)
-            log(
-                self._emit, "SERVER", "info",
-                f"[C{connection_id}] Connection from {remote_name} {where} failed: {_NO_HEADER}",
-            )  # fmt: skip
+            line = _line(f"[C{connection_id}] Connection from {remote_name} {where} failed: {_NO_HEADER}")
+            self._emit(Refused(stage="accept", facts=whose, lines=(line,), what="more connections closed at accept"))
             return None
-        log(
-            self._emit,
-            "SERVER",
-            "info",
-            f"[C{connection_id}] Accepted connection to {listener.place} from {remote_name}",
-        )
+        line = _line(f"[C{connection_id}] Accepted connection to {listener.place} from {remote_name}")
+        gate.folding.report_accepted(line, whose)
         return ConnectionGate(
             gate,
             connection_id=connection_id,

@@ -17,6 +17,7 @@ from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.admission.candidate import Shadow
 from router.admission.connection_gate import Gate
+from router.admission.folding import Folding
 from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
 from router.control.bans_in_force import Bans
@@ -44,7 +45,7 @@ from router.control.vhosts import Vhosts, compile_configured, place_of, tell_of
 from router.core.budget import BUDGET_KINDS, Budgets, Limits
 from router.core.treatments import AddressBook
 from router.core.watch import NORMAL, Thresholds
-from router.effects import AdmissionFailed, Audit, Effect, Log
+from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
 from router.io.folder_watch import FolderWatch
@@ -108,6 +109,8 @@ class Application:
             case Audit(event=event, time_s=time_s):
                 if self.audit is not None:
                     self.audit.record(event, time_s)
+            case Refused():
+                self.router.gate.folding.record(effect)
             case AdmissionFailed(remote_host=remote_host):
                 self.bans.note_failure(remote_host)
 
@@ -152,7 +155,8 @@ class Application:
             self._log("AUTHSERVICE", "warning", text)
         workers = Workers(authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
-        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow)
+        folding = Folding(self.emit, time.monotonic, time.time)
+        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, folding=folding)
         gate.recorder.explains = configuration.policy["verboseDenials"] is True
         self.router = Router(
             router_id=router_id,

@@ -16,7 +16,7 @@ from router.amqp.codec import CodecError, Message, decode_message, encode_messag
 from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.core import Core
 from router.core.in_links import InLink
-from router.effects import Emit, log
+from router.effects import Emit, Log, Refused, log
 from router.faults import fault_text
 from router.io.host_names import KnownNames, NameWanted
 from router.io.turns import turn
@@ -95,7 +95,10 @@ class ManagementService:
         try:
             message = decode_message(payload)
         except CodecError as error:
-            log(self._emit, "AGENT", "error", f"Error performing request: {error}")
+            line = Log(module="AGENT", level="error", text=f"Error performing request: {error}")
+            facts = self._requester_of(link.attachment.connection_id).facts
+            what = "Error performing request: it cannot be read"
+            self._emit(Refused(stage="management", facts=facts, lines=(line,), what=what))
             return
         if not message.reply_to:
             return

@@ -1,4 +1,4 @@
-"""Reports repeated events once a minute, and at the end: those that the ban gate and the probes only counted."""
+"""Reports repeated events: those of the ban gate and the probes once a minute, floods more often, all at the end."""
 
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -7,6 +7,8 @@ from typing import Final
 from router.admission.connection_gate import Gate
 
 INTERVAL_S: Final = 60.0
+# What a kill of the process costs are the numbers of this time, as long as the flood's budget has room for them.
+FLOODS_INTERVAL_S: Final = 10.0
 # Events in one second: thousands of bans may have something to tell, and the audit log's queue is bounded.
 AT_ONCE: Final = 200
 
@@ -15,19 +17,24 @@ class Reporting:
     def __init__(self, gate: Gate, now: float) -> None:
         self._gate = gate
         self._next = now + INTERVAL_S
+        self._next_of_floods = now + FLOODS_INTERVAL_S
         self._left: Iterator[None] = iter(())
+        self._left_of_floods: Iterator[None] = iter(())
 
     def on_second(self, now: float) -> None:
         """To be called once a second."""
         if now >= self._next:
             self._next = now + INTERVAL_S
             self._left = self._round()
-        for _ in islice(self._left, AT_ONCE):
+        if now >= self._next_of_floods:
+            self._next_of_floods = now + FLOODS_INTERVAL_S
+            self._left_of_floods = self._gate.folding.reports()
+        for _ in islice(chain(self._left, self._left_of_floods), AT_ONCE):
             pass
 
     def stop(self) -> None:
         """Report all that was counted."""
-        for _ in self._round():
+        for _ in chain(self._round(), self._gate.folding.reports(is_end=True)):
             pass
 
     def _round(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from policy.addressing.address import Address
 from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED
 from router.control.router import Router
 from router.core.in_links import InLink
-from router.effects import Audit, RequestMembers, audit_event, log
+from router.effects import Log, Refused, RequestMembers, audit_event
 from router.management.requests import Requester
 
 
@@ -50,11 +50,11 @@ class Requesters:
             live = self._router.core.table.find(address)
             if live is not None and any(out.address is live for out in connection.peer.attachment.out_links):
                 return address
-        emit = self._router.emit
-        log(emit, "POLICY", "info", f"[C{connection.connection_id}] DENY management reply to '{reply_to}'")
+        text = f"[C{connection.connection_id}] DENY management reply to '{reply_to}'"
+        lines, facts = (Log(module="POLICY", level="info", text=text),), connection.gate.facts()
         why = "neither received by the requester nor among its targets"
         detail = f"reply-to is {why}" if isinstance(address, Address) else f"reply-to: {address.why}"
         request: RequestMembers = {"address": reply_to, "detail": detail}
-        event = audit_event("management", "deny", "forbidden_operation", connection.gate.facts(), request)
-        emit(Audit(event=event))
+        event = audit_event("management", "deny", "forbidden_operation", facts, request)
+        self._router.emit(Refused(stage="management", facts=facts, lines=lines, event=event))
         return None

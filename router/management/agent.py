@@ -12,12 +12,12 @@ from typing import Final
 from policy.decision import Reason
 from policy.facts import ManagementFacts
 from policy.rights import ALL, CREATE, DELETE, NAMING, READ, UPDATE, decide_management, exists, lacking
-from router.effects import Emit, LogLevel, log
+from router.effects import Emit, Log, LogLevel, log
 from router.faults import fault_text
 from router.management.core_operations import CRUD, CoreOperations
 from router.management.entities import Entity, EntityStore, NameTakenError
 from router.management.host_values import HostValues
-from router.management.journal import Journal, denial_reason
+from router.management.journal import Journal, denial_reason, emit_refused
 from router.management.kinds import kind_of
 from router.management.node_operations import type_filter
 from router.management.query import QueryRows, Row, agent_results, number, requested_names
@@ -120,10 +120,14 @@ class Agent:
             response = Response(status=known.status, description=known.description, body=error_body)
         except Exception as error:  # the router lives on, and the client learns nothing of its inside
             response = self.failed(error)
+        lines: tuple[Log, ...] = ()
         if response.status >= 400:
-            self._log("error", f"Error performing {doing}: {response.description}")
+            text = f"Error performing {doing}: {response.description}"
+            lines = (Log(module="AGENT", level="error", text=text),)
         if name in CHANGES or (plan is not None and plan.is_change):
-            self._journal.record(request, plan, name, response, before=before, reason=reason)
+            self._journal.record(request, plan, name, response, before=before, reason=reason, lines=lines)
+        elif lines:
+            emit_refused(self._emit, request.requester, lines)
         if plan is not None and plan.operation == "UPDATE":
             response = _without_unreadable(plan, request.requester, response)
         if self._is_debug_enabled():

@@ -12,11 +12,11 @@ from typing import Any, Final, cast
 
 from policy.decision import Reason
 from policy.rights import NAMING
-from router.effects import Audit, AuditEvent, Emit, ManagementMembers, RuleMembers, audit_event, log
+from router.effects import Audit, AuditEvent, Emit, Log, ManagementMembers, Refused, RuleMembers, audit_event
 from router.faults import fault_text
 from router.management.query import Row
 from router.management.redaction import HIDDEN, is_secret_name
-from router.management.requests import FORBIDDEN, Plan, Request, Response
+from router.management.requests import FORBIDDEN, Plan, Request, Requester, Response
 from router.management.schema import EntityType
 
 # Attack: attributes of a megabyte fill the disk with records of themselves, or push what matters out of the record. So
@@ -42,12 +42,14 @@ class Journal:
         *,
         before: Row | None,
         reason: Reason | None,
+        lines: tuple[Log, ...] = (),
     ) -> None:
         """A request that would change something was answered.
 
         plan    None where it did not come to one
         before  the entity as it was, of an UPDATE or DELETE
         reason  why policy refused it; None: it did not
+        lines   that come before its own in the log
         """
         status, description = response.status, response.description
         rule = request.requester.rule if reason is not None else None
@@ -64,17 +66,30 @@ class Journal:
         except Exception as error:  # a record that says little is worth more than none
             event["management"] = {"operation": operation, "status": status}
             event["detail"] = f"{description} [what was asked could not be described: {fault_text(error)}]"
+        lines = (*lines, _line(event, status, description))
+        if status >= 400:
+            emit_refused(self._emit, request.requester, lines, event)
+            return
+        # What changes the router is never summed up.
         self._emit(Audit(event=event))
-        self._log(event, status, description)
+        for line in lines:
+            self._emit(line)
 
-    def _log(self, event: AuditEvent, status: int, description: str) -> None:
-        done = event["management"]
-        where = f"[C{event['connection']}] " if event.get("connection") is not None else ""
-        who = f"user '{event.get('user') or ''}' at '{event.get('remote_host') or ''}'"
-        kind = str(done.get("entity_type") or "an unknown type").rpartition(".dispatch.")[2]
-        what = f"{done['operation']} of {kind} '{done.get('entity_name') or ''}'"
-        outcome = str(status) if status < 400 else f"{status} {description}"
-        log(self._emit, "AGENT", "info", f"{where}{what} by {who}: {outcome}")
+
+def emit_refused(emit: Emit, requester: Requester, lines: tuple[Log, ...], event: AuditEvent | None = None) -> None:
+    """A request was not carried out."""
+    what = "Error performing requests" if event is None else ""
+    emit(Refused(stage="management", facts=requester.facts, lines=lines, event=event, what=what))
+
+
+def _line(event: AuditEvent, status: int, description: str) -> Log:
+    done = event["management"]
+    where = f"[C{event['connection']}] " if event.get("connection") is not None else ""
+    who = f"user '{event.get('user') or ''}' at '{event.get('remote_host') or ''}'"
+    kind = str(done.get("entity_type") or "an unknown type").rpartition(".dispatch.")[2]
+    what = f"{done['operation']} of {kind} '{done.get('entity_name') or ''}'"
+    outcome = str(status) if status < 400 else f"{status} {description}"
+    return Log(module="AGENT", level="info", text=f"{where}{what} by {who}: {outcome}")
 
 
 def denial_reason(status: int) -> Reason | None:

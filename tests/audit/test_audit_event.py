@@ -38,11 +38,11 @@ def assert_valid(whole: dict[str, Any]) -> None:
 def test_the_type_of_events_is_that_of_the_schema() -> None:
     """An emitter that type-checks needs no repair."""
     properties = SCHEMA["properties"]
-    filled_in = {"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost"}
+    filled_in = {"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost", "deleted"}
     assert get_type_hints(effects.AuditEvent).keys() == properties.keys() - filled_in
     for name, members in (
         ("rule", effects.RuleMembers), ("usage", effects.UsageMembers), ("shadow", effects.ShadowMembers),
-        ("management", effects.ManagementMembers),
+        ("management", effects.ManagementMembers), ("folded", effects.FoldedMembers),
     ):  # fmt: skip
         assert get_type_hints(members).keys() == properties[name]["properties"].keys()
     for name, literal in (("stage", effects.AuditStage), ("decision", effects.AuditDecision)):
@@ -54,7 +54,7 @@ def test_the_type_of_events_is_that_of_the_schema() -> None:
 def test_schema_is_a_valid_strict_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["additionalProperties"] is False
-    optional = {"attempts", "lost", "management", "redecision", "sequence", "shadow", "start"}
+    optional = {"attempts", "deleted", "folded", "lost", "management", "redecision", "sequence", "shadow", "start"}
     assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == optional
     unbounded = [
         name
@@ -68,11 +68,11 @@ def test_an_emitter_passes_only_what_it_knows() -> None:
     whole = complete(stage="accept", reason=Reason.ROUTER_CONNECTION_LIMIT, remote_host="192.0.2.7", limit=2)
     assert_valid(whole)
     assert whole["time"] == "2023-11-14T22:13:20.250000Z"
-    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (3, EVENT_ID, "R1")
+    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (4, EVENT_ID, "R1")
     assert (whole["start"], whole["sequence"]) == (START, 41)
     assert (whole["decision"], whole["user"], whole["is_encrypted"], whole["truncated"]) == ("deny", None, False, False)
     assert type(whole["reason"]) is str
-    assert not {"lost", "shadow"} & whole.keys()
+    assert not {"lost", "shadow", "folded", "deleted"} & whole.keys()
 
 
 def test_rule_and_usage_may_be_the_policys_own_values() -> None:
@@ -303,3 +303,36 @@ ANY_VALUE = st.recursive(
 @given(st.dictionaries(st.sampled_from(sorted(SCHEMA["properties"])) | st.text() | st.integers(), ANY_VALUE))
 def test_any_event_at_all_becomes_a_valid_one(event: dict[Any, Any]) -> None:
     assert_valid(audit_event.complete(event, stamp(1.5)))
+
+
+def test_a_sum_says_how_many_and_since_when() -> None:
+    folded = {"first": "2026-11-20T14:05:06.000007Z", "last": None, "owner": "connection", "samples": '["a"]'}
+    whole = complete(stage="attach", reason="target_not_allowed", attempts=7, folded=folded)
+    assert_valid(whole)
+    assert (whole["attempts"], whole["folded"]) == (7, folded)
+
+
+@pytest.mark.parametrize(
+    ("members", "note"),
+    [
+        ({"folded": {"owner": "host"}}, "folded is only for what has attempts"),
+        ({"folded": 7, "attempts": 2}, "folded was of type int"),
+        ({"folded": {"owner": "nobody"}, "attempts": 2}, "folded.owner was nobody"),
+        ({"deleted": {"file": "x"}}, "no such member: deleted"),
+        ({"reason": "file_deleted"}, "reason was file_deleted, which only the audit log itself may use"),
+    ],
+)
+def test_a_sum_that_is_badly_described_is_recorded_all_the_same(members: dict[str, object], note: str) -> None:
+    whole = complete(**{"stage": "attach", "reason": "target_not_allowed", **members})  # type: ignore[arg-type]
+    assert_valid(whole)
+    assert note in whole["detail"]
+
+
+def test_a_file_that_is_deleted_says_which_events_are_gone() -> None:
+    file = audit_event.DeletedFile(name="denials-x.jsonl", size=9, first=(START, 0), last=None, limit="auditMaxFiles")
+    whole = audit_event.deleted_marker(file, stamp())
+    assert_valid(whole)
+    assert whole["deleted"] == {
+        "file": "denials-x.jsonl", "bytes": 9, "first_start": START, "first_sequence": 0,
+        "last_start": None, "last_sequence": None, "limit": "auditMaxFiles",
+    }  # fmt: skip

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from policy.rights import UNRESTRICTED, ManagementRights
-from router.effects import Audit, Effect, Log
+from router.effects import Audit, Effect, Log, Refused
 from router.management.agent import Agent, Request, Requester, Response
 from router.management.config import Configuration, load_config
 from router.management.entities import EntityStore
@@ -106,6 +106,10 @@ def bench(
     events: list[Mapping[str, Any]] = []
 
     def emit(effect: Effect) -> None:
+        if isinstance(effect, Refused):
+            effects.extend(effect.lines)
+            events.extend([effect.event] if effect.event is not None else [])
+            return
         if isinstance(effect, Audit):
             events.append(effect.event)
             return

@@ -1,0 +1,401 @@
+"""Folds floods of refusals: within a budget of bytes each is written in full, past it they are counted and summed up.
+
+Pure: the clocks are arguments. Whatever a peer is refused, and leaves a trace of, passes here. Its owner pays for it:
+after the login the connection and its user, before it the host. Where an owner's budget is spent, its refusals of one
+sort are written as one event and one line, with their number, the first and last time, and some of the names. What is
+written and what is counted add up to what was refused. Source: docs/audit.md, Floods.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from policy.failures import counted_as
+from router.admission.disagreements import kept
+from router.admission.repeats import Repeats
+from router.effects import Audit, AuditEvent, ConnectionMembers, Emit, FoldedMembers, Log, ManagementMembers, Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What one owner's refusals may write, to the log and the audit log together.
+
+    burst_bytes    at once, in full
+    reserve_bytes  beyond that, for the first refusal of a sort and for sums
+    bytes_per_s    that come back
+    """
+
+    burst_bytes: int
+    reserve_bytes: int
+    bytes_per_s: int
+
+
+# Attack: one connection stays and asks 20,000 times for what it may not have, which filled 23 MB. So a connection
+# writes 96 KiB at once and 450 kB an hour: some 50 refusals in full, and from then on one in ten seconds.
+OF_CONNECTION: Final = Budget(burst_bytes=64 * 1024, reserve_bytes=32 * 1024, bytes_per_s=128)
+# Attack: many connections of one user with a few refusals each; a host without a login that says nonsense, and comes
+# again. So a user, or a host, writes 1088 KiB at once and 1.8 MB an hour, however many connections it makes: some 700
+# refusals in full, as many as a fleet behind one address may come to in a bad minute.
+OF_PARTY: Final = Budget(burst_bytes=1024 * 1024, reserve_bytes=64 * 1024, bytes_per_s=512)
+
+# Attack: endless hosts, users or connections, to fill the memory with their budgets. Those beyond share one.
+MAX_OWNERS: Final = 4096
+# Attack: as many, with sums. One takes 10 kB at worst; those beyond are summed up by their sort alone.
+MAX_SUMS: Final = 2000
+# Distinct names that a sum shows, and characters of each.
+MAX_SAMPLES: Final = 8
+MAX_SAMPLE_CHARACTERS: Final = 64
+
+# Upper bounds: of an event, of a sum and of a line without their texts; of a whole line; of a character in JSON.
+_EVENT_BYTES: Final = 900
+_SUM_BYTES: Final = 1500
+_LINE_BYTES: Final = 160
+_MAX_LINE_BYTES: Final = 2048
+_MAX_TEXT_CHARACTERS: Final = 1024
+_BYTES_OF_CHARACTER: Final = 12
+
+# Stages in which a peer is nobody but its host: its user is unknown, or a claim.
+_BEFORE_LOGIN: Final = frozenset({"accept", "header", "tls", "sasl"})
+# Stages in which a refusal leaves the connection open, so that it may go on and on.
+_ON_A_CONNECTION: Final = frozenset({"begin", "attach", "transfer", "management"})
+
+
+class Owner(NamedTuple):
+    kind: Literal["connection", "user", "host", "various"]
+    name: str
+
+
+class Sort(NamedTuple):
+    """Refusals of an owner that are equal in this are one sum. No member is a peer's choice.
+
+    vhost  that was selected: it has counters that sums are held against
+    """
+
+    stage: str
+    reason: str
+    vhost: str | None
+
+
+Key = tuple[Owner, Sort]
+
+_NAMES: Final = ("entity_type", "entity_name", "entity_identity")
+_DETAILED: Final = frozenset({"trace", "debug"})
+_NO_LINE: Final = Log(module="POLICY", level="info", text="")
+
+_VARIOUS: Final = Owner("various", "")
+
+
+class _Purse:
+    """What is left of one owner's budget."""
+
+    __slots__ = ("_at", "_budget", "_left")
+
+    def __init__(self, budget: Budget, now: float) -> None:
+        self._budget = budget
+        self._left: float = budget.burst_bytes
+        self._at = now
+
+    def affords(self, size: int, now: float, *, with_reserve: bool = False) -> bool:
+        """Whatever is larger than the budget takes all of it."""
+        budget = self._budget
+        if now > self._at:
+            self._left = min(budget.burst_bytes, self._left + (now - self._at) * budget.bytes_per_s)
+            self._at = now
+        if with_reserve:
+            return self._left + budget.reserve_bytes >= min(size, budget.reserve_bytes)
+        return self._left >= min(size, budget.burst_bytes)
+
+    def pay(self, size: int) -> None:
+        self._left = max(self._left - size, -self._budget.reserve_bytes)
+
+    def is_full(self, now: float) -> bool:
+        return self.affords(self._budget.burst_bytes, now)
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Refusals that are counted and not yet written.
+
+    members  of their events that all agree in
+    owners   who pay for the sum
+    line     a log line of the first of them
+    what     as of Refused
+    times    wall clock, seconds
+    """
+
+    members: dict[str, Any]
+    owners: tuple[Owner, ...]
+    line: Log
+    what: str
+    first_s: float
+    last_s: float
+    samples: list[str] = field(default_factory=list)
+
+    def add(self, members: Mapping[str, Any], now_s: float) -> None:
+        own = self.members
+        for name in [name for name, value in own.items() if _kept(members.get(name)) != value]:
+            if name == "management":
+                own[name] = _common(own[name], members[name])
+            else:
+                del own[name]
+        self.last_s = now_s
+
+    def show(self, name: object) -> None:
+        if isinstance(name, str) and len(self.samples) < MAX_SAMPLES:
+            name = name[:MAX_SAMPLE_CHARACTERS]
+            if name not in self.samples:
+                self.samples.append(name)
+
+    @property
+    def size(self) -> int:
+        """As `_size`, of its line and its event."""
+        texts = [value[:_MAX_TEXT_CHARACTERS] for value in self.members.values() if isinstance(value, str)]
+        return _SUM_BYTES + sum(map(_bytes, texts)) + 2 * sum(map(_bytes, self.samples))
+
+    def swallow(self, other: "_Sum") -> None:
+        self.add(other.members, max(self.last_s, other.last_s))
+        self.first_s = min(self.first_s, other.first_s)
+        for name in other.samples:
+            self.show(name)
+
+
+class Folding:
+    def __init__(
+        self, emit: Emit, clock: Callable[[], float] = lambda: 0.0, wall_clock: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """clock       monotonic seconds
+        wall_clock  seconds since 1970 UTC
+        """
+        self._emit = emit
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._purses: dict[Owner, _Purse] = {}
+        self._repeats: Repeats[Key] = Repeats(MAX_SUMS)
+        self._sums: dict[Key, _Sum] = {}
+        self._of_connection: dict[Owner, set[Key]] = {}
+        self._flooding: set[Owner] = set()  # owners of sums since the round before the last
+
+    # Refusals
+
+    def record(self, refused: Refused) -> None:
+        """Write a refusal, or count it where its owners have had enough written."""
+        now = self._clock()
+        owners = self._owners(refused, now)
+        size = _size(refused.lines, refused.event)
+        if all(self._purses[owner].affords(size, now) for owner in owners):
+            self._write(refused, owners, size)
+            return
+        # The widest whose budget is spent: a user's thousand connections leave one sum, not a thousand.
+        spent = [owner for owner in owners if not self._purses[owner].affords(size, now)]
+        key = self._count((spent[-1], _sort(refused)))
+        if key is None:
+            if self._afford_reserve(owners, size, now):
+                self._write(refused, owners, size)
+                return
+            key = self._count((spent[-1], _sort(refused)))
+            assert key is not None
+        self._add(key, refused, owners)
+
+    def report_accepted(self, line: Log, facts: ConnectionMembers) -> None:
+        """A host makes a connection, which is no refusal: a line, but for a host whose refusals are being summed up."""
+        owner = _host(facts)
+        refused = Refused(stage="accept", facts=facts, lines=(line,), what="more connections of the host")
+        if owner not in self._flooding or (key := self._count((owner, _sort(refused)))) is None:
+            self._emit(line)
+        else:
+            self._add(key, refused, (owner,))
+
+    def forget(self, connection_id: int) -> None:
+        """A connection has ended: write its sums, or have its user's sums take them where he has had enough written."""
+        own = Owner("connection", str(connection_id))
+        self._purses.pop(own, None)
+        self._flooding.discard(own)
+        now = self._clock()
+        for key in self._of_connection.pop(own, ()):
+            summed = self._sums.pop(key, None)
+            if summed is None:
+                self._repeats.forget(key)
+                continue
+            owners = summed.owners = tuple(owner for owner in summed.owners if owner in self._purses)
+            if not owners or self._afford_reserve(owners, summed.size, now):
+                self._say(key, summed, self._repeats.forget(key))
+            else:
+                to = self._repeats.move(key, (owners[-1], key[1]), (_VARIOUS, key[1]))
+                self._flooding.add(to[0])
+                if to in self._sums:
+                    self._sums[to].swallow(summed)
+                else:
+                    self._sums[to] = summed
+
+    # Sums
+
+    def reports(self, *, is_end: bool = False) -> Iterator[None]:
+        """Write the sums that their owners' budgets have room for, one for each step. Begin at equal intervals.
+
+        is_end  write all
+        """
+        for key, number in self._repeats.take(lambda key: is_end or self._may_report(key)):
+            summed = self._sums.pop(key)
+            self._say(key, summed, number)
+            yield
+        self._flooding = {owner for owner, _ in self._repeats}
+        now = self._clock()
+        for owner in [owner for owner, purse in self._purses.items() if purse.is_full(now)]:
+            if owner not in self._flooding:
+                del self._purses[owner]
+
+    def _may_report(self, key: Key) -> bool:
+        summed = self._sums[key]
+        return self._afford_reserve(summed.owners, summed.size, self._clock())
+
+    def _say(self, key: Key, summed: _Sum, number: int) -> None:
+        """Write a sum."""
+        samples = json.dumps(summed.samples)
+        first, last = _moment(summed.first_s), _moment(summed.last_s)
+        owner, sort = key
+        for each in summed.owners:
+            if each in self._purses:
+                self._purses[each].pay(summed.size)
+        names = f": {', '.join(repr(name) for name in summed.samples)}" if summed.samples else ""
+        members = summed.members
+        where = f"[C{owner.name}] " if owner.kind == "connection" else ""
+        whose = f"of {owner.kind} '{owner.name}'" if owner is not _VARIOUS else "of various peers"
+        what = summed.what or f"DENY {sort.stage} {sort.reason}"
+        text = f"{where}{number} times from {first} to {last}, not told one by one, {whose}: {what}{names}"
+        self._emit(Log(module=summed.line.module, level=summed.line.level, text=text))
+        if summed.what:
+            return
+        folded: FoldedMembers = {"first": first, "last": last, "owner": owner.kind, "samples": samples}
+        detail = "the same again and again, not written one by one: `folded` has the times, and some of the names"
+        event = {**members, "attempts": number, "folded": folded, "detail": detail}
+        self._emit(Audit(event=cast(AuditEvent, event)))
+
+    # Within
+
+    def _owners(self, refused: Refused, now: float) -> tuple[Owner, ...]:
+        """Who pay for a refusal, the connection first."""
+        facts, stage = refused.facts, refused.stage
+        user, mechanism = facts.get("user"), facts.get("mechanism")
+        is_known = user and mechanism not in (None, "ANONYMOUS") and stage not in _BEFORE_LOGIN
+        party = Owner("user", str(user)) if is_known else _host(facts)
+        found = [self._with_purse(party, OF_PARTY, now)]
+        if stage in _ON_A_CONNECTION and (number := facts.get("connection")) is not None:
+            own = self._with_purse(Owner("connection", str(number)), OF_CONNECTION, now)
+            if own is not _VARIOUS:
+                found.insert(0, own)
+        return tuple(found)
+
+    def _with_purse(self, owner: Owner, budget: Budget, now: float) -> Owner:
+        """The owner, or the one that all are for whom there is no room."""
+        if owner not in self._purses:
+            if len(self._purses) >= MAX_OWNERS:
+                owner, budget = _VARIOUS, OF_PARTY
+            self._purses.setdefault(owner, _Purse(budget, now))
+        return owner
+
+    def _afford_reserve(self, owners: tuple[Owner, ...], size: int, now: float) -> bool:
+        purses = (self._purses[owner] for owner in owners if owner in self._purses)
+        return all(purse.affords(size, now, with_reserve=True) for purse in purses)
+
+    def _write(self, refused: Refused, owners: tuple[Owner, ...], size: int) -> None:
+        for owner in owners:
+            self._purses[owner].pay(size)
+        for line in refused.lines:
+            self._emit(line)
+        if refused.event is not None:
+            self._emit(Audit(event=refused.event, time_s=refused.time_s))
+
+    def _count(self, key: Key) -> Key | None:
+        """Count a refusal. Returns the key that it is counted under, None where it is the first of it lately."""
+        crowd = (_VARIOUS, key[1])
+        is_first = self._repeats.count(key, crowd)
+        key = key if key in self._repeats else crowd
+        self._flooding.add(key[0])
+        if key[0].kind == "connection":
+            self._of_connection.setdefault(key[0], set()).add(key)
+        return None if is_first else key
+
+    def _add(self, key: Key, refused: Refused, owners: tuple[Owner, ...]) -> None:
+        """Add a refusal that is counted to its sum."""
+        now_s = self._wall_clock()
+        event = refused.event
+        members: Mapping[str, Any] = event if event is not None else refused.facts
+        summed = self._sums.get(key)
+        if summed is None:
+            own = {name: _kept(value) for name, value in members.items()}
+            line = next((line for line in refused.lines if line.level not in _DETAILED), _NO_LINE)
+            paying = owners if key[0] in owners else (_VARIOUS,)
+            if _VARIOUS in paying:
+                self._with_purse(_VARIOUS, OF_PARTY, self._clock())
+            summed = self._sums[key] = _Sum(
+                members=own, owners=paying, line=line, what=refused.what, first_s=now_s, last_s=now_s
+            )
+        else:
+            summed.add(members, now_s)
+        summed.show(_name(refused))
+
+
+def _host(facts: ConnectionMembers) -> Owner:
+    """The host of a peer, of IPv6 its /64; of a connection that the router made the place it went to."""
+    host = facts.get("remote_host") or ""
+    try:
+        network = counted_as(host)
+    except ValueError:
+        return Owner("host", host or facts.get("listener") or "")
+    return Owner("host", host if network.prefixlen == network.max_prefixlen else str(network))
+
+
+def _sort(refused: Refused) -> Sort:
+    event = refused.event
+    if event is None:
+        return Sort(refused.stage, refused.what, None)
+    return Sort(event["stage"], event["reason"], event.get("vhost"))
+
+
+def _name(refused: Refused) -> object:
+    """What the peer wanted, or claimed to be."""
+    event = refused.event
+    if event is None:
+        return None
+    if (management := event.get("management")) is not None:
+        return management.get("entity_name") or management.get("entity_type") or management["operation"]
+    if event.get("address") is not None:
+        return event.get("address")
+    return event.get("user") if refused.stage in _BEFORE_LOGIN else event.get("requested_vhost")
+
+
+def _kept(value: object) -> object:
+    return kept(value) if isinstance(value, str) else value
+
+
+def _common(one: ManagementMembers, other: ManagementMembers) -> ManagementMembers:
+    """Two requests as one."""
+    is_same = one["operation"] == other["operation"]
+    common: ManagementMembers = {"operation": one["operation"] if is_same else "various", "status": one["status"]}
+    same = {name: one.get(name) for name in _NAMES if one.get(name) == other.get(name)}
+    return cast(ManagementMembers, {**common, **same})
+
+
+def _size(lines: Sequence[Log], event: AuditEvent | None) -> int:
+    """At most so many bytes are written for it."""
+    size = sum(_LINE_BYTES + min(_MAX_LINE_BYTES, _bytes(line.text[:_MAX_LINE_BYTES])) for line in lines)
+    if event is None:
+        return size
+    texts = [*event.values(), *(event.get("rule") or {}).values()]
+    size += _EVENT_BYTES + sum(_bytes(text[:_MAX_TEXT_CHARACTERS]) for text in texts if isinstance(text, str))
+    management = event.get("management")
+    return size + (sum(len(str(value)) for value in management.values()) if management is not None else 0)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() and text.isprintable() else _BYTES_OF_CHARACTER * len(text)
+
+
+def _moment(time_s: float) -> str | None:
+    """RFC 3339; None for what is no time."""
+    try:
+        return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return None
