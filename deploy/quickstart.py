@@ -49,6 +49,7 @@ router {{
     saslConfigDir: {run}/sasl
     auditDir: {run}/audit
     messageProgressTimeout: 60
+    auditMaxBytes: 1000000000
 }}
 
 policy {{

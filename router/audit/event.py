@@ -70,14 +70,16 @@ class Stamp:
 class DeletedFile:
     """A file that retention deletes.
 
-    first, last  start and sequence of its first event, and of its last whole one; None: not to be read
+    start        that its events are of
+    first, last  sequence of the first of them, and of the last whole one. None: not to be read
     limit        the setting that it is deleted for
     """
 
     name: str
     size: int
-    first: tuple[str, int] | None
-    last: tuple[str, int] | None
+    start: str | None
+    first: int | None
+    last: int | None
     limit: str
 
 
@@ -132,12 +134,13 @@ def deleted_marker(file: DeletedFile, stamp: Stamp) -> dict[str, Any]:
     deleted = {
         "file": file.name[:256],
         "bytes": file.size,
-        "first_start": file.first[0] if file.first is not None else None,
-        "first_sequence": file.first[1] if file.first is not None else None,
-        "last_start": file.last[0] if file.last is not None else None,
-        "last_sequence": file.last[1] if file.last is not None else None,
+        "start": file.start,
+        "first": file.first,
+        "last": file.last,
         "limit": file.limit,
     }
+    spec = _PROPERTIES["deleted"]
+    deleted, _ = _fitted_object("deleted", spec, deleted, [])
     return _of_the_log({"reason": FILE_DELETED, "detail": detail, "deleted": deleted}, stamp)
 
 

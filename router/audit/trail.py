@@ -5,21 +5,20 @@ fsync(). While the disk refuses, they stay queued and are tried again; past the 
 is written as an `events_lost` event at the place where they are missing. docs/audit.md is the operator's view.
 """
 
-import contextlib
 import errno
 import os
-import re
 import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
 from router.audit import event as audit_event
+from router.audit.files import Deletion, Files, Retention, open_new_file
 from router.effects import AuditEvent
 
 DEFAULT_MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -31,11 +30,8 @@ RESERVED_EVENTS = 16
 RESERVED_BYTES = 1024 * 1024
 # One fsync covers at most this many lines, so that a flood cannot put off durability.
 MAX_BATCH_LINES = 512
-
-
-def open_new_file(path: Path) -> int:
-    """A file that was not there before, for its owner alone. No link of that name is followed or overwritten."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+# How often files are looked at that are kept for a time, while nothing is recorded.
+LOOK_S = 3600.0
 
 
 class AuditLog:
@@ -45,7 +41,8 @@ class AuditLog:
     router_id     stands in every event and, made safe, in the file names.
     clock         seconds since 1970 UTC.
     max_file_bytes  a file that would grow past this is left and a new one begun.
-    max_files     how many files of this router id to keep; None keeps all. The oldest go first, each reported.
+    max_files, max_bytes, max_age_s  what of the files of this router id is kept, as Retention; None: all. The oldest
+                  go first. Each has a `file_deleted` event before it is deleted, and is reported.
     max_pending, max_pending_bytes  what the queue holds at most, in events and in bytes.
     on_trouble    called once when writing begins to fail, once when it works again, for every file deleted. It runs on
                   the writer thread (from `close` and from a `record` after it, on theirs): it must be thread-safe.
@@ -65,6 +62,8 @@ class AuditLog:
         clock: Callable[[], float],
         max_file_bytes: int = DEFAULT_MAX_FILE_BYTES,
         max_files: int | None = None,
+        max_bytes: int | None = None,
+        max_age_s: float | None = None,
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
         on_trouble: Callable[[str], None] = lambda _text: None,
@@ -82,12 +81,13 @@ class AuditLog:
         self._max_pending_bytes = max_pending_bytes
         self._on_trouble = on_trouble
         self._retry_s = retry_s
-        self._file = _CurrentFile(
+        self._look_s = LOOK_S if max_age_s is not None else None
+        self._file = Files(
             directory,
             router_id=router_id,
             now_s=self._now_s,
             max_file_bytes=max_file_bytes,
-            max_files=max_files,
+            retention=Retention(max_files=max_files, max_bytes=max_bytes, max_age_s=max_age_s),
             open_file=open_file,
             report=self._report,
         )
@@ -238,22 +238,25 @@ class AuditLog:
             self._is_end_marked = True
             self._append(audit_event.encode(audit_event.end_marker(self._stamp(next(self._sequence)))))
 
+    def _mark_deletions(self, surplus: Iterable[tuple[Path, audit_event.DeletedFile]]) -> None:
+        """Record the files that are to be deleted; they are deleted once that is on disk."""
+        for path, file in surplus:
+            marker = audit_event.deleted_marker(file, self._stamp(next(self._sequence)))
+            line = Deletion(audit_event.encode(marker))
+            line.path = path
+            self._append(line)
+            self._has_recorded = True
+
     # --- the writer thread --------------------------------------------------------------------------------------------
 
     def _write_until_closed(self) -> None:
         failures = 0
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._unmarked or self._is_closing)
-                if not self._queue:
-                    self._mark_gap()
-                if not self._queue and self._is_closing:
-                    self._mark_end()
-                if not self._queue or self._is_closed:
-                    break
-                # Only this thread removes lines (close() does, once it has given up), so they stay valid unlocked.
-                batch = [self._queue[i] for i in range(min(len(self._queue), MAX_BATCH_LINES))]
+        while (batch := self._next_batch()) is not None:
             done, error = self._file.write(batch)
+            for line in batch[:done]:
+                if isinstance(line, Deletion):
+                    self._file.delete(line.path)
+            surplus = self._file.take_surplus() if error is None else ()
             with self._changed:
                 if self._is_closed:
                     break
@@ -263,6 +266,7 @@ class AuditLog:
                 self._written += done
                 if done:
                     self._mark_gap()
+                self._mark_deletions(surplus)
                 pending, lost = len(self._queue), self._lost
                 self._changed.notify_all()
             if error is None:
@@ -279,6 +283,24 @@ class AuditLog:
             first_s, longest_s = self._retry_s
             self._pause(min(longest_s, first_s * 2 ** min(failures - 1, 16)))
         self._file.close()
+
+    def _next_batch(self) -> list[bytes] | None:
+        """Wait for lines. None: no more come."""
+        surplus: Iterable[tuple[Path, audit_event.DeletedFile]] = ()
+        while True:
+            with self._changed:
+                self._mark_deletions(surplus)
+                if self._changed.wait_for(lambda: self._queue or self._unmarked or self._is_closing, self._look_s):
+                    if not self._queue:
+                        self._mark_gap()
+                    if not self._queue and self._is_closing:
+                        self._mark_end()
+                    if not self._queue or self._is_closed:
+                        return None
+                    # Only this thread removes lines (close() does, once it has given up): they stay valid unlocked.
+                    return [self._queue[i] for i in range(min(len(self._queue), MAX_BATCH_LINES))]
+            self._file.look_again()
+            surplus = self._file.take_surplus()
 
     def _pause(self, pause_s: float) -> None:
         """Wait before the next attempt; shorter when closing, whose caller has its own time limit."""
@@ -297,136 +319,6 @@ class AuditLog:
             return
 
 
-class _CurrentFile:
-    """The file being written, by the writer thread alone."""
-
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        router_id: str,
-        now_s: Callable[[], float],
-        max_file_bytes: int,
-        max_files: int | None,
-        open_file: Callable[[Path], int],
-        report: Callable[[str], None],
-    ) -> None:
-        self.directory = directory
-        self._router_name = re.sub(r"[^A-Za-z0-9._-]", "_", router_id)[:64] or "_"
-        self._now_s = now_s
-        self._max_file_bytes = max_file_bytes
-        self._max_files = max_files
-        self._open_file = open_file
-        self._report = report
-        self._fd: int | None = None
-        self._path = directory
-        self._size = 0
-        self._is_fresh = False
-
-    def write(self, batch: list[bytes]) -> tuple[int, Exception | None]:
-        """Write lines until the batch or the file ends, then fsync.
-
-        Returns  how many lines are durable, and the error that stopped it. Lines that may or may not be on disk count
-                 as not written: written again they carry the same event_id, and the report counts them once.
-        """
-        done = 0
-        error: Exception | None = None
-        is_torn = False
-        try:
-            fd = self._ready(len(batch[0]))
-        except Exception as failed:
-            return 0, failed
-        start = self._size
-        try:
-            for line in batch:
-                if self._size and self._size + len(line) > self._max_file_bytes:
-                    break
-                # One write() a line: a process killed here leaves at most this one line torn, at the end of the file.
-                taken = os.write(fd, line)
-                if taken < len(line):
-                    raise OSError(f"took {taken} of {len(line)} bytes: the disk is full or a quota is reached")
-                self._size += len(line)
-                done += 1
-        except Exception as failed:
-            error = failed
-            is_torn = not self._cut_to(fd, self._size)
-        try:
-            os.fsync(fd)
-        except Exception as failed:
-            # After a failed fsync nobody knows which pages are on disk, and a second fsync may lie: begin a new file.
-            self._cut_to(fd, start)
-            self._leave()
-            return 0, error or failed
-        if is_torn:
-            self._leave()  # nothing may follow on the torn line
-        elif done and self._is_fresh:
-            # Only after a success: a disk that fails again and again must not cost the files that are good.
-            self._is_fresh = False
-            self._delete_oldest()
-        return done, error
-
-    def _leave(self) -> None:
-        """Give up the file after a fault; an empty one is taken away, lest each attempt leave one behind."""
-        self.close()
-        if self._size == 0:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
-
-    def close(self) -> None:
-        if self._fd is not None:
-            fd, self._fd = self._fd, None
-            try:
-                os.close(fd)
-            except OSError as error:
-                self._report(f"audit log: closing {self._path}: {error}")
-
-    def _ready(self, line_bytes: int) -> int:
-        """A descriptor with room for a line."""
-        if self._fd is not None and self._size and self._size + line_bytes > self._max_file_bytes:
-            self.close()
-        if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
-            self._report(f"audit log: {self._path} was removed while it was being written; a new file is begun")
-            self.close()
-        if self._fd is None:
-            self._begin()
-        assert self._fd is not None
-        return self._fd
-
-    def _begin(self) -> None:
-        time_s = self._now_s()
-        for attempt in range(1000):
-            stamp = datetime.fromtimestamp(time_s + attempt * 1e-6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-            path = self.directory / f"denials-{stamp}-{self._router_name}-{os.getpid()}.jsonl"
-            try:
-                self._fd = self._open_file(path)
-            except FileExistsError:
-                continue
-            self._path, self._size, self._is_fresh = path, 0, True
-            _sync_directory(self.directory)
-            return
-        raise FileExistsError(f"{path} and a thousand names after it are taken")
-
-    def _delete_oldest(self) -> None:
-        if self._max_files is None:
-            return
-        ours = re.compile(rf"denials-\d{{8}}T\d{{6}}\.\d{{6}}Z-{re.escape(self._router_name)}-\d+\.jsonl")
-        try:
-            names = sorted(name for name in os.listdir(self.directory) if ours.fullmatch(name))
-            for name in [name for name in names if name != self._path.name][: max(0, len(names) - self._max_files)]:
-                os.unlink(self.directory / name)
-                self._report(f"audit log: deleted {self.directory / name}: max_files is {self._max_files}")
-        except OSError as error:
-            self._report(f"audit log: cannot delete old files in {self.directory}: {error}")
-
-    def _cut_to(self, fd: int, size: int) -> bool:
-        try:
-            os.ftruncate(fd, size)
-        except OSError:
-            return False
-        self._size = size
-        return True
-
-
 def _prepare(directory: Path) -> None:
     """Errors  OSError; its strerror says what would be right, its filename is the directory."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -435,15 +327,3 @@ def _prepare(directory: Path) -> None:
         raise PermissionError(errno.EACCES, "the router's user must be allowed to make files there", place)
     if stat.S_IMODE(directory.stat().st_mode) & 0o002:
         raise PermissionError(errno.EPERM, "anyone may write there; take that away with chmod o-w", place)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a new file's name durable; without it a power cut may take the file whole."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some file systems cannot do this for a directory
-            raise
-    finally:
-        os.close(fd)

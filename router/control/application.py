@@ -7,7 +7,6 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from auth.verifiers.files import UserFileError
@@ -20,6 +19,7 @@ from router.admission.connection_gate import Gate
 from router.admission.folding import Folding
 from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
+from router.control.audit_log import open_audit_log
 from router.control.bans_in_force import Bans
 from router.control.budget_view import budget_owner
 from router.control.connection_entity import connection_owner
@@ -262,23 +262,15 @@ class Application:
             raise StartError(f"Configuration: {error}: {error.reason}{places[0] if places else ''}") from None
 
     def _start_audit(self) -> None:
-        folder = self.attributes.get("auditDir")
-        if not folder:
-            return
         loop = asyncio.get_running_loop()
 
         def report(text: str) -> None:
             loop.call_soon_threadsafe(self._log, "POLICY", "critical", text)
 
         try:
-            self.audit = AuditLog(
-                Path(str(folder)),
-                router_id=str(self.attributes["id"]),
-                clock=time.time,
-                on_trouble=report,
-            )
+            self.audit = open_audit_log(self.attributes, report)
         except OSError as error:
-            raise StartError(f"Configuration: auditDir {folder}: {error.strerror}") from None
+            raise StartError(f"Configuration: auditDir {self.attributes['auditDir']}: {error.strerror}") from None
 
     def _compile_policy(self) -> Ruleset:
         try:

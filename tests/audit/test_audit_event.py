@@ -329,10 +329,11 @@ def test_a_sum_that_is_badly_described_is_recorded_all_the_same(members: dict[st
 
 
 def test_a_file_that_is_deleted_says_which_events_are_gone() -> None:
-    file = audit_event.DeletedFile(name="denials-x.jsonl", size=9, first=(START, 0), last=None, limit="auditMaxFiles")
+    file = audit_event.DeletedFile(
+        name="denials-x.jsonl", size=9, start=START, first=0, last=None, limit="auditMaxFiles"
+    )
     whole = audit_event.deleted_marker(file, stamp())
     assert_valid(whole)
     assert whole["deleted"] == {
-        "file": "denials-x.jsonl", "bytes": 9, "first_start": START, "first_sequence": 0,
-        "last_start": None, "last_sequence": None, "limit": "auditMaxFiles",
+        "file": "denials-x.jsonl", "bytes": 9, "start": START, "first": 0, "last": None, "limit": "auditMaxFiles",
     }  # fmt: skip

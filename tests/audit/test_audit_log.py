@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -95,13 +96,13 @@ def start(tmp_path: Path, told: Told) -> Iterator[Callable[..., AuditLog]]:
         log.close(WAIT_S)
 
 
-def all_lines_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in sorted(folder.iterdir()) for line in path.read_bytes().splitlines()]
+def all_lines_of(folder: Path, pattern: str = "*") -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted(folder.glob(pattern)) for line in path.read_bytes().splitlines()]
 
 
-def lines_of(folder: Path) -> list[dict[str, Any]]:
+def lines_of(folder: Path, pattern: str = "*") -> list[dict[str, Any]]:
     """Without the mark of the end."""
-    return [line for line in all_lines_of(folder) if line["reason"] != "log_closed"]
+    return [line for line in all_lines_of(folder, pattern) if line["reason"] != "log_closed"]
 
 
 def test_each_denial_is_one_valid_line(start: Callable[..., AuditLog], tmp_path: Path) -> None:
@@ -228,8 +229,9 @@ def test_old_files_go_only_when_asked_and_are_reported(
     assert log.flush(WAIT_S)
     assert all(path.exists() for path in others)
     assert not earlier.exists()
-    ours = [path for path in folder.iterdir() if path not in others]
-    assert sorted(json.loads(path.read_text())["connection"] for path in ours) == [2, 3]
+    ours = [line for line in lines_of(folder, "denials-2023*") if line["reason"] != "file_deleted"]
+    assert [line["connection"] for line in ours] == [2, 3]
+    assert len(list(folder.glob("denials-2023*"))) == 2
     assert sum("deleted" in text for text in told.texts) == 3
 
 
@@ -524,3 +526,143 @@ def test_a_quota_that_cuts_a_write_short_leaves_no_torn_line(tmp_path: Path) -> 
     """The kernel itself takes part of a line, then refuses (RLIMIT_FSIZE); the file must come out whole."""
     subprocess.run([sys.executable, "-c", QUOTA, str(tmp_path)], check=True, timeout=60)
     assert [event["connection"] for event in lines_of(tmp_path)] == list(range(20))
+
+
+def numbered(folder: Path) -> list[tuple[int, int]]:
+    """The numbers of the events of a folder with one start that are on disk or said to be deleted, as ranges."""
+    there = [(line["sequence"], line["sequence"]) for line in all_lines_of(folder)]
+    gone = [line["deleted"] for line in all_lines_of(folder) if line["reason"] == "file_deleted"]
+    return sorted([*there, *((each["first"], each["last"]) for each in gone)])
+
+
+def assert_without_gap(folder: Path) -> None:
+    """What was deleted is on record; where the record itself was deleted, its own deletion is."""
+    ranges = numbered(folder)
+    at = ranges[0][0]
+    for first, last in ranges:
+        assert first <= at, f"events {at} to {first - 1} went without a word"
+        at = max(at, last + 1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"),
+    [
+        ({"max_files": 3}, "auditMaxFiles"),
+        ({"max_bytes": 12_000}, "auditMaxBytes"),
+        ({"max_files": 3, "max_bytes": 10**9, "max_age_s": 3600}, "auditMaxFiles"),
+    ],
+)
+def test_what_retention_deletes_is_an_event_first(
+    limits: dict[str, Any], limit: str, start: Callable[..., AuditLog], tmp_path: Path
+) -> None:
+    log = start(max_file_bytes=4000, clock=time.time, **limits)
+    for n in range(100):
+        log.record({**DENIAL, "connection": n})
+    assert log.close(WAIT_S)
+    folder = tmp_path / "audit"
+    assert len(list(folder.iterdir())) <= 3
+    for line in all_lines_of(folder):
+        VALIDATOR.validate(line)
+    deleted = [line for line in all_lines_of(folder) if line["reason"] == "file_deleted"]
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 12_000 + 1000 * len(deleted)
+    assert {line["deleted"]["limit"] for line in deleted} == {limit}
+    assert {line["deleted"]["start"] for line in deleted} == {all_lines_of(folder)[0]["start"]}
+    assert not any((folder / line["deleted"]["file"]).exists() for line in deleted)
+    assert_without_gap(folder)
+
+
+def test_old_files_are_deleted_with_the_first_event(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    """By their last event, whatever they hold: a torn line, nothing, or no audit events at all."""
+    folder = tmp_path / "audit"
+    folder.mkdir(mode=0o700)
+    names = [f"denials-2020010{n}T000000.000000Z-R1-77.jsonl" for n in range(1, 6)]
+    texts = ['{"start":"' + "a" * 32 + '","sequence":4}\n{"torn', "", "[1]\n", "\xff\n{}\n"]
+    for name, text in zip(names, texts, strict=False):
+        (folder / name).write_text(text)
+        os.utime(folder / name, (NOW_S - 7200, NOW_S - 7200))
+    (folder / names[4]).symlink_to("/dev/zero")
+    os.utime(folder / names[4], (NOW_S - 7200, NOW_S - 7200), follow_symlinks=False)
+    young = folder / "denials-20200107T000000.000000Z-R1-77.jsonl"
+    young.write_text("")
+    os.utime(young, (NOW_S - 60, NOW_S - 60))
+    log = start(max_age_s=3600)
+    log.record(DENIAL)
+    assert log.flush(WAIT_S)
+    assert not any(os.path.lexists(folder / name) for name in names)
+    assert young.exists()
+    deleted = [line["deleted"] for line in lines_of(folder) if line["reason"] == "file_deleted"]
+    assert [each["file"] for each in deleted] == names
+    assert {each["limit"] for each in deleted} == {"auditMaxAgeDays"}
+    assert (deleted[0]["start"], deleted[0]["first"], deleted[0]["last"]) == ("a" * 32, 4, 4)
+    assert all(each["first"] is None for each in deleted[1:])
+
+
+def test_files_come_of_age_while_nothing_is_recorded(
+    start: Callable[..., AuditLog], tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.audit.trail.LOOK_S", 0.001)
+    folder = tmp_path / "audit"
+    folder.mkdir(mode=0o700)
+    old = folder / "denials-20200101T000000.000000Z-R1-77.jsonl"
+    old.write_text("")
+    os.utime(old, (NOW_S - 7200, NOW_S - 7200))
+    log = start(max_age_s=3600)
+    told.wait_for("deleted")
+    assert log.close(WAIT_S)
+    assert not old.exists()
+    assert [line["reason"] for line in all_lines_of(folder)] == ["file_deleted", "log_closed"]
+
+
+def test_a_file_is_left_after_a_day_where_age_counts(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    now = [NOW_S]
+    log = start(max_age_s=10 * 86400, clock=lambda: now[0])
+    for _ in range(3):
+        log.record(DENIAL)
+        assert log.flush(WAIT_S)
+        now[0] += 90_000
+    assert len(list((tmp_path / "audit").iterdir())) == 3
+
+
+def test_a_full_disk_costs_no_file(start: Callable[..., AuditLog], tmp_path: Path, told: Told, disk: Disk) -> None:
+    """A deletion that cannot be recorded is none."""
+    folder = tmp_path / "audit"
+    log = start(max_file_bytes=2000, max_files=2)
+    for n in range(4):
+        log.record({**DENIAL, "connection": n})
+    assert log.flush(WAIT_S)
+    before = sorted(folder.iterdir())
+
+    def only_denials(fd: int, data: bytes) -> int:
+        if b"file_deleted" in data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return disk._write(fd, data)
+
+    disk.write_fault = only_denials
+    for n in range(4, 8):
+        log.record({**DENIAL, "connection": n})
+    told.wait_for("cannot write")
+    assert all(path.exists() for path in before)
+    disk.write_fault = None
+    assert log.close(WAIT_S)
+    assert len(list(folder.iterdir())) == 2
+    assert_without_gap(folder)
+
+
+DELETER = RECORDER.replace("clock=time.time)", "clock=time.time, max_file_bytes=8000, max_files=3)")
+
+
+def test_kill_9_while_files_are_deleted_leaves_no_gap(tmp_path: Path) -> None:
+    for round_ in range(5):
+        folder = tmp_path / str(round_)
+        child = subprocess.Popen([sys.executable, "-c", DELETER, str(folder)], stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        for _ in range(40 + round_):
+            child.stdout.readline()
+        child.send_signal(signal.SIGKILL)
+        child.stdout.read()
+        child.wait()
+        child.stdout.close()
+        for path in folder.iterdir():  # at most the last line is torn
+            path.write_bytes(path.read_bytes().rpartition(b"\n")[0] + b"\n")
+        assert any(line["reason"] == "file_deleted" for line in all_lines_of(folder))
+        assert_without_gap(folder)

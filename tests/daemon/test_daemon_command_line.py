@@ -130,6 +130,25 @@ def test_what_fails_while_it_is_applied_ends_the_start(tmp_path: Path, section: 
     assert f"MAIN (critical) Router start-up failed: {ran.err.splitlines()[-1].partition(': ')[2]}" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ("auditMaxFileBytes: 1000", "auditMaxFileBytes must be 65536 to"),
+        ("auditMaxFiles: 1", "auditMaxFiles must be 2 to"),
+        ("auditMaxFiles: -1", "auditMaxFiles must be 2 to"),
+        ("auditMaxBytes: 100000000", "auditMaxBytes must be 134217728 to"),
+        ("auditMaxFileBytes: 65536\n auditMaxBytes: 100000", "auditMaxBytes must be 131072 to"),
+        ("auditMaxAgeDays: 40000", "auditMaxAgeDays must be 1 to 36500"),
+        ("auditMaxAgeDays: soon", "auditMaxAgeDays"),
+    ],
+)
+def test_limits_of_the_audit_log_that_make_no_sense_end_the_start(tmp_path: Path, settings: str, error: str) -> None:
+    ran = run_configuration(tmp_path, f"router {{\n auditDir: {tmp_path}/audit\n {settings}\n}}\n")
+    assert ran.status == 1, ran.err
+    assert error in ran.err
+    assert not (tmp_path / "audit").exists()
+
+
 def test_a_bad_vhost_in_policy_dir_ends_the_start(tmp_path: Path) -> None:
     """Policy 5: with the error's text, and the file it stands in."""
     folder = tmp_path / "rules"

@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,6 +20,12 @@ MAX_BUSY_POLL_US: Final = 1000
 BYTE_BUDGETS: Final = ("linkByteBudget", "connectionByteBudget", "userByteBudget", "hostByteBudget", "routerByteBudget")
 MIN_BYTE_BUDGET: Final = 64 * 1024  # less would refuse a single message
 
+DEFAULT_AUDIT_FILE_BYTES: Final = 64 * 1024 * 1024
+# Attack: a file that a single event fills. A record of its deletion is an event too.
+MIN_AUDIT_FILE_BYTES: Final = 64 * 1024
+MAX_AUDIT_BYTES: Final = 1 << 50
+MAX_AUDIT_FILES: Final = 1_000_000
+MAX_AUDIT_DAYS: Final = 36_500
 EVERY_ROUTER: Final = "all"  # in an address, in the place of a router's id
 # The agent's view: totals of entities that the agent's view does not hold (§6.5).
 _AGENT_ZEROS: Final = ("addrCount", "linkCount", "nodeCount")
@@ -76,11 +83,41 @@ class RouterKind(Kind):
         if not isinstance(seconds, int) or not 0 <= seconds <= MAX_PROGRESS_TIMEOUT_S:
             text = f"messageProgressTimeout is a number of seconds from 0 to {MAX_PROGRESS_TIMEOUT_S}, not {seconds}"
             raise misconfigured(text, "messageProgressTimeout")
+        audit_limits(attributes)
         if (style := attributes.get("timestampFormat")) is not None:
             try:
                 datetime(2000, 1, 1, tzinfo=UTC).strftime(str(style))
             except ValueError as error:
                 raise misconfigured(f"timestampFormat is a strftime format: {error}", "timestampFormat") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLimits:
+    """Of the files of the audit log; None: no limit."""
+
+    max_file_bytes: int
+    max_files: int | None
+    max_bytes: int | None
+    max_age_days: int | None
+
+
+def audit_limits(attributes: Mapping[str, object]) -> AuditLimits:
+    """The router's attributes auditMax…. Errors: RuleError."""
+
+    def limit(name: str, least: int, most: int = MAX_AUDIT_BYTES) -> int | None:
+        value = int(str(attributes.get(name) or 0))
+        if value and not least <= value <= most:
+            raise misconfigured(f"{name} must be {least} to {most}, or 0 for no limit", name)
+        return value or None
+
+    max_file_bytes = limit("auditMaxFileBytes", MIN_AUDIT_FILE_BYTES) or DEFAULT_AUDIT_FILE_BYTES
+    return AuditLimits(
+        max_file_bytes=max_file_bytes,
+        # The file being written and one more: what is being written is never deleted.
+        max_files=limit("auditMaxFiles", 2, MAX_AUDIT_FILES),
+        max_bytes=limit("auditMaxBytes", 2 * max_file_bytes),
+        max_age_days=limit("auditMaxAgeDays", 1, MAX_AUDIT_DAYS),
+    )
 
 
 def management_directories(attributes: Mapping[str, object]) -> tuple[str, ...]:
