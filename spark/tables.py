@@ -54,6 +54,10 @@ def _summary(report: "Report") -> str:
     numbers = report.continuity
     if numbers.missing:
         lines.append(f"WARNING: {counted(numbers.missing, 'event')} missing between others of one start of a router")
+    if report.deleted_files:
+        lines.append(
+            f"{counted(report.deleted_files, 'file')} deleted by the routers, as the limits of their audit logs ask"
+        )
     starts = f"of {counted(numbers.starts, 'start')} of routers"
     if numbers.headless:
         lines.append(f"{numbers.headless} {starts}: the first events are not here")

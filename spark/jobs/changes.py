@@ -21,9 +21,9 @@ _TITLES = {
 def _totals() -> Mapping[str, Column]:
     is_refused = F.col("decision") == "deny"
     return {
-        "asked": F.count_if(changes.is_asked()),
-        "refused": F.count_if(changes.is_asked() & is_refused),
-        "denials": F.count_if(denials.is_denial()),
+        "asked": denials.total(changes.is_asked()),
+        "refused": denials.total(changes.is_asked() & is_refused),
+        "denials": denials.total(denials.is_denial()),
     }
 
 

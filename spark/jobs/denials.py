@@ -19,7 +19,7 @@ _TITLES = {
 
 
 def _totals() -> Mapping[str, Column]:
-    every = F.coalesce(F.sum(F.when(denials.is_denial(), denials.attempts())), F.lit(0))
+    every = denials.total(denials.is_denial())
     return {
         "denials": every,
         "repeated": every - F.count_if(denials.is_denial()),
@@ -30,7 +30,8 @@ def _totals() -> Mapping[str, Column]:
 
 def _tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
     denied = denials.denied(events)
-    return {name: (_TITLES[name], denials.counted_by(denied, key)) for name, key in denials.KEYS.items()}
+    tables = {name: (_TITLES[name], denials.counted_by(denied, key)) for name, key in denials.KEYS.items()}
+    return {**tables, "floods": ("Floods: denials summed up", denials.floods(denied))}
 
 
 def _says(totals: Mapping[str, int]) -> tuple[str, str]:

@@ -66,7 +66,7 @@ class Report:
     """files, lines, quarantined, duplicates, continuity: of everything read. The others: within the time asked for.
 
     duplicates  valid lines beyond the first of their event_id.
-    lost        events the routers say they could not write.
+    lost        events the routers say they could not write; deleted_files  files they say they deleted
     heading     the findings, in words; warning  a caution to the reader, "" for none
     tables      those of the kind, then quarantine (per file and reason).
     """
@@ -77,6 +77,7 @@ class Report:
     duplicates: int
     continuity: Continuity
     lost: int
+    deleted_files: int
     totals: Mapping[str, int]
     heading: str
     warning: str
@@ -89,6 +90,7 @@ class Report:
             "lines": self.lines,
             **self.totals,
             "lost": self.lost,
+            "deleted_files": self.deleted_files,
             **asdict(self.continuity),
             "duplicates": self.duplicates,
             "quarantined": self.quarantined,
@@ -127,10 +129,10 @@ def report(
             for name, frame in {**{name: frame for name, (_, frame) in whole.items()}, QUARANTINE: quarantined}.items():
                 _write(frame, out, name)
         lines, bad = judged.agg(F.count(F.lit(1)), F.count_if(F.size("faults") > 0)).first() or (0, 0)
-        totals = {**kind.totals(), "lost": events.lost()}
+        totals = {**kind.totals(), "lost": events.lost(), "deleted_files": events.deleted_files()}
         numbers = asked.agg(*(number.alias(name) for name, number in totals.items())).first()
         counts = numbers.asDict() if numbers is not None else dict.fromkeys(totals, 0)
-        lost = counts.pop("lost")
+        lost, deleted_files = counts.pop("lost"), counts.pop("deleted_files")
         numbered = continuity(found).first()
         heading, warning = kind.says(counts)
         made = Report(
@@ -140,6 +142,7 @@ def report(
             duplicates=lines - bad - found.count(),
             continuity=Continuity(**numbered.asDict()) if numbered is not None else Continuity(),
             lost=lost,
+            deleted_files=deleted_files,
             totals=counts,
             heading=heading,
             warning=warning,

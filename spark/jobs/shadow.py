@@ -27,7 +27,7 @@ def kind(candidate: str | None = None) -> Kind:
         return {
             **{name: shadow.total(name, candidate) for name in ("would_deny", "would_allow", "errors")},
             "shadow_events": F.count_if(shadow.is_shadow()),
-            "denials": F.count_if(denials.is_denial()),
+            "denials": denials.total(denials.is_denial()),
         }
 
     def tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.transforms.denials import attempts
+
 # Report name -> its key columns.
 KEYS = {
     "changes_by_user": ("user",),
@@ -30,11 +32,14 @@ def is_allowed() -> Column:
 
 
 def asked(events: DataFrame) -> DataFrame:
-    """The requests: time, is_done (its status says that it was carried out), reason, and the columns of KEYS."""
+    """The requests: time, is_done (its status says that it was carried out), is_refused, requests (bigint, so many the
+    row stands for), reason, and the columns of KEYS.
+    """
     return events.where(is_asked()).select(
         "time",
         ((F.col("decision") == "allow") & (F.col("management.status") <= _LAST_STATUS_OF_SUCCESS)).alias("is_done"),
         (F.col("decision") == "deny").alias("is_refused"),
+        attempts().alias("requests"),
         "reason",
         "user",
         "remote_host",
@@ -46,9 +51,10 @@ def counted_by(requests: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The keys, done, failed and refused (bigint), first and last (timestamp): the most first, then by key."""
     is_failed = ~F.col("is_done") & ~F.col("is_refused")
     counts = requests.groupBy(*keys).agg(
-        F.count_if("is_done").alias("done"),
-        F.count_if(is_failed).alias("failed"),
-        F.count_if("is_refused").alias("refused"),
+        *(
+            F.coalesce(F.sum(F.when(which, F.col("requests"))), F.lit(0)).cast("bigint").alias(name)
+            for name, which in (("done", F.col("is_done")), ("failed", is_failed), ("refused", F.col("is_refused")))
+        ),
         F.min("time").alias("first"),
         F.max("time").alias("last"),
     )

@@ -10,6 +10,9 @@ from pyspark.sql import functions as F
 
 EVENTS_LOST = "events_lost"
 LOG_CLOSED = "log_closed"
+FILE_DELETED = "file_deleted"
+# Reasons of events in which an audit log speaks of itself.
+LOGS_OWN = (EVENTS_LOST, LOG_CLOSED, FILE_DELETED)
 
 
 def deduplicated(events: DataFrame) -> DataFrame:
@@ -33,6 +36,11 @@ def lost() -> Column:
     """How many events the routers say they could not write, as an aggregate (bigint)."""
     count = F.when(F.col("reason") == EVENTS_LOST, F.col("lost"))
     return F.coalesce(F.sum(count), F.lit(0)).cast("bigint")
+
+
+def deleted_files() -> Column:
+    """How many of their files the routers say they deleted, as an aggregate (bigint)."""
+    return F.count_if(F.col("reason") == FILE_DELETED)
 
 
 def _moment(at: datetime) -> Column:

@@ -161,6 +161,12 @@ def _cross_faults() -> Iterator[Column]:
     has_count = _kind(".lost").isNotNull()
     yield F.when(is_lost_event & ~has_count, F.lit("lost: missing"))
     yield F.when(~is_lost_event & has_count, F.lit("lost: only for reason events_lost"))
+    is_deletion = F.coalesce(F.col("event.reason") == "file_deleted", F.lit(False))
+    has_file = _kind(".deleted").isNotNull()
+    yield F.when(is_deletion & ~has_file, F.lit("deleted: missing"))
+    yield F.when(~is_deletion & has_file, F.lit("deleted: only for reason file_deleted"))
+    is_sum = _kind(".folded").isNotNull()
+    yield F.when(is_sum & _kind(".attempts").isNull(), F.lit("folded: only with attempts"))
     for member in ("start", "sequence"):
         is_missing = (F.col("event.schema_version") >= 2) & _kind(f".{member}").isNull()
         yield F.when(is_missing, F.lit(f"{member}: missing"))

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 EVENT: dict[str, Any] = {
-    "schema_version": 3,
+    "schema_version": 4,
     "event_id": "0" * 32,
     "start": "1" * 32,
     "sequence": 0,
@@ -40,6 +40,16 @@ SHADOW: dict[str, Any] = {
     "line": 7, "total": None, "of_user": None, "of_host": None, "limit": None, "ruleset_digest": "cd" * 32, "count": 1,
 }  # fmt: skip
 
+
+FOLDED: dict[str, Any] = {
+    "first": "2026-11-20T14:05:01.000000Z", "last": "2026-11-20T14:05:05.500000Z", "owner": "connection",
+    "samples": '["a", "b"]',
+}  # fmt: skip
+
+DELETED: dict[str, Any] = {
+    "file": "denials-20261120T140506.000007Z-R1-77.jsonl", "bytes": 67108864, "start": "1" * 32, "first": 0, "last": 9,
+    "limit": "auditMaxBytes",
+}  # fmt: skip
 
 MANAGEMENT: dict[str, Any] = {
     "operation": "CREATE", "entity_type": "org.apache.qpid.dispatch.ban", "entity_name": "b",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from literal_events import EVENT, MANAGEMENT, SHADOW, change_line, line, line_without, shadow_line
+from literal_events import DELETED, EVENT, FOLDED, MANAGEMENT, SHADOW, change_line, line, line_without, shadow_line
 
 import schemas
 from router.audit import event as audit_event
@@ -40,7 +40,11 @@ WHOLE = [
     line(time="2024-02-29T23:59:59.999999Z"),
     line(schema_version=1),
     line(schema_version=2),
-    line_without("start").replace('"schema_version": 3', '"schema_version": 1'),
+    line(schema_version=3),
+    line(attempts=19947, folded=FOLDED),
+    line(attempts=2, folded={"first": None, "last": None, "owner": "various", "samples": None}),
+    line(reason="file_deleted", stage="audit", deleted=DELETED),
+    line_without("start").replace('"schema_version": 4', '"schema_version": 1'),
     change_line(),
     change_line(management={"operation": "DELETE", "before": '{"name": "b"}', "after": None, "status": 204}),
     line(stage="management", decision="deny", reason="management_not_allowed"),
@@ -84,7 +88,7 @@ BROKEN = {
     line(reason="whim"): "reason: not one of the values it may have",
     line(stage="Open"): "stage: not one of the values it may have",
     line(direction="up"): "direction: not one of the values it may have",
-    line(schema_version=4): "schema_version: less than 1, or too large",
+    line(schema_version=5): "schema_version: less than 1, or too large",
     line(event_id="A" * 32): "event_id: not of the form it must have",
     line(event_id="a" * 32 + "\n"): "event_id: not of the form it must have; event_id: longer than 32 characters",
     line(remote_host="localhost"): "remote_host: not of the form it must have",
@@ -95,6 +99,12 @@ BROKEN = {
     line(lost=3): "lost: only for reason events_lost",
     line(reason="events_lost"): "lost: missing",
     line(reason="events_lost", lost=0): "lost: less than 1, or too large",
+    line(deleted=DELETED): "deleted: only for reason file_deleted",
+    line(reason="file_deleted"): "deleted: missing",
+    line(reason="file_deleted", deleted={**DELETED, "limit": "me"}): "deleted.limit: not one of the values it may have",
+    line(folded=FOLDED): "folded: only with attempts",
+    line(attempts=1, folded={**FOLDED, "owner": "eve"}): "folded.owner: not one of the values it may have",
+    line(attempts=1, folded={**FOLDED, "samples": "\u00e9"}): "folded.samples: not of the form it must have",
     line(redecision="whim"): "redecision: not one of the values it may have",
     line(attempts=0): "attempts: less than 1, or too large",
     line(attempts=None): "attempts: must be integer, is void",
@@ -131,7 +141,9 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     assert row.faults == []
     assert row.line is None
     expected = json.loads(text)
-    empty = dict.fromkeys(("attempts", "lost", "management", "shadow", "redecision", "start", "sequence"))
+    empty = dict.fromkeys(
+        ("attempts", "folded", "lost", "deleted", "management", "shadow", "redecision", "start", "sequence")
+    )
     assert row.event.asDict(recursive=True) == {**empty, **expected}
 
 

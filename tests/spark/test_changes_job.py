@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from literal_events import change_line, line
+from literal_events import FOLDED, change_line, line
 
 pytest.importorskip("pyspark")
 
@@ -55,3 +55,17 @@ def test_what_was_allowed_is_no_denial_and_stands_in_the_balance(session: "Spark
     report = reports.report(session, [file], DENIALS)
     assert report.totals == {"denials": 3, "repeated": 0, "shadow_events": 0, "changes": 3}
     assert report.heading == "3 denials and 3 events of changes"
+
+
+def test_a_flood_of_requests_counts_as_often_as_it_stands_for(session: "SparkSession", tmp_path: Path) -> None:
+    refused = {"decision": "deny", "reason": "management_not_allowed", "user": "monitor"}
+    texts = [
+        change_line(event_id="1" * 32, **refused, management={"status": 403}),
+        change_line(event_id="2" * 32, **refused, management={"status": 403}, attempts=40, folded=FOLDED),
+        change_line(event_id="3" * 32, user="chief", management={"status": 400}, attempts=5, folded=FOLDED),
+    ]
+    (tmp_path / "denials-1.jsonl").write_text("\n".join(texts) + "\n")
+    report = reports.report(session, [tmp_path / "denials-1.jsonl"], CHANGES)
+    assert report.totals == {"asked": 46, "refused": 41, "denials": 41}
+    rows = [row[:-2] for row in report.tables["changes_by_user"].rows]
+    assert rows == [("monitor", 0, 0, 41), ("chief", 0, 5, 0)]

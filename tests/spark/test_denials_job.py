@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from literal_events import line
+from literal_events import DELETED, FOLDED, line
 
 pytest.importorskip("pyspark")
 
@@ -78,6 +78,32 @@ def test_an_event_counts_as_often_as_it_stands_for(session: "SparkSession", tmp_
     assert made.heading == "1000 denials (998 of them as numbers)"
     assert made.tables["by_reason"].rows[0][:2] == ("banned", 1000)
     assert made.continuity == Continuity(starts=1)
+
+
+def test_a_flood_counts_as_often_as_it_stands_for_and_has_a_table(session: "SparkSession", tmp_path: Path) -> None:
+    texts = [
+        line(event_id="1" * 32, sequence=0),
+        line(event_id="2" * 32, sequence=1, attempts=500, folded=FOLDED, address=None),
+        line(event_id="3" * 32, sequence=2, attempts=30, folded={**FOLDED, "last": "2026-11-20T14:06:00.000000Z"}),
+        line(event_id="4" * 32, sequence=3, attempts=7, folded={**FOLDED, "owner": "user"}, connection=None),
+        line(event_id="5" * 32, sequence=4, reason="file_deleted", stage="audit", deleted=DELETED),
+        line(event_id="6" * 32, sequence=5, reason="log_closed", stage="audit"),
+        line(event_id="7" * 32, schema_version=3, start="2" * 32),  # of an older router
+    ]
+    (tmp_path / "denials-1.jsonl").write_text("\n".join(texts) + "\n")
+    made = reports.report(session, [tmp_path / "denials-1.jsonl"], DENIALS)
+    assert (made.totals["denials"], made.totals["repeated"], made.quarantined) == (539, 534, 0)
+    assert made.deleted_files == 1
+    assert made.tables["by_user"].rows[0][:2] == ("eve", 539)
+    floods = made.tables["floods"]
+    assert floods.columns == (
+        "owner", "router", "connection", "user", "remote_host", "stage", "reason", "denials", "first", "last",
+    )  # fmt: skip
+    whose = ("eve", "192.0.2.7", "attach", "target_not_allowed")
+    assert floods.rows == (
+        ("connection", "R1", 3, *whose, 530, "2026-11-20T14:05:01.000000Z", "2026-11-20T14:06:00.000000Z"),
+        ("user", "R1", None, *whose, 7, "2026-11-20T14:05:01.000000Z", "2026-11-20T14:05:05.500000Z"),
+    )
 
 
 def test_denials_are_reported_by_reason_user_host_vhost_and_hour(report: Report) -> None:

@@ -171,7 +171,15 @@ def sample(rows: int = 1, **changes: Any) -> Any:
     users = Table(title="Denials by user", columns=("user", "denials"), rows=shown, is_complete=False)
     names = ["by_reason", "by_host", "by_vhost", "by_hour", "quarantine"]
     empty = {name: Table(title=name, columns=(name, "denials"), rows=(), is_complete=True) for name in names}
-    counts = {"files": 1, "lines": 2, "quarantined": 0, "duplicates": 0, "lost": 0, "totals": {"denials": 3}}
+    counts = {
+        "files": 1,
+        "lines": 2,
+        "quarantined": 0,
+        "duplicates": 0,
+        "lost": 0,
+        "deleted_files": 0,
+        "totals": {"denials": 3},
+    }
     whole = {"continuity": Continuity(starts=1), "heading": "3 denials", "warning": ""}
     return Report(**{**counts, **whole, **changes}, tables={"by_user": users, **empty})
 
