@@ -40,10 +40,12 @@ OF_CONNECTION: Final = Budget(burst_bytes=64 * 1024, reserve_bytes=32 * 1024, by
 # refusals in full, as many as a fleet behind one address may come to in a bad minute.
 OF_PARTY: Final = Budget(burst_bytes=1024 * 1024, reserve_bytes=64 * 1024, bytes_per_s=512)
 
-# Attack: endless hosts, users or connections, to fill the memory with their budgets. Those beyond share one.
+# Attack: endless hosts, users or connections, to fill the memory with their budgets. Hosts beyond so many share one, so
+# do users; connections have that of their user or host. Each kind has room of its own: hosts without a login do not
+# make users share.
 MAX_OWNERS: Final = 4096
-# Attack: as many, with sums. One takes 10 kB at worst; those beyond are summed up by their sort alone.
-MAX_SUMS: Final = 2000
+# Attack: as many, with sums. Those beyond are summed up by their sort alone. One takes 10 kB at worst.
+MAX_SUMS: Final = 1000
 # Distinct names that a sum shows, and characters of each.
 MAX_SAMPLES: Final = 8
 MAX_SAMPLE_CHARACTERS: Final = 64
@@ -84,8 +86,6 @@ _NAMES: Final = ("entity_type", "entity_name", "entity_identity")
 _DETAILED: Final = frozenset({"trace", "debug"})
 _NO_LINE: Final = Log(module="POLICY", level="info", text="")
 
-_VARIOUS: Final = Owner("various", "")
-
 
 class _Purse:
     """What is left of one owner's budget."""
@@ -112,6 +112,28 @@ class _Purse:
 
     def is_full(self, now: float) -> bool:
         return self.affords(self._budget.burst_bytes, now)
+
+
+class _Table:
+    """The owners of one kind.
+
+    various  stands for those that there is no room for
+    """
+
+    __slots__ = ("budget", "purses", "repeats", "various")
+
+    def __init__(self, kind: str, budget: Budget) -> None:
+        self.budget = budget
+        self.purses: dict[Owner, _Purse] = {}
+        self.repeats: Repeats[Key] = Repeats(MAX_SUMS)
+        self.various = Owner("various", kind)
+
+    def enter(self, owner: Owner, now: float) -> Owner:
+        """The owner, or `various`, with a purse."""
+        if owner not in self.purses:
+            owner = owner if len(self.purses) < MAX_OWNERS else self.various
+            self.purses.setdefault(owner, _Purse(self.budget, now))
+        return owner
 
 
 @dataclass(slots=True)
@@ -171,8 +193,9 @@ class Folding:
         self._emit = emit
         self._clock = clock
         self._wall_clock = wall_clock
-        self._purses: dict[Owner, _Purse] = {}
-        self._repeats: Repeats[Key] = Repeats(MAX_SUMS)
+        self._connections = _Table("connection", OF_CONNECTION)
+        self._users = _Table("user", OF_PARTY)
+        self._hosts = _Table("host", OF_PARTY)
         self._sums: dict[Key, _Sum] = {}
         self._of_connection: dict[Owner, set[Key]] = {}
         self._flooding: set[Owner] = set()  # owners of sums since the round before the last
@@ -184,11 +207,11 @@ class Folding:
         now = self._clock()
         owners = self._owners(refused, now)
         size = _size(refused.lines, refused.event)
-        if all(self._purses[owner].affords(size, now) for owner in owners):
+        spent = [owner for owner in owners if not self._purse(owner).affords(size, now)]
+        if not spent:
             self._write(refused, owners, size)
             return
         # The widest whose budget is spent: a user's thousand connections leave one sum, not a thousand.
-        spent = [owner for owner in owners if not self._purses[owner].affords(size, now)]
         key = self._count((spent[-1], _sort(refused)))
         if key is None:
             if self._afford_reserve(owners, size, now):
@@ -210,24 +233,24 @@ class Folding:
     def forget(self, connection_id: int) -> None:
         """A connection has ended: write its sums, or have its user's sums take them where he has had enough written."""
         own = Owner("connection", str(connection_id))
-        self._purses.pop(own, None)
+        self._connections.purses.pop(own, None)
         self._flooding.discard(own)
-        now = self._clock()
         for key in self._of_connection.pop(own, ()):
-            summed = self._sums.pop(key, None)
+            number, summed = self._connections.repeats.forget(key), self._sums.pop(key, None)
             if summed is None:
-                self._repeats.forget(key)
                 continue
-            owners = summed.owners = tuple(owner for owner in summed.owners if owner in self._purses)
-            if not owners or self._afford_reserve(owners, summed.size, now):
-                self._say(key, summed, self._repeats.forget(key))
+            party = summed.owners[-1]
+            summed.owners = (party,)
+            if self._afford_reserve(summed.owners, summed.size, self._clock()):
+                self._say(key, summed, number)
+                continue
+            table = self._table(party)
+            to = table.repeats.add((party, key[1]), (table.various, key[1]), number)
+            self._flooding.add(to[0])
+            if to in self._sums:
+                self._sums[to].swallow(summed)
             else:
-                to = self._repeats.move(key, (owners[-1], key[1]), (_VARIOUS, key[1]))
-                self._flooding.add(to[0])
-                if to in self._sums:
-                    self._sums[to].swallow(summed)
-                else:
-                    self._sums[to] = summed
+                self._sums[to] = summed
 
     # Sums
 
@@ -236,15 +259,18 @@ class Folding:
 
         is_end  write all
         """
-        for key, number in self._repeats.take(lambda key: is_end or self._may_report(key)):
-            summed = self._sums.pop(key)
-            self._say(key, summed, number)
-            yield
-        self._flooding = {owner for owner, _ in self._repeats}
+        tables = (self._connections, self._users, self._hosts)
+        for table in tables:
+            for key, number in table.repeats.take(lambda key: is_end or self._may_report(key)):
+                self._say(key, self._sums.pop(key), number)
+                yield
+        self._flooding = {owner for table in tables for owner, _ in table.repeats}
         now = self._clock()
-        for owner in [owner for owner, purse in self._purses.items() if purse.is_full(now)]:
-            if owner not in self._flooding:
-                del self._purses[owner]
+        for table in tables:
+            for owner in [owner for owner, purse in table.purses.items() if purse.is_full(now)]:
+                if owner not in self._flooding:
+                    del table.purses[owner]
+            yield
 
     def _may_report(self, key: Key) -> bool:
         summed = self._sums[key]
@@ -256,12 +282,12 @@ class Folding:
         first, last = _moment(summed.first_s), _moment(summed.last_s)
         owner, sort = key
         for each in summed.owners:
-            if each in self._purses:
-                self._purses[each].pay(summed.size)
+            if (purse := self._table(each).purses.get(each)) is not None:
+                purse.pay(summed.size)
         names = f": {', '.join(repr(name) for name in summed.samples)}" if summed.samples else ""
         members = summed.members
         where = f"[C{owner.name}] " if owner.kind == "connection" else ""
-        whose = f"of {owner.kind} '{owner.name}'" if owner is not _VARIOUS else "of various peers"
+        whose = f"of various {owner.name}s" if owner.kind == "various" else f"of {owner.kind} '{owner.name}'"
         what = summed.what or f"DENY {sort.stage} {sort.reason}"
         text = f"{where}{number} times from {first} to {last}, not told one by one, {whose}: {what}{names}"
         self._emit(Log(module=summed.line.module, level=summed.line.level, text=text))
@@ -279,29 +305,33 @@ class Folding:
         facts, stage = refused.facts, refused.stage
         user, mechanism = facts.get("user"), facts.get("mechanism")
         is_known = user and mechanism not in (None, "ANONYMOUS") and stage not in _BEFORE_LOGIN
-        party = Owner("user", str(user)) if is_known else _host(facts)
-        found = [self._with_purse(party, OF_PARTY, now)]
+        party = self._users.enter(Owner("user", str(user)), now) if is_known else self._hosts.enter(_host(facts), now)
         if stage in _ON_A_CONNECTION and (number := facts.get("connection")) is not None:
-            own = self._with_purse(Owner("connection", str(number)), OF_CONNECTION, now)
-            if own is not _VARIOUS:
-                found.insert(0, own)
-        return tuple(found)
+            own = Owner("connection", str(number))
+            if own in self._connections.purses or len(self._connections.purses) < MAX_OWNERS:
+                return self._connections.enter(own, now), party
+        return (party,)
 
-    def _with_purse(self, owner: Owner, budget: Budget, now: float) -> Owner:
-        """The owner, or the one that all are for whom there is no room."""
-        if owner not in self._purses:
-            if len(self._purses) >= MAX_OWNERS:
-                owner, budget = _VARIOUS, OF_PARTY
-            self._purses.setdefault(owner, _Purse(budget, now))
-        return owner
+    def _table(self, owner: Owner) -> _Table:
+        match owner.name if owner.kind == "various" else owner.kind:
+            case "connection":
+                return self._connections
+            case "user":
+                return self._users
+            case _:
+                return self._hosts
+
+    def _purse(self, owner: Owner) -> _Purse:
+        return self._table(owner).purses[owner]
 
     def _afford_reserve(self, owners: tuple[Owner, ...], size: int, now: float) -> bool:
-        purses = (self._purses[owner] for owner in owners if owner in self._purses)
-        return all(purse.affords(size, now, with_reserve=True) for purse in purses)
+        """Whoever has no purse, or none any more, has all of it."""
+        purses = (self._table(owner).purses.get(owner) for owner in owners)
+        return all(purse is None or purse.affords(size, now, with_reserve=True) for purse in purses)
 
     def _write(self, refused: Refused, owners: tuple[Owner, ...], size: int) -> None:
         for owner in owners:
-            self._purses[owner].pay(size)
+            self._purse(owner).pay(size)
         for line in refused.lines:
             self._emit(line)
         if refused.event is not None:
@@ -309,9 +339,10 @@ class Folding:
 
     def _count(self, key: Key) -> Key | None:
         """Count a refusal. Returns the key that it is counted under, None where it is the first of it lately."""
-        crowd = (_VARIOUS, key[1])
-        is_first = self._repeats.count(key, crowd)
-        key = key if key in self._repeats else crowd
+        table = self._table(key[0])
+        crowd = (table.various, key[1])
+        is_first = table.repeats.count(key, crowd)
+        key = key if key in table.repeats else crowd
         self._flooding.add(key[0])
         if key[0].kind == "connection":
             self._of_connection.setdefault(key[0], set()).add(key)
@@ -326,11 +357,12 @@ class Folding:
         if summed is None:
             own = {name: _kept(value) for name, value in members.items()}
             line = next((line for line in refused.lines if line.level not in _DETAILED), _NO_LINE)
-            paying = owners if key[0] in owners else (_VARIOUS,)
-            if _VARIOUS in paying:
-                self._with_purse(_VARIOUS, OF_PARTY, self._clock())
+            if key[0] not in owners:  # it stands for many
+                table = self._table(key[0])
+                table.purses.setdefault(key[0], _Purse(table.budget, self._clock()))
+                owners = (key[0],)
             summed = self._sums[key] = _Sum(
-                members=own, owners=paying, line=line, what=refused.what, first_s=now_s, last_s=now_s
+                members=own, owners=owners, line=line, what=refused.what, first_s=now_s, last_s=now_s
             )
         else:
             summed.add(members, now_s)

@@ -59,12 +59,11 @@ class Repeats(Generic[Key]):
     def __contains__(self, key: Key) -> bool:
         return key in self._counts
 
-    def move(self, key: Key, to: Key, crowd: Key) -> Key:
-        """Count the occurrences of a key under another one. Returns that, or `crowd` where there is no room for it."""
-        number = self._counts.pop(key, 0)
-        to = to if to in self._counts or len(self._counts) < self._room else crowd
-        self._counts[to] = self._counts.get(to, 0) + number
-        return to
+    def add(self, key: Key, crowd: Key, number: int) -> Key:
+        """Count events, none of which is reported now. Returns the key that they are counted under."""
+        key = key if key in self._counts or len(self._counts) < self._room else crowd
+        self._counts[key] = self._counts.get(key, 0) + number
+        return key
 
     def forget(self, key: Key) -> int:
         """The key occurs no more. Returns its occurrences since it was last reported."""

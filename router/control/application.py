@@ -153,7 +153,7 @@ class Application:
             raise StartError(f"Configuration: {error}") from None
         for text in authentication.warnings:
             self._log("AUTHSERVICE", "warning", text)
-        workers = Workers(authentication.verify, lambda text: self._log("AUTHSERVICE", "error", text))
+        workers = Workers(authentication.verify, lambda text: self.emit(_unverified(text)))
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         folding = Folding(self.emit, time.monotonic, time.time)
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, folding=folding)
@@ -364,6 +364,12 @@ class Application:
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")
+
+
+def _unverified(text: str) -> Refused:
+    """Attack: while the verifier cannot be reached each login is a line."""
+    line = Log(module="AUTHSERVICE", level="error", text=text)
+    return Refused(stage="sasl", facts={}, lines=(line,), what="logins could not be verified")
 
 
 def _start_text(error: ManagementError) -> str:

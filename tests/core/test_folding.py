@@ -212,10 +212,27 @@ def test_memory_is_bounded_and_nothing_lost(monkeypatch: pytest.MonkeyPatch) -> 
     for number in range(2000):
         host = f"10.0.{number // 250}.{number % 250}"
         scene.refuse(60 if number < 60 else 1, stage="header", reason="unexpected_header", host=host, user=None)
-    assert len(scene.folding._purses) <= 51
+    assert len(scene.folding._hosts.purses) <= 51
     scene.end()
     assert scene.told == scene.refused
     assert "various" in {summed["folded"]["owner"] for summed in scene.sums}
+
+
+def test_attack_hosts_without_a_login_leave_users_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: so many hosts, or connections, that there is no room for another's budget or sum."""
+    monkeypatch.setattr(folding_module, "MAX_OWNERS", 50)
+    monkeypatch.setattr(folding_module, "MAX_SUMS", 20)
+    scene = Scene()
+    for number in range(100):
+        scene.refuse(300, stage="header", reason="unexpected_header", host=f"10.0.0.{number}", user=None)
+    for number in range(1000, 1100):
+        scene.refuse(1, connection=number)  # of one user
+    before = len(scene.events)
+    scene.refuse(10, user="bob", connection=7)
+    scene.refuse(5, user="carol", stage="open")
+    assert len(scene.events) == before + 15
+    scene.end()
+    assert scene.told == scene.refused
 
 
 def test_what_the_router_ends_is_recorded_one_by_one() -> None:
