@@ -323,7 +323,7 @@ def test_a_sum_says_how_many_and_since_when() -> None:
     ],
 )
 def test_a_sum_that_is_badly_described_is_recorded_all_the_same(members: dict[str, object], note: str) -> None:
-    whole = complete(**{"stage": "attach", "reason": "target_not_allowed", **members})  # type: ignore[arg-type]
+    whole = complete(**{"stage": "attach", "reason": "target_not_allowed", **members})
     assert_valid(whole)
     assert note in whole["detail"]
 

@@ -17,7 +17,8 @@ import jsonschema
 import pytest
 
 import schemas
-from router.audit.trail import RESERVED_EVENTS, AuditLog, open_new_file
+from router.audit.files import open_new_file
+from router.audit.trail import RESERVED_EVENTS, AuditLog
 from router.effects import AuditEvent
 
 VALIDATOR = jsonschema.Draft202012Validator(schemas.load("audit_event"))

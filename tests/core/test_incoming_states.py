@@ -34,6 +34,8 @@ NEVER = {*(("closed", each) for each in INPUTS if each != "release_core"), ("las
 
 
 class Reader:
+    received = 0
+
     def __init__(self) -> None:
         self.calls: list[str] = []
 
