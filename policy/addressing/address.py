@@ -110,16 +110,13 @@ def resolve_named(
 def _own(text: str, plain: str, rest: str, router_id: str, area: str, *, key: str | None = None) -> Address:
     """An address of this router alone, or its management under its mobile name."""
     is_management = rest in MANAGEMENT_NAMES
-    rests = MANAGEMENT_NAMES if is_management else (rest,)
-    names = [plain] if key is None else list(MANAGEMENT_TEXTS)
-    for each in rests:
+    names = [plain]
+    for each in MANAGEMENT_NAMES if is_management else (rest,):
         names.append(f"{_LOCAL}{each}")
         if router_id:
             names.append(f"{_TOPOLOGICAL}{area}/{router_id}/{each}")
             names.append(f"{_TOPOLOGICAL}all/{router_id}/{each}")
             names.append(f"{_EDGE}{router_id}/{each}")
-    if is_management:
-        names += MANAGEMENT_TEXTS
     return _address(text, plain, f"L{rest}" if key is None else key, names, is_management=is_management)
 
 

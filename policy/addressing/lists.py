@@ -191,7 +191,6 @@ def compile_literals(items: Iterable[str]) -> LiteralRules:
 
 def _literals(canonical: Collection[str]) -> LiteralRules:
     canonical = tuple(canonical)
-    is_any = False
     exact: set[str] = set()
     prefixes: dict[int, set[str]] = {}
     user_items: list[_UserItem] = []
@@ -200,15 +199,13 @@ def _literals(canonical: Collection[str]) -> LiteralRules:
             head, _, rest = item.partition(USER_TOKEN)
             is_prefix = rest.endswith("*")
             user_items.append(_UserItem(head, rest.removesuffix("*"), is_prefix, item))
-        elif item == "*":
-            is_any = True
         elif item.endswith("*"):
             prefixes.setdefault(len(item) - 1, set()).add(item[:-1])
         else:
             exact.add(item)
     return LiteralRules(
         canonical=canonical,
-        is_any=is_any,
+        is_any="*" in canonical,
         exact=frozenset(exact),
         prefixes=tuple((length, frozenset(texts)) for length, texts in sorted(prefixes.items())),
         user_items=tuple(user_items),

@@ -15,8 +15,7 @@ def without_authority(text: str) -> str:
         if scheme_end >= 0:
             text = text[scheme_end + 1 :]
     if text.startswith("//"):
-        slash = text.find("/", 2)
-        return text[slash + 1 :] if slash >= 0 else ""
+        return text[2:].partition("/")[2]
     return text[1:] if text.startswith("/") else text
 
 

@@ -176,7 +176,7 @@ def denial_automaton(denied: tuple[str, ...], router_id: str) -> Automaton:
     assert isinstance(own, Address)
     automaton.starts.add(start := automaton.state())
     if any(matcher.match(name) is not None for name in own.names):
-        for name in own.names:
+        for name in (*own.names, *MANAGEMENT_NAMES):
             automaton.accepting.add(automaton.chain(start, name))
     if any(matcher.match(name) is not None for name in MANAGEMENT_TEXTS):
         _add_management_of_others(automaton, start)

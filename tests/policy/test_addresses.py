@@ -114,6 +114,9 @@ def test_the_deciding_item_is_named() -> None:
     rules = compile_literals(["a", "b*", "${user}.x", "${user}-*"]).bind("rob")
     addresses = {"a": "a", "bcd": "b*", "rob.x": "${user}.x", "rob-1": "${user}-*", "c": None}
     assert {address: rules.match(address) for address in addresses} == addresses
+    # Where everything is allowed, nothing is allowed by more than that.
+    open_list = compile_literals(["*", "a", "b*"]).bind("rob")
+    assert [open_list.match(address) for address in ("a", "bc", "x")] == ["*", "*", "*"]
     patterns = compile_patterns(["a/#", "${user}/*", "in/${user}"]).bind("bob")
     assert [patterns.match(address) for address in ("a.b", "bob/x", "in.bob")] == ["a/#", "${user}/*", "in/${user}"]
 
