@@ -1,0 +1,189 @@
+"""Every attribute of a vhost and its groups arrives where decisions look for it, counts for the digest, names its line.
+
+What a mutant of policy.groups, policy.vhosts, policy.settings and policy.ruleset would change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import pytest
+from rulesets import ruleset, settings
+
+from policy.ruleset import PolicyError, SourceLocation
+from policy.settings import Settings
+
+DEFAULTS: Mapping[str, object] = {
+    "vhost": "h",
+    "group": "g",
+    "user": "bob",
+    "max_frame_size": 0,
+    "max_message_size": 0,
+    "max_session_window": 0,
+    "max_sessions": 0,
+    "max_senders": 2147483647,
+    "max_receivers": 2147483647,
+    "max_message_rate": None,
+    "max_byte_rate": None,
+    "allow_dynamic_source": False,
+    "allow_anonymous_sender": False,
+    "allow_user_id_proxy": False,
+    "allow_waypoint_links": True,
+    "allow_fallback_links": True,
+    "allow_dynamic_link_routes": True,
+    "allow_admin_status_update": True,
+    "allow_replies": False,
+    "reply_window_s": 300,
+}
+# Attribute, the field of the settings, a value that is not the default.
+GRANTED = [
+    ("maxFrameSize", "max_frame_size", 512),
+    ("maxMessageSize", "max_message_size", 7),
+    ("maxSessionWindow", "max_session_window", 8),
+    ("maxSessions", "max_sessions", 9),
+    ("maxSenders", "max_senders", 0),
+    ("maxReceivers", "max_receivers", 0),
+    ("maxMessageRate", "max_message_rate", 10),
+    ("maxByteRate", "max_byte_rate", 11),
+    ("allowDynamicSource", "allow_dynamic_source", True),
+    ("allowAnonymousSender", "allow_anonymous_sender", True),
+    ("allowUserIdProxy", "allow_user_id_proxy", True),
+    ("allowWaypointLinks", "allow_waypoint_links", False),
+    ("allowFallbackLinks", "allow_fallback_links", False),
+    ("allowDynamicLinkRoutes", "allow_dynamic_link_routes", False),
+    ("allowAdminStatusUpdate", "allow_admin_status_update", False),
+    ("allowReplies", "allow_replies", True),
+    ("replyWindow", "reply_window_s", 86_400),
+]
+LARGEST = 2**64 - 1
+
+
+def granted(found: Settings) -> dict[str, object]:
+    """Its plain fields."""
+    left_out = ("management", "sources", "targets", "origin")
+    return {each.name: getattr(found, each.name) for each in fields(found) if each.name not in left_out}
+
+
+def settings_with(key: str, value: object) -> Settings:
+    attributes: dict[str, Any] = {key: value}
+    return settings(**attributes)
+
+
+def test_a_group_that_says_nothing_has_the_defaults() -> None:
+    """The effective defaults of policy §1.3."""
+    assert granted(settings()) == DEFAULTS
+
+
+@pytest.mark.parametrize(("key", "field", "value"), GRANTED)
+def test_an_attribute_of_a_group_is_granted_and_changes_nothing_else(key: str, field: str, value: object) -> None:
+    assert granted(settings_with(key, value)) == {**DEFAULTS, field: value}
+
+
+@pytest.mark.parametrize(
+    ("key", "largest"),
+    [
+        *((key, 65535) for key in ("maxConnectionsPerUser", "maxConnectionsPerHost")),
+        *((key, LARGEST) for key, _, value in GRANTED if type(value) is int and key != "replyWindow"),
+        ("replyWindow", 86_400),
+    ],
+)
+def test_a_number_has_its_largest_value(key: str, largest: int) -> None:
+    settings_with(key, largest)
+    with pytest.raises(PolicyError, match=rf"option '{key}' has error .* is above maximum '{largest}'"):
+        settings_with(key, largest + 1)
+
+
+def test_a_reply_window_is_at_least_a_second() -> None:
+    assert settings(replyWindow=1).reply_window_s == 1
+    with pytest.raises(PolicyError, match=r"option 'replyWindow' has error .* is below minimum '1'"):
+        settings(replyWindow=0)
+
+
+# The digest
+
+EVERYTHING: Mapping[str, object] = {
+    "hostname": "h",
+    "aliases": "k, i",
+    "maxConnections": 5,
+    "maxConnectionsPerUser": 4,
+    "maxConnectionsPerHost": 3,
+    "maxMessageSize": 2,
+    "maxMessageRate": 20,
+    "maxByteRate": 21,
+    "allowUnknownUser": True,
+    "groups": {
+        "g": {
+            "users": "b, a",
+            "remoteHosts": "10.0.0.1, 2001:db8::/64",
+            "maxConnectionsPerUser": 12,
+            "maxConnectionsPerHost": 13,
+            **{key: value for key, _, value in GRANTED},
+            "sources": "a, b*, ${user}",
+            "targetPattern": "a.#",
+            "denySources": "b1",
+            "denyTargets": "a.b",
+            "authenticatorGroups": "y, x",
+            "validFrom": "2027-01-15T08:00:00Z",
+            "validUntil": "2027-01-15T10:00:00Z",
+            "management": "read ban, update connection(adminStatus), host",
+        },
+        "$default": {"remoteHosts": "*"},
+    },
+}
+PLAIN: Mapping[str, object] = {
+    "hostname": "h",
+    "groups": {"g": {"users": "*", "remoteHosts": "*", "sourcePattern": "a.#", "targets": "b*", "maxSenders": 3}},
+}
+
+
+def test_digests_stay_what_they_are() -> None:
+    """Recorded denials name the digest of the rules they were decided by: it is the same in every version."""
+    both = ruleset(PLAIN, {**EVERYTHING, "hostname": "j"}, maxConnections=7, defaultVhost="")
+    assert ruleset(PLAIN).digest == "758d936dcee57824382a954bf04280216d47f3a109b68a47d713890ff3d3aadb"
+    assert ruleset(EVERYTHING).digest == "89cb17a72724c03b3cfa4c0d78a551d14f37ded723c9318d22cc1efb9336ff8c"
+    assert both.digest == "d3dd7bee1144764556a53dfa1461c6b7973981710286020a77fb52591137ee7c"
+
+
+# Places
+
+
+def refused(vhost: Mapping[str, object], *path: str | int) -> tuple[str | None, int | None]:
+    """Where a vhost is refused that has this place at line 5 and is itself at line 1."""
+    source = SourceLocation(file="p.json", line=1, places={path: (5, 1)})
+    with pytest.raises(PolicyError) as raised:
+        ruleset(vhost, source=source)
+    return raised.value.file, raised.value.line
+
+
+GROUP: Mapping[str, object] = {"users": "alice", "remoteHosts": "*"}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "path"),
+    [
+        ({"maxConnections": -1}, ("maxConnections",)),
+        ({"maxByteRate": -1}, ("maxByteRate",)),
+        ({"allowUnknownUser": "x"}, ("allowUnknownUser",)),
+        ({"allowUnknownUser": True}, ("allowUnknownUser",)),
+        ({"groups": []}, ("groups",)),
+        ({"aliases": 5}, ("aliases",)),
+        ({"aliases": "a, h"}, ("aliases", 1)),
+        ({"aliases": "a, , a"}, ("aliases", 2)),
+        ({"groups": {"g": GROUP, "k": GROUP}}, ("groups", "k", "users")),
+        (
+            {"groups": {"g": {"authenticatorGroups": "x"}, "k": {"authenticatorGroups": "x"}}},
+            ("groups", "k", "authenticatorGroups"),
+        ),
+        ({"groups": {"g" * 256: GROUP}}, ("groups",)),
+        ({"groups": {"g": 5}}, ("groups", "g")),
+        ({"groups": {"g": {"maxSenders": -1}}}, ("groups", "g", "maxSenders")),
+        ({"groups": {"g": {"remoteHosts": "x"}}}, ("groups", "g", "remoteHosts")),
+        ({"groups": {"g": {"sources": "{user}{user}"}}}, ("groups", "g", "sources")),
+        ({"groups": {"g": {"sourcePattern": "a.{user}.b"}}}, ("groups", "g", "sourcePattern")),
+        ({"groups": {"g": {"denySources": "{user}"}}}, ("groups", "g", "denySources")),
+        ({"groups": {"g": {"sources": "a", "sourcePattern": "a"}}}, ("groups", "g", "sourcePattern")),
+        ({"groups": {"g": {"targets": "a", "targetPattern": "a"}}}, ("groups", "g", "targetPattern")),
+    ],
+)
+def test_what_is_refused_is_found_at_its_line(attributes: Mapping[str, object], path: tuple[str | int, ...]) -> None:
+    assert refused({"hostname": "h", **attributes}, *path) == ("p.json", 5)
