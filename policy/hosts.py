@@ -134,7 +134,9 @@ def _parse_range(item: str, resolve: Resolve) -> tuple[IPv4Address | IPv6Address
     ends = [end.strip(" ") for end in item.split("-")]
     if len(ends) > 2:
         raise HostError("hostspec must contain 1 or 2 host names")
-    low, high = _parse_host(ends[0], resolve), _parse_host(ends[-1], resolve)
+    # One name is asked for once: of two answers that differ the range between them would be admitted.
+    low = _parse_host(ends[0], resolve)
+    high = low if len(ends) == 1 else _parse_host(ends[1], resolve)
     if low.version != high.version:
         raise HostError("mixed IPv4 and IPv6 host specs in range not allowed")
     if int(low) > int(high):

@@ -27,10 +27,11 @@ class _Names:
         self.count += 1
 
     def remove(self, name: str) -> None:
-        times = self.times.pop(name, 0)
-        if times > 1:
-            self.times[name] = times - 1
-        self.count -= times > 0
+        """Of a name that was added."""
+        self.count -= 1
+        self.times[name] -= 1
+        if not self.times[name]:
+            del self.times[name]
 
     def listed(self) -> list[str]:
         return [name for name, times in self.times.items() for _ in range(times)]
@@ -104,8 +105,12 @@ class UsageLedger:
     def release(self, vhost: str, user: str, host: str, connection_name: str) -> None:
         """An approved connection ended; the arguments are those of its `admit`. Others are ignored."""
         counts = self._vhosts.get(vhost)
-        of_user = counts.by_user.get(user) if counts is not None else None
-        if counts is None or of_user is None or connection_name not in of_user.times:
+        if counts is None:
+            return
+        of_user, of_host = counts.by_user.get(user), counts.by_host.get(_host_key(host))
+        if of_user is None or connection_name not in of_user.times:
+            return
+        if of_host is None or connection_name not in of_host.times:
             return
         counts.current -= 1
         _remove(counts.by_user, counts.idle_users, user, connection_name)
@@ -209,9 +214,7 @@ def _add(names: dict[str, _Names], idle: dict[str, None], key: str, connection_n
 
 
 def _remove(names: dict[str, _Names], idle: dict[str, None], key: str, connection_name: str) -> None:
-    entry = names.get(key)
-    if entry is None:
-        return
+    entry = names[key]
     entry.remove(connection_name)
     if entry.count:
         return

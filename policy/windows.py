@@ -89,7 +89,7 @@ def read_instant(value: object) -> float:
     try:
         seconds = (there + ahead if sign == "-" else there - ahead).timestamp()
     except OverflowError:
-        seconds = -1.0
+        seconds = _TOO_LATE_S
     if not 0 <= seconds < _TOO_LATE_S:
         raise InvalidValue(f"has illegal value '{value}': in UTC it is not in the years 1970 to 9999.")
     return seconds

@@ -61,6 +61,30 @@ def test_a_user_is_banned_wherever_he_comes_from() -> None:
         assert found.of_user("192.0.2.1", other) is None
 
 
+@pytest.mark.parametrize(
+    ("host", "user", "at", "of", "is_met"),
+    [
+        ("192.0.2.0/24", None, "192.0.2.1", None, True),
+        ("192.0.2.0/24", None, "192.0.2.1", "eve", True),
+        ("192.0.2.0/24", None, "198.51.100.1", "eve", False),
+        ("::/1", None, "192.0.2.1", None, False),
+        ("0.0.0.0/1", None, "::1", None, False),
+        (None, "eve", "192.0.2.1", "eve", True),
+        (None, "eve", "192.0.2.1", "bob", False),
+        (None, "eve", "192.0.2.1", None, False),
+        ("192.0.2.1", "eve", "192.0.2.1", "eve", True),
+        ("192.0.2.1", "eve", "192.0.2.2", "eve", False),
+        ("192.0.2.1", "eve", "192.0.2.1", "bob", False),
+    ],
+)
+def test_an_open_connection_meets_a_ban_by_its_address_and_its_user(
+    host: str | None, user: str | None, at: str, of: str | None, is_met: bool
+) -> None:
+    ban = banned(host, user)
+    assert ban.matches(ip_address(at), of) is is_met
+    assert (set_of(ban).of_user(at, of) is not None) is is_met
+
+
 def test_a_banned_host_is_banned_for_all_users() -> None:
     found = set_of(banned("192.0.2.1"))
     assert found.of_user("192.0.2.1", "bob") is not None
@@ -83,6 +107,35 @@ def test_one_of_two_bans_is_lifted_and_the_other_holds() -> None:
     assert found.of_host("192.0.2.1") is None
     assert found.remove("two") is None
     assert len(found) == 0
+
+
+def test_the_bans_of_a_user_are_lifted_one_by_one_and_leave_nothing() -> None:
+    """Attack: a program that bans and lifts under ever other names fills the memory."""
+    found = set_of(
+        banned(user="eve", name="one"),
+        banned(user="eve", name="two"),
+        banned("192.0.2.1", "eve", name="three"),
+    )
+    for name in ("one", "two"):
+        assert found.of_user("192.0.2.2", "eve") is not None
+        assert found.remove(name) is not None
+    assert found.of_user("192.0.2.2", "eve") is None
+    assert found.of_user("192.0.2.1", "eve") is not None
+    found.remove("three")
+    assert found.of_user("192.0.2.1", "eve") is None
+    assert (found._by_user, found._bans, found._hits, found._automatic) == ({}, {}, {}, {})
+
+
+def test_a_ban_ends_at_its_instant_and_looking_is_cheap_until_the_next_one() -> None:
+    """Attack: twenty thousand bans, each looked at in every second."""
+    found = set_of(banned("192.0.2.1", name="one", seconds=5), banned("192.0.2.2", name="two", seconds=9))
+    assert found.due(4.999) == []
+    assert [ban.name for ban in found.due(5.0)] == ["one"]
+    found.remove("one")
+    assert found.due(5.0) == []
+    assert found._first_due == 9.0
+    assert found.due(8.999) == []
+    assert [ban.name for ban in found.due(9.0)] == ["two"]
 
 
 NETWORKS = st.one_of(
@@ -138,29 +191,49 @@ def test_a_ban_without_seconds_never_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "user", "seconds", "text"),
+    ("host", "user", "seconds", "attribute", "text"),
     [
-        (None, None, None, "a ban names a remoteHost (an address or a network such as 10.0.0.0/8), a user, or both"),
-        ("", "", None, "a ban names a remoteHost"),
-        ("example.com", None, None, "'example.com' is neither an address nor a network"),
-        ("10.0.0.1/8", None, None, "has host bits set"),
-        ("10.0.0.0/255.0.0.0", None, None, "is no network"),
-        ("10.0.0.0/33", None, None, "is no network"),
-        ("0.0.0.0/0", None, None, "is every address"),
-        ("::/0", None, None, "is every address"),
-        ("::ffff:0:0/96", None, None, "is every address"),
-        (None, "x" * 1025, None, "no user has a name of more than 1024 characters"),
-        ("10.0.0.1", None, 0, "seconds: 0 is not within 1 to "),
-        ("10.0.0.1", None, -1, "seconds: -1 is not within 1 to "),
-        ("10.0.0.1", None, 10**12, "seconds: 1000000000000 is not within 1 to "),
+        (
+            *(None, None, None, None),
+            "a ban names a remoteHost (an address or a network such as 10.0.0.0/8), a user, or both",
+        ),
+        ("", "", None, None, "a ban names a remoteHost"),
+        ("example.com", None, None, "remoteHost", "remoteHost: 'example.com' is neither an address nor a network"),
+        ("10.0.0.1/8", None, None, "remoteHost", "has host bits set"),
+        ("10.0.0.0/255.0.0.0", None, None, "remoteHost", "is no network"),
+        ("10.0.0.0/33", None, None, "remoteHost", "is no network"),
+        (
+            *("0.0.0.0/0", None, None, "remoteHost"),
+            "remoteHost: '0.0.0.0/0' is every address, that of whoever would lift the ban too: "
+            "ban networks, or delete the listeners",
+        ),
+        ("::/0", None, None, "remoteHost", "is every address"),
+        ("::ffff:0:0/96", None, None, "remoteHost", "is every address"),
+        (None, "x" * 1025, None, "user", "user: no user has a name of more than 1024 characters"),
+        ("10.0.0.1", None, 0, "seconds", "seconds: 0 is not within 1 to 3153600000; leave it out for good"),
+        ("10.0.0.1", None, -1, "seconds", "seconds: -1 is not within 1 to "),
+        ("10.0.0.1", None, 10**12, "seconds", "seconds: 1000000000000 is not within 1 to "),
+        ("10.0.0.1", None, 3_153_600_001, "seconds", "seconds: 3153600001 is not within 1 to "),
     ],
 )
 def test_a_ban_that_makes_no_sense_is_refused(
-    host: str | None, user: str | None, seconds: int | None, text: str
+    host: str | None, user: str | None, seconds: int | None, attribute: str | None, text: str
 ) -> None:
     with pytest.raises(BanError) as raised:
         parse_ban("b", host, user, seconds, 0.0)
-    assert text in str(raised.value)
+    assert str(raised.value).startswith(text) or f" {text}" in str(raised.value)
+    assert raised.value.attribute == attribute
+
+
+def test_the_longest_that_a_ban_may_be() -> None:
+    ban = parse_ban("b", "10.0.0.1", "x" * 1024, 3_153_600_000, 5.0, reason="r" * 512)
+    assert (ban.until, ban.reason, ban.user) == (3_153_600_005.0, "r" * 512, "x" * 1024)
+    assert parse_ban("b", "10.0.0.1", "", 1, 5.0) == Ban(
+        name="b", network=ip_network("10.0.0.1"), user=None, until=6.0, reason=""
+    )
+    with pytest.raises(BanError, match=r"^reason: it has 513 characters, and 512 at most$") as raised:
+        parse_ban("b", "10.0.0.1", None, None, 0.0, reason="r" * 513)
+    assert raised.value.attribute == "reason"
 
 
 def test_a_user_may_be_banned_from_every_address_by_network() -> None:
@@ -170,11 +243,14 @@ def test_a_user_may_be_banned_from_every_address_by_network() -> None:
 def test_bans_by_hand_are_bounded_and_none_makes_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bans, "MAX_MANUAL", 3)
     made = set_of(*(banned(f"192.0.2.{number}", name=str(number)) for number in range(3)))
-    with pytest.raises(BanError, match="there are 3 bans already"):
+    with pytest.raises(BanError, match=r"^there are 3 bans already: ban networks in place of single addresses$"):
         made.add(banned("192.0.2.9", name="9"))
     assert len(made) == 3
-    with pytest.raises(BanError, match="a ban '1' already"):
+    with pytest.raises(BanError, match=r"^there is a ban '1' already$") as raised:
         made.add(banned("192.0.2.9", name="1"))
+    assert raised.value.attribute == "name"
+    made.add(automatic(1))  # which are no bans by hand
+    assert len(made) == 4
 
 
 def automatic(number: int) -> Ban:

@@ -8,8 +8,10 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from rulesets import ruleset, settings
+from rulesets import at, ruleset, settings
 
+from policy.addressing.address import Address
+from policy.addressing.lists import Verdict
 from policy.ruleset import PolicyError, SourceLocation
 from policy.settings import Settings
 
@@ -97,6 +99,20 @@ def test_a_reply_window_is_at_least_a_second() -> None:
     assert settings(replyWindow=1).reply_window_s == 1
     with pytest.raises(PolicyError, match=r"option 'replyWindow' has error .* is below minimum '1'"):
         settings(replyWindow=0)
+
+
+def test_the_name_of_the_user_is_put_into_both_lists_and_the_rights_are_those_of_the_group() -> None:
+    found = settings(sources="in.${user}", targetPattern="out/${user}", management="read ban")
+    assert found.management.grants == ("read ban",)
+    for permission, address, verdict in (
+        (found.sources, "in.bob", Verdict("in.${user}", None, "in.bob")),
+        (found.targets, "out/bob", Verdict("out/${user}", None, "out/bob")),
+        (found.targets, "out/None", Verdict(None, None, "out/None")),
+        (found.sources, "in.None", Verdict(None, None, "in.None")),
+    ):
+        resolved = at(address)
+        assert isinstance(resolved, Address)
+        assert permission.judge(resolved) == verdict
 
 
 # The digest

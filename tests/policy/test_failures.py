@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.failures import FailureCounter, FailureRule, counted_as
+from policy.ban_set import MAX_SECONDS, BanError
+from policy.failures import FailureCounter, FailureRule, counted_as, read_failure_rule
 from policy.hosts import HostRanges, parse_hosts
 
 
@@ -21,6 +22,55 @@ def counter(
     ranges = parse_hosts([allowed], no_names) if allowed else HostRanges()
     rule = FailureRule(limit=limit, window_s=window_s, ban_s=600, allowed=ranges)
     return FailureCounter(rule, random.Random(seed).randrange, room)
+
+
+@pytest.mark.parametrize("policy", [{}, {"banAfterFailures": 0}, {"banAfterFailures": "0", "banSeconds": 5}])
+def test_without_a_number_of_failures_nobody_is_banned_for_them(policy: dict[str, object]) -> None:
+    assert read_failure_rule(policy) is None
+
+
+def test_the_rule_has_its_defaults_and_its_bounds() -> None:
+    assert read_failure_rule({"banAfterFailures": 1}) == FailureRule(
+        limit=1, window_s=60, ban_s=600, allowed=HostRanges()
+    )
+    written = {
+        "banAfterFailures": 100,
+        "banWindowSeconds": 86_400,
+        "banSeconds": MAX_SECONDS,
+        "banAllowList": "10.0.0.0/8, ::1",
+    }
+    assert read_failure_rule(written) == FailureRule(
+        limit=100, window_s=86_400, ban_s=MAX_SECONDS, allowed=parse_hosts(["10.0.0.0/8", "::1"], no_names)
+    )
+    shortest = read_failure_rule({"banAfterFailures": 1, "banWindowSeconds": 1, "banSeconds": 1})
+    assert shortest is not None
+    assert (shortest.window_s, shortest.ban_s) == (1, 1)
+
+
+@pytest.mark.parametrize("limit", [0, 3])
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("banAfterFailures", 101, "Value '101' is above maximum '100'."),
+        ("banAfterFailures", "many", "Value 'many' does not resolve to an integer."),
+        ("banWindowSeconds", 0, "Value '0' is below minimum '1'."),
+        ("banWindowSeconds", 86_401, "Value '86401' is above maximum '86400'."),
+        ("banSeconds", 0, "Value '0' is below minimum '1'."),
+        ("banSeconds", MAX_SECONDS + 1, f"Value '{MAX_SECONDS + 1}' is above maximum '{MAX_SECONDS}'."),
+        ("banAllowList", 5, "has illegal value '5'. Type must be 'str' or 'list' but is '<class 'int'>;"),
+        (
+            *("banAllowList", "friend.example"),
+            "connectionOption 'friend.example' failed to translate: 'HostStruct: 'friend.example' failed to resolve: "
+            "'host names are not looked up here: write its address''.",
+        ),
+    ],
+)
+def test_a_rule_that_makes_no_sense_is_refused(limit: int, key: str, value: object, text: str) -> None:
+    """Where it is off as well: it would be in force with the next change."""
+    with pytest.raises(BanError) as raised:
+        read_failure_rule({"banAfterFailures": limit, key: value})
+    assert str(raised.value) == f"{key}: {text}"
+    assert raised.value.attribute == key
 
 
 def test_so_many_failures_within_the_window_lead_to_a_ban() -> None:

@@ -1,5 +1,6 @@
 """remoteHosts: policy 15."""
 
+import contextlib
 import ipaddress
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rulesets import resolve
 
-from policy.hosts import HostError, HostRanges, parse_hosts
+from policy.hosts import HostError, HostRanges, names_in, parse_hosts
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,7 @@ UNKNOWN = "[Errno -2] Name or service not known"
         ("10.0.0.0/255.0.0.0", "'10.0.0.0/255.0.0.0' is no network: write it as 10.0.0.0/8 or 2001:db8::/32"),
         ("10.0.0.0/8-11.0.0.0/8", "'10.0.0.0/8-11.0.0.0/8' is no network: write it as 10.0.0.0/8 or 2001:db8::/32"),
         ("1.1.1.1-", f"HostStruct: '' failed to resolve: '{UNKNOWN}'"),
+        ("1.1.1.1\t", f"HostStruct: '1.1.1.1\t' failed to resolve: '{UNKNOWN}'"),
         ("*-1.1.1.1", f"HostStruct: '*' failed to resolve: '{UNKNOWN}'"),
         (
             "two.example",
@@ -76,6 +78,25 @@ def test_what_no_host_name_can_be_is_not_handed_to_the_resolver() -> None:
     for item in ("a/8", "10.0.0.*", "a b", "*-10.0.0.9"):
         with pytest.raises(HostError):
             parse_hosts([item], reckless)
+
+
+def test_the_names_that_compiling_asks_for_are_known_before() -> None:
+    """The daemon looks them up ahead, so that no name server holds up a message."""
+    items = [
+        *("10.0.0.1", "*", "Xa.example", "b.example-c.example", "10.0.0.1 - d.example", "10.0.0.0/8", "", "x y"),
+        *("*-e.example", "::1-::2", "f*.example", "g.example/8"),
+    ]
+    assert list(names_in(items)) == ["Xa.example", "b.example", "c.example", "d.example", "e.example"]
+    asked = []
+
+    def noted(name: str) -> list[str]:
+        asked.append(name)
+        return ["10.0.0.9"]
+
+    for item in items:
+        with contextlib.suppress(HostError):
+            parse_hosts([item], noted)
+    assert asked == ["Xa.example", "b.example", "c.example", "d.example"]  # not behind what is wrong already
 
 
 def test_a_peer_that_has_no_numeric_address_is_an_error_even_where_anybody_may_come() -> None:

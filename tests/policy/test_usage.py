@@ -38,6 +38,44 @@ def test_accepted_and_refused_sockets() -> None:
     }
 
 
+def test_each_accepted_connection_is_open_until_it_is_closed() -> None:
+    ledger = UsageLedger()
+    for _ in range(3):
+        ledger.count_accept(True)
+    left = []
+    for _ in range(4):
+        ledger.count_accept_closed()
+        left.append(ledger.open_connections)
+    assert left == [2, 1, 0, 0]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_each_denial_counts(times: int) -> None:
+    """policy 34"""
+    ledger = UsageLedger()
+    for _ in range(times):
+        ledger.count_accept(False)
+        ledger.count_open_denied("v")
+        ledger.count_session_denied("v")
+        ledger.count_link_denied("v", "send")
+        ledger.count_link_denied("v", "receive")
+        ledger.count_oversize("v")
+    assert nonzero(ledger.policy_counters()) == {
+        "connectionsProcessed": times,
+        "connectionsDenied": times,
+        "linksDenied": 2 * times,
+        "maxMessageSizeDenied": times,
+        "totalDenials": 5 * times,
+    }
+    assert nonzero(ledger.vhost_stats("v")) == {
+        "connectionsDenied": times,
+        "sessionDenied": times,
+        "senderDenied": times,
+        "receiverDenied": times,
+        "maxMessageSizeDenied": times,
+    }
+
+
 def test_the_count_of_open_connections_never_wraps() -> None:
     """policy 45. Attack: one close too many locked everybody out of the C router."""
     ledger = UsageLedger()
@@ -56,6 +94,8 @@ def test_two_connections_of_one_name_are_two() -> None:
     for left in (1, 0):
         ledger.release("v", "alice", "10.0.0.1", "10.0.0.1:1")
         assert ledger.usage("v", "alice", "10.0.0.1") == Usage(total=left, of_user=left, of_host=left)
+        assert ledger.vhost_stats("v")["perUserState"] == {"alice": ["10.0.0.1:1"] * left}
+        assert ledger.vhost_stats("v")["perHostState"] == {"10.0.0.1": ["10.0.0.1:1"] * left}
 
 
 def test_users_and_hosts_are_counted_per_vhost() -> None:
@@ -129,6 +169,7 @@ def test_a_vhost_has_statistics_from_its_creation() -> None:
     ledger.ensure_vhost("v")
     ledger.ensure_vhost("v")
     assert ledger.vhost_names() == ("v",)
+    assert (ledger.has_vhost("v"), ledger.has_vhost("w")) == (True, False)
     assert nonzero(ledger.vhost_stats("v")) == {}
     with pytest.raises(KeyError):
         ledger.vhost_stats("w")
@@ -138,7 +179,15 @@ def test_a_release_without_an_admission_counts_nothing() -> None:
     ledger = UsageLedger()
     ledger.release("v", "u", "h", "a")
     ledger.admit("v", "u", "10.0.0.1", "a")
-    ledger.release("v", "u", "10.0.0.1", "b")
+    ledger.admit("v", "w", "10.0.0.2", "c")
+    for others in (
+        *(("v", "u", "10.0.0.1", "b"), ("v", "x", "10.0.0.1", "a"), ("v", "u", "10.0.0.9", "a")),
+        *(("v", "w", "10.0.0.1", "c"), ("v", "w", "10.0.0.2", "a"), ("x", "u", "10.0.0.1", "a")),
+    ):
+        ledger.release(*others)
+    assert ledger.usage("v", "u", "10.0.0.1") == Usage(total=2, of_user=1, of_host=1)
+    assert ledger.usage("v", "w", "10.0.0.2") == Usage(total=2, of_user=1, of_host=1)
+    ledger.release("v", "w", "10.0.0.2", "c")
     ledger.release("v", "u", "10.0.0.1", "a")
     ledger.release("v", "u", "10.0.0.1", "a")
     assert ledger.vhost_stats("v")["connectionsCurrent"] == 0

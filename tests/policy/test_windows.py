@@ -2,6 +2,8 @@
 
 import json
 import math
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,8 @@ def at(rules: Ruleset, now: float | None, user: str = "anna") -> ConnectionDecis
         ("2027-01-15T08:00:00.25Z", BEGIN_S + 0.25),
         ("1970-01-01T00:00:00Z", 0.0),
         ("2024-02-29T00:00:00Z", 1_709_164_800.0),
+        ("2027-01-16T07:59:00+23:59", BEGIN_S),
+        ("2027-01-14T08:01:00-23:59", BEGIN_S),
     ],
 )
 def test_instants_are_those_of_rfc_3339(text: str, seconds: float) -> None:
@@ -71,6 +75,8 @@ def test_instants_are_those_of_rfc_3339(text: str, seconds: float) -> None:
         ("2016-12-31T23:59:60Z", "second must be in 0..59"),
         ("2027-01-15T24:00:00Z", "hour must be in 0..23"),
         ("2027-01-15T08:00:00+24:00", "goes up to 23:59"),
+        ("2027-01-15T08:00:00+23:60", "goes up to 23:59"),
+        ("0001-01-01T00:00:00+01:00", "not in the years 1970 to 9999"),
         ("1969-12-31T23:59:59Z", "not in the years 1970 to 9999"),
         ("9999-12-31T23:59:59-01:00", "not in the years 1970 to 9999"),
         ("9999-12-31T23:59:59.999999Z", "not in the years 1970 to 9999"),
@@ -82,6 +88,22 @@ def test_what_is_no_instant_is_refused_with_what_would_be_right(value: object, s
     with pytest.raises(PolicyError, match="user group 'g' option 'validUntil' has illegal value") as caught:
         windowed({"validUntil": value})
     assert said in str(caught.value)
+
+
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine's time zone is nine hours ahead."""
+    monkeypatch.setenv("TZ", "XYZ-9")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_the_time_zone_of_the_machine_does_not_count() -> None:
+    assert read_instant("2027-01-15T08:00:00Z") == BEGIN_S
+    assert shown_instant(BEGIN_S) == "2027-01-15T08:00:00Z"
 
 
 @given(st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 30)))
@@ -163,6 +185,7 @@ def test_of_several_groups_of_the_authenticator_the_first_by_name_holds_even_whe
         ({"validFrom": BEGIN, "validUntil": END}, END_S, "validUntil: 2027-01-15T10:00:00Z"),
         ({"validFrom": BEGIN}, None, "validFrom: 2027-01-15T08:00:00Z"),
         ({"validUntil": END}, None, "validUntil: 2027-01-15T10:00:00Z"),
+        ({"validFrom": "1970-01-01T00:00:00Z"}, None, "validFrom: 1970-01-01T00:00:00Z"),
     ],
 )
 def test_a_denial_says_when_the_group_was_or_will_be_valid(
@@ -322,6 +345,8 @@ def test_stretches_cut_time_where_anything_changes() -> None:
             assert stretch.contains(stretch.some_instant)
             assert window.contains(stretch.some_instant) in (True, False)
     assert joined(stretches) == (Window(),)
+    assert joined(stretches[1:]) == (Window(begin_s=1),)
+    assert str(Window()) == "always"
     assert joined((stretches[0], stretches[2])) == (stretches[0], stretches[2])
     assert stretches_of([Window()]) == (Window(),)
 
