@@ -63,7 +63,7 @@ def parse_hosts(items: Iterable[str], resolve: Resolve) -> HostRanges:
 def names_in(items: Iterable[str]) -> Iterator[str]:
     """The host names for which compiling these items will call `resolve`."""
     for item in items:
-        if item != ANY_HOST and "/" not in item:
+        if "/" not in item:
             for end in item.split("-"):
                 name = end.strip(" ")
                 if not _is_numeric(name) and _may_be_name(name):

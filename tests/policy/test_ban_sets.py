@@ -251,6 +251,10 @@ def test_bans_by_hand_are_bounded_and_none_makes_way(monkeypatch: pytest.MonkeyP
     assert raised.value.attribute == "name"
     made.add(automatic(1))  # which are no bans by hand
     assert len(made) == 4
+    made.remove("0")
+    made.add(banned("192.0.2.9", name="9"))
+    with pytest.raises(BanError, match=r"^there are 3 bans already"):
+        made.add(banned("192.0.2.9", name="10"))
 
 
 def automatic(number: int) -> Ban:

@@ -8,10 +8,11 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from rulesets import at, ruleset, settings
+from rulesets import at, connect, ruleset, settings
 
 from policy.addressing.address import Address
 from policy.addressing.lists import Verdict
+from policy.decide import decide_connector
 from policy.ruleset import PolicyError, SourceLocation
 from policy.settings import Settings
 
@@ -113,6 +114,38 @@ def test_the_name_of_the_user_is_put_into_both_lists_and_the_rights_are_those_of
         resolved = at(address)
         assert isinstance(resolved, Address)
         assert permission.judge(resolved) == verdict
+
+
+@pytest.mark.parametrize(
+    ("of_policy", "of_vhost", "of_group", "found"),
+    [
+        (3, None, None, 3),
+        (3, 2, None, 2),
+        (3, 2, 1, 1),
+        (3, 0, None, 0),
+        (3, 2, 0, 0),
+        (0, 2, None, 2),
+        (3, None, 1, 1),
+    ],
+)
+def test_the_nearest_size_limit_holds_also_where_it_is_none(
+    of_policy: int, of_vhost: int | None, of_group: int | None, found: int
+) -> None:
+    """policy §1.3: an explicit 0 at a nearer level removes a limit of an outer one."""
+    group = {"users": "*", "remoteHosts": "*", "maxMessageSize": of_group}
+    rules = ruleset({"hostname": "h", "maxMessageSize": of_vhost, "groups": {"g": group}}, maxMessageSize=of_policy)
+    decided = connect(rules).settings
+    assert decided is not None
+    assert decided.max_message_size == found
+
+
+def test_on_a_connector_frames_and_window_stay_the_connectors() -> None:
+    """policy §3.5"""
+    group = {"maxFrameSize": 512, "maxSessionWindow": 1024, "maxSessions": 3, "maxSenders": 4}
+    rules = ruleset({"hostname": "h", "groups": {"$connector": group}})
+    decided = decide_connector(rules, "h", "bob", None).settings
+    assert decided is not None
+    assert granted(decided) == {**DEFAULTS, "group": "$connector", "max_sessions": 3, "max_senders": 4}
 
 
 # The digest

@@ -84,7 +84,7 @@ def test_the_names_that_compiling_asks_for_are_known_before() -> None:
     """The daemon looks them up ahead, so that no name server holds up a message."""
     items = [
         *("10.0.0.1", "*", "Xa.example", "b.example-c.example", "10.0.0.1 - d.example", "10.0.0.0/8", "", "x y"),
-        *("*-e.example", "::1-::2", "f*.example", "g.example/8"),
+        *("*-e.example", "::1-::2", "f*.example", "g.example/8", "g.example-h.example/8", "i.example\t"),
     ]
     assert list(names_in(items)) == ["Xa.example", "b.example", "c.example", "d.example", "e.example"]
     asked = []

@@ -14,7 +14,7 @@ from rulesets import group_ruleset, settings
 import schemas
 from policy.attributes import InvalidValue
 from policy.cli.main import main
-from policy.decision import Reason
+from policy.decision import Reason, Rule
 from policy.facts import ManagementFacts
 from policy.rights import (
     NOTHING,
@@ -33,6 +33,10 @@ from policy.rights import (
     some_difference,
 )
 
+KNOWN = (
+    "operations are read, create, update, delete and *, roles observer, operator, administrator, none, "
+    "and there is 'host'"
+)
 TYPES = {name: entry for name, entry in schemas.load("management")["entityTypes"].items() if entry["operations"]}
 CONCRETE = [name for name in TYPES if exists("read", name)]
 # What would give its holder more: the rules, ways in, and what the router reads and writes.
@@ -127,32 +131,61 @@ def test_several_types_stand_behind_the_operations() -> None:
 @pytest.mark.parametrize(
     ("written", "text"),
     [
-        ("craete ban", "'craete' is no operation and no role: did you mean 'create'?"),
-        ("Read *", "'Read' is no operation and no role: did you mean 'read'?"),
-        ("admin", "'admin' is no operation and no role"),
-        ("update conection", "'conection' is no entity type: did you mean 'connection'?"),
-        ("read entity", "'entity' is no entity type"),
+        ("craete ban", "item 'craete ban': 'craete' is no operation and no role: did you mean 'create'?"),
+        ("Read *", "item 'Read *': 'Read' is no operation and no role: did you mean 'read'?"),
+        ("admin", f"item 'admin': 'admin' is no operation and no role: {KNOWN}"),
+        (f"{'z' * 65} ban", f"item '{'z' * 65} ban': '{'z' * 65}' is no operation and no role: {KNOWN}"),
+        (f"{'read' * 16} ban", f"item '{'read' * 16} ban': '{'read' * 16}' is no operation and no role: {KNOWN}"),
+        ("update conection", "item 'update conection': 'conection' is no entity type: did you mean 'connection'?"),
+        ("read entity", "item 'read entity': 'entity' is no entity type: docs/management.md lists the types"),
         (
             "update connection(adminstatus)",
-            "no update of 'connection' can give 'adminstatus': did you mean 'adminStatus'",
+            "item 'update connection(adminstatus)': no update of 'connection' can give 'adminstatus': "
+            "did you mean 'adminStatus'?",
         ),
-        ("update vhost(hostname)", "no update of 'vhost' can give 'hostname'"),
-        ("read connection(host)", "attributes go with create and update, not with read"),
-        ("update *(enable)", "attributes go with create or update of one type, not with *"),
-        ("create connection", "there is no create of 'connection', only read, update"),
-        ("delete log", "there is no delete of 'log'"),
-        ("create", "item 'create' names no entity type"),
-        (["create", "delete ban"], "item 'create' names no entity type"),
-        ("create, observer", "item 'create' names no entity type"),
+        ("update vhost(hostname)", "item 'update vhost(hostname)': no update of 'vhost' can give 'hostname'"),
+        (
+            "read connection(host)",
+            "item 'read connection(host)': attributes go with create and update, not with read",
+        ),
+        (
+            "update *(enable)",
+            "item 'update *(enable)': attributes go with create or update of one type, not with *",
+        ),
+        ("* log(enable)", "item '* log(enable)': attributes go with create or update of one type, not with *"),
+        ("create connection", "item 'create connection': there is no create of 'connection', only read, update"),
+        ("delete log", "item 'delete log': there is no delete of 'log', only read, update"),
+        ("create", "item 'create' names no entity type: write 'create *', or a type in place of *"),
+        (
+            "create, delete, observer",
+            "item 'create, delete' names no entity type: write 'create, delete *', or a type in place of *",
+        ),
+        (["create", "delete ban"], "item 'create' names no entity type: write 'create *', or a type in place of *"),
+        ("create, observer", "item 'create' names no entity type: write 'create *', or a type in place of *"),
         ("none, observer", "has 'none' beside other grants"),
-        ("update connection(adminStatus", "parentheses that do not match"),
-        ("update connection((adminStatus))", "parentheses that do not match"),
-        ("update connection()", "an attribute is missing in the parentheses"),
-        ("update connection(adminStatus)log", "a blank is missing before 'log'"),
-        ("update connection (adminStatus)", "'(adminStatus)' is no entity type"),
-        (5, "has illegal value '5'"),
-        (["read *", 5], "has illegal value"),
-        ({"read": "*"}, "has illegal value"),
+        ("update connection(adminStatus", "item 'update connection(adminStatus' has parentheses that do not match"),
+        ("update connection)", "item 'update connection)' has parentheses that do not match"),
+        ("read ban)(", "item 'read ban)(' has parentheses that do not match"),
+        (f"{'x' * 300}(", f"item '{'x' * 200}' has parentheses that do not match"),
+        (
+            "update connection((adminStatus))",
+            "item 'update connection((adminStatus))' has parentheses that do not match",
+        ),
+        (
+            "update connection()",
+            "item 'update connection()': an attribute is missing in the parentheses behind 'connection'",
+        ),
+        (
+            "update connection(adminStatus)log",
+            "item 'update connection(adminStatus)log': a blank is missing before 'log'",
+        ),
+        (
+            "update connection (adminStatus)",
+            "item 'update connection (adminStatus)': '(adminStatus)' is no entity type",
+        ),
+        (5, 'has illegal value \'5\': grants are texts, such as "observer" or "read *"'),
+        (["read *", 5], "has illegal value '['read *', 5]': grants are texts, such as \"observer\" or \"read *\""),
+        ({"read": "*"}, "has illegal value '{'read': '*'}': grants are texts, such as \"observer\" or \"read *\""),
         (["read *"] * 257, "has more than 256 grants"),
         ("x" * 4001, "has a text of more than 4000 characters"),
     ],
@@ -160,12 +193,108 @@ def test_several_types_stand_behind_the_operations() -> None:
 def test_what_is_wrong_is_named(written: object, text: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         read_rights(written)
-    assert text in str(refused.value)
+    assert str(refused.value) == text
 
 
 def test_attack_a_long_word_is_not_compared_with_all_others() -> None:
     with pytest.raises(InvalidValue, match="is no operation and no role: operations are"):
         read_rights("z" * 3000 + " ban")
+
+
+def test_as_many_and_as_long_grants_as_there_may_be() -> None:
+    assert len(read_rights(["read *"] * 256).grants) == 256
+    assert read_rights("read ban" + " " * 3992).grants == ("read ban",)
+
+
+@pytest.mark.parametrize(
+    ("text", "grants"),
+    [
+        ("read ban,, create ban", ("read ban", "create ban")),
+        ("  read   ban , , ", ("read ban",)),
+        ("create,read,  delete ban", ("create, read, delete ban",)),
+        ("*, read ban", ("*, read ban",)),
+        ("update log(enable, outputFile) connection, host", ("update log(enable, outputFile) connection", "host")),
+    ],
+)
+def test_grants_are_shown_as_they_are_written_but_for_blanks(text: str, grants: tuple[str, ...]) -> None:
+    assert read_rights(text).grants == grants
+
+
+def test_rights_are_shown_as_texts() -> None:
+    assert str(read_rights("observer, create ban")) == "observer; create ban"
+    assert str(NOTHING) == "nothing"
+    assert str(UNSET) == "everything but host: 'management' is not set"
+    assert str(UNRESTRICTED) == "everything: no policy is in force"
+
+
+def test_rights_that_nobody_wrote() -> None:
+    """Where a group says nothing it has all rights but those on the host; where no policy is in force, those too."""
+    administrator = read_rights("administrator")
+    assert UNSET.allowed == UNRESTRICTED.allowed == administrator.allowed
+    assert (UNSET.has_host, UNRESTRICTED.has_host) == (False, True)
+    assert (UNSET.is_set, UNRESTRICTED.is_set, administrator.is_set, NOTHING.is_set) == (False, False, True, True)
+
+
+def test_a_wider_grant_of_the_same_right_holds_in_any_order() -> None:
+    for text in ("update log(enable), update log", "update log, update log(enable)"):
+        assert read_rights(text).allowed == {("update", "log"): None}
+    parts = read_rights("update log(enable), update log(outputFile)")
+    assert parts.allowed == {("update", "log"): frozenset({"enable", "outputFile"})}
+
+
+def test_the_digest_covers_the_meaning_of_rights() -> None:
+    assert read_rights("update log(outputFile, enable), read ban, host").canonical == (
+        *(True,),
+        [("read", "ban", None), ("update", "log", ["enable", "outputFile"])],
+    )
+    assert read_rights("read ban").canonical == (False, [("read", "ban", None)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["read *", "observer", "read ban, read log", "", "host", "none", "create, delete ban", "* ban", "read ban log"],
+)
+def test_a_request_is_one_operation_on_one_type(text: str) -> None:
+    with pytest.raises(InvalidValue, match=r"^a request is one operation and one type, such as 'create ban'$"):
+        read_request(text)
+
+
+def test_a_request_is_shown_as_it_is_written() -> None:
+    facts = read_request("update connection(enableProtocolTrace, adminStatus)")
+    assert facts == ManagementFacts(
+        operation="update", entity_type="connection", attributes=("adminStatus", "enableProtocolTrace")
+    )
+    assert str(facts) == "update connection(adminStatus, enableProtocolTrace)"
+    assert read_request("read ban") == ManagementFacts(operation="read", entity_type="ban")
+    assert str(read_request("read ban")) == "read ban"
+
+
+@pytest.mark.parametrize(
+    ("kind", "operations"),
+    [
+        ("log", ["read", "update"]),
+        ("ban", ["read", "create", "delete"]),
+        ("router", ["read"]),
+        ("vhost", ["read", "create", "update", "delete"]),
+        ("entity", []),
+        ("nonsense", []),
+    ],
+)
+def test_the_operations_of_a_type(kind: str, operations: list[str]) -> None:
+    assert [operation for operation in OPERATIONS if exists(operation, kind)] == operations
+
+
+def test_attributes_are_those_that_an_operation_can_give() -> None:
+    given = read_rights("create vhost(hostname, groups), update vhost(groups)")
+    assert lacking(given, asked("create vhost(hostname)")) == ""
+    assert lacking(given, asked("create vhost(aliases, groups, maxConnections)")) == (
+        "create vhost(aliases, maxConnections)"
+    )
+    assert lacking(given, asked("delete vhost")) == "delete vhost"
+    with pytest.raises(
+        InvalidValue, match=r"^item 'create log\(enable\)': there is no create of 'log', only read, update$"
+    ):
+        read_rights("create log(enable)")
 
 
 PATTERN = Draft202012Validator({**schemas.load("policy")["$defs"]["managementRights"]})
@@ -231,6 +360,13 @@ def test_an_error_inside_a_decision_is_a_denial() -> None:
     broken: Any = None
     decision = decide_management(broken, asked("read ban"))
     assert (decision.is_allowed, decision.reason) == (False, Reason.INTERNAL_ERROR)
+
+
+@pytest.mark.parametrize(("text", "is_allowed"), [("read ban", True), ("create ban", False)])
+def test_a_decision_names_the_place_of_the_rights(text: str, is_allowed: bool) -> None:
+    rule = Rule(vhost="h", group="g", item="management")
+    decision = decide_management(read_rights("observer"), asked(text), rule)
+    assert (decision.is_allowed, decision.rule) == (is_allowed, rule)
 
 
 GRANTS = st.lists(
@@ -385,3 +521,48 @@ def test_expectations_ask_about_management(tmp_path: Path, capsys: pytest.Captur
 def test_nothing_is_less_than_anything() -> None:
     assert shown_difference(NOTHING, read_rights("observer")) == ()
     assert shown_difference(read_rights("observer"), NOTHING) == ("read *",)
+    assert some_difference(NOTHING, read_rights("observer")) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "shown"),
+    [
+        ("read ban, create, delete ban, host", "read log", ("read, create, delete ban", "host")),
+        (
+            "read ban log, create, delete ban address, update log(enable, outputFile) connection",
+            "update log(enable), update connection(adminStatus)",
+            (
+                *("read, create, delete ban", "read log", "create, delete address"),
+                "update log(outputFile) connection(enableProtocolTrace)",
+            ),
+        ),
+        ("update connection", "", ("update connection",)),
+        ("update connection(adminStatus)", "", ("update connection(adminStatus)",)),
+        ("update connection(adminStatus)", "update connection", ()),
+        ("update connection(adminStatus)", "update connection(adminStatus, enableProtocolTrace)", ()),
+        ("host, read ban", "host", ("read ban",)),
+        ("host", "host", ()),
+        ("host", "", ("host",)),
+        ("delete *, create vhost", "create ban", ("delete *", "create vhost")),
+        ("* *", "* *", ()),
+        ("* *", "", ("read *", "create *", "update *", "delete *")),
+        ("update *", "update *", ()),
+    ],
+)
+def test_a_difference_is_shown_as_the_grants_that_make_it(more: str, less: str, shown: tuple[str, ...]) -> None:
+    assert shown_difference(read_rights(more), read_rights(less)) == shown
+
+
+@pytest.mark.parametrize(
+    ("more", "less", "shown"),
+    [
+        ("update log", "update log(enable, includeSource, includeTimestamp)", "update log(outputFile)"),
+        ("update log", "", "update log"),
+        ("read log, create ban", "read log", "create ban"),
+        ("host", "", "host"),
+        ("host", "host", ""),
+        ("read ban", "host, read ban", ""),
+    ],
+)
+def test_one_right_is_named_where_some_are_more(more: str, less: str, shown: str) -> None:
+    assert some_difference(read_rights(more), read_rights(less)) == shown
