@@ -236,3 +236,26 @@ GROUP: Mapping[str, object] = {"users": "alice", "remoteHosts": "*"}
 )
 def test_what_is_refused_is_found_at_its_line(attributes: Mapping[str, object], path: tuple[str | int, ...]) -> None:
     assert refused({"hostname": "h", **attributes}, *path) == ("p.json", 5)
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        (("groups", "g", "targets", 0), (8, 9)),
+        (("groups", "g", "targets"), (8, 9)),
+        (("groups", "g", "sources"), (5, 6)),
+        (("groups", "g"), (5, 6)),
+        (("groups",), (5, 6)),
+        (("aliases",), (3, 2)),
+        ((), (3, 2)),
+    ],
+)
+def test_the_nearest_place_that_is_known_is_named(path: tuple[str | int, ...], place: tuple[int, int]) -> None:
+    places: Mapping[tuple[str | int, ...], tuple[int, int]] = {
+        ("groups",): (5, 6),
+        ("groups", "g", "targets"): (8, 9),
+    }
+    source = SourceLocation(file="p.json", line=3, column=2, places=places)
+    assert (source.line_of(path), source.column_of(path)) == place
+    nowhere = SourceLocation()
+    assert (nowhere.line_of(path), nowhere.column_of(path)) == (None, 1)
