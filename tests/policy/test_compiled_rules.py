@@ -13,6 +13,7 @@ from rulesets import at, connect, ruleset, settings
 from policy.addressing.address import Address
 from policy.addressing.lists import Verdict
 from policy.decide import decide_connector
+from policy.decision import Rule
 from policy.ruleset import PolicyError, SourceLocation
 from policy.settings import Settings
 
@@ -259,3 +260,87 @@ def test_the_nearest_place_that_is_known_is_named(path: tuple[str | int, ...], p
     assert (source.line_of(path), source.column_of(path)) == place
     nowhere = SourceLocation()
     assert (nowhere.line_of(path), nowhere.column_of(path)) == (None, 1)
+
+
+def test_a_rule_names_where_it_is_written() -> None:
+    vhost = {"hostname": "h", "maxConnections": 5, "groups": {"g": {**GROUP, "targets": "a"}}}
+    places: Mapping[tuple[str | int, ...], tuple[int, int]] = {
+        ("maxConnections",): (3, 1),
+        ("groups", "g", "targets"): (7, 1),
+    }
+    source = SourceLocation(file="p.json", line=1, places=places)
+    written, told = ruleset(vhost, source=source).vhosts["h"], ruleset(vhost).vhosts["h"]
+    group = written.groups["g"]
+    assert group.rule("targets", "a") == Rule(vhost="h", group="g", item="targets: a", file="p.json", line=7)
+    assert group.rule("targets") == Rule(vhost="h", group="g", item="targets", file="p.json", line=7)
+    assert written.rule("maxConnections", 5) == Rule(vhost="h", item="maxConnections: 5", file="p.json", line=3)
+    assert written.rule("maxConnections") == Rule(vhost="h", item="maxConnections", file="p.json", line=3)
+    assert told.groups["g"].rule("targets", "a") == Rule(vhost="h", group="g", item="targets: a")
+    assert told.rule("maxConnections", 5) == Rule(vhost="h", item="maxConnections: 5")
+
+
+@pytest.mark.parametrize(
+    ("group", "text"),
+    [
+        (5, " must be of type 'dict' but is '<class 'int'>'"),
+        ({"denySources": "in.${user}"}, " policy key 'denySources' item 'in.${user}' must not contain '${user}'"),
+        ({"denyTargets": "{user}"}, " policy key 'denyTargets' item '{user}' must not contain '${user}'"),
+        ({"replyWindow": 0}, " option 'replyWindow' has error 'Value '0' is below minimum '1'.'."),
+        (
+            {"validFrom": "2027-01-15T08:00:00Z", "validUntil": "2027-01-15T07:00:00Z"},
+            " option 'validUntil' 2027-01-15T07:00:00Z is not after validFrom 2027-01-15T08:00:00Z: "
+            "the group would never be valid.",
+        ),
+        ({"management": "none, observer"}, " option 'management' has 'none' beside other grants"),
+    ],
+)
+def test_a_refused_group_is_named(group: object, text: str) -> None:
+    with pytest.raises(PolicyError) as raised:
+        ruleset({"hostname": "h", "groups": {"g": group}})
+    assert str(raised.value) == f"Policy 'h' is invalid: Policy vhost 'h' user group 'g'{text}"
+
+
+@pytest.mark.parametrize(
+    ("vhost", "text"),
+    [
+        (
+            {"hostname": 5},
+            "Policy '5' is invalid: Policy vhost '5' option 'hostname' must be of type 'str' but is '<class 'int'>'",
+        ),
+        (
+            {"id": ["a"]},
+            "Policy '['a']' is invalid: Policy vhost '['a']' option 'id' must be of type 'str' but is '<class 'list'>'",
+        ),
+        (
+            {"hostname": "h", "aliases": 5},
+            "Policy 'h' is invalid: Policy vhost 'h' option 'aliases' has illegal value '5'. "
+            "Type must be 'str' or 'list' but is '<class 'int'>;",
+        ),
+        (
+            {"hostname": "h", "groups": {"g" * 256: {}}},
+            f"Policy 'h' is invalid: Policy vhost 'h' user group '{'g' * 256}': "
+            "the name must be a text of at most 255 bytes",
+        ),
+        (
+            {"hostname": "h", "groups": {5: {}}},
+            "Policy 'h' is invalid: Policy vhost 'h' user group '5': the name must be a text of at most 255 bytes",
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"authenticatorGroups": "x"}, "k": {"authenticatorGroups": "y, x"}}},
+            "Policy 'h' is invalid: Policy vhost 'h' authenticator group 'x' is in multiple user groups 'g' and 'k'",
+        ),
+    ],
+)
+def test_a_refused_vhost_is_named(vhost: Mapping[str, object], text: str) -> None:
+    with pytest.raises(PolicyError) as raised:
+        ruleset(vhost)
+    assert str(raised.value) == text
+
+
+def test_what_is_null_is_not_written_and_hides_nothing_behind_it() -> None:
+    group = {"users": None, "maxSenders": None, "remoteHosts": None, "maxReceivers": 3}
+    rules = ruleset(
+        {"hostname": "h", "maxMessageSize": None, "aliases": None, "maxConnections": 2, "groups": {"g": group}}
+    )
+    found = rules.vhosts["h"]
+    assert (found.max_connections, found.groups["g"].max_receivers, rules.warnings) == (2, 3, ())
