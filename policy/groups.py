@@ -227,10 +227,10 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
     sources = _compile_addresses(source_key, addresses)
     targets = _compile_addresses(target_key, addresses)
     flags = tuple(booleans[key] for key in _GROUP_BOOLEANS)
-    denied = [compile_literals(denied_items(addresses.get(key, ()))) for key in DENY_KEYS]
+    denied = {key: compile_literals(denied_items(addresses.get(key, ()))) for key in DENY_KEYS}
     # Only where it is used, so that the digest of a policy without extensions stays what it was.
     extensions: tuple[tuple[str, object], ...] = tuple(
-        (key, rules.canonical) for key, rules in zip(DENY_KEYS, denied, strict=True) if rules.items
+        (key, rules.canonical) for key, rules in denied.items() if rules.items
     )
     if checked.authenticator_groups:
         extensions += ((AUTHENTICATOR_KEY, tuple(sorted(checked.authenticator_groups))),)
@@ -272,8 +272,8 @@ def compile_group(checked: CheckedGroup, reading: Reading) -> Group:
         management=checked.management,
         source_key=source_key,
         target_key=target_key,
-        denied_sources=denied[0],
-        denied_targets=denied[1],
+        denied_sources=denied["denySources"],
+        denied_targets=denied["denyTargets"],
         canonical=(
             *(sorted(checked.users), hosts.is_any, hosts.v4, hosts.v6, sorted(numbers.items()), flags),
             *(source_key, sources.canonical, target_key, targets.canonical),

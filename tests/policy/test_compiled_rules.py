@@ -8,14 +8,16 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from rulesets import at, connect, ruleset, settings
+from rulesets import at, connect, resolve, ruleset, settings
 
 from policy.addressing.address import Address
 from policy.addressing.lists import Verdict
 from policy.decide import decide_connector
 from policy.decision import Rule
+from policy.hosts import HostRanges, parse_hosts
 from policy.ruleset import PolicyError, SourceLocation
 from policy.settings import Settings
+from policy.windows import Window
 
 DEFAULTS: Mapping[str, object] = {
     "vhost": "h",
@@ -149,7 +151,7 @@ def test_on_a_connector_frames_and_window_stay_the_connectors() -> None:
     assert granted(decided) == {**DEFAULTS, "group": "$connector", "max_sessions": 3, "max_senders": 4}
 
 
-# The digest
+# What is compiled
 
 EVERYTHING: Mapping[str, object] = {
     "hostname": "h",
@@ -184,6 +186,43 @@ PLAIN: Mapping[str, object] = {
     "hostname": "h",
     "groups": {"g": {"users": "*", "remoteHosts": "*", "sourcePattern": "a.#", "targets": "b*", "maxSenders": 3}},
 }
+
+
+def test_every_attribute_of_a_vhost_and_of_a_group_is_compiled() -> None:
+    source = SourceLocation(file="p.json", line=1)
+    vhost = ruleset(EVERYTHING, source=source).vhosts["h"]
+    begin, end = 1_800_000_000.0, 1_800_007_200.0
+    assert (vhost.name, vhost.aliases, vhost.source, vhost.allow_unknown_user) == ("h", ("k", "i"), source, True)
+    assert (vhost.max_connections, vhost.max_connections_per_user, vhost.max_connections_per_host) == (5, 4, 3)
+    assert (vhost.max_message_size, vhost.max_message_rate, vhost.max_byte_rate) == (2, 20, 21)
+    assert (vhost.boundaries, [*vhost.groups]) == ((begin, end), ["g", "$default"])
+    group = vhost.groups["g"]
+    assert vhost.user_groups == {"a": group, "b": group}
+    assert vhost.joined_groups == {"x": group, "y": group}
+    assert vhost.any_user_group is None
+    assert (group.name, group.vhost, group.source, group.users) == ("g", "h", source, ("b", "a"))
+    assert (group.authenticator_groups, group.window) == (("y", "x"), Window(begin_s=begin, end_s=end))
+    assert (group.max_connections_per_user, group.max_connections_per_host) == (12, 13)
+    assert (group.source_key, group.target_key) == ("sources", "targetPattern")
+    assert (group.sources.items, group.targets.items) == (("${user}", "a", "b*"), ("a.#",))
+    assert (group.denied_sources.items, group.denied_targets.items) == (("b1",), ("a.b",))
+    assert group.hosts == parse_hosts(["10.0.0.1", "2001:db8::/64"], resolve)
+
+
+def test_a_vhost_that_says_nothing_has_the_defaults() -> None:
+    """policy §1.2"""
+    vhost = ruleset({"hostname": "h"}).vhosts["h"]
+    assert (vhost.aliases, vhost.source, vhost.allow_unknown_user) == ((), None, False)
+    assert (vhost.max_connections, vhost.max_connections_per_user, vhost.max_connections_per_host) == (65535,) * 3
+    assert (vhost.max_message_size, vhost.max_message_rate, vhost.max_byte_rate) == (None, None, None)
+    assert (vhost.groups, vhost.user_groups, vhost.joined_groups, vhost.boundaries) == ({}, {}, {}, ())
+    group = ruleset({"hostname": "h", "groups": {"g": {"users": "*"}}}).vhosts["h"].any_user_group
+    assert group is not None
+    assert (group.max_connections_per_user, group.max_connections_per_host) == (None, None)
+    assert (group.authenticator_groups, group.hosts, group.window) == ((), HostRanges(), Window())
+    assert (group.source_key, group.target_key) == ("sources", "targets")
+    assert (group.sources.items, group.targets.items) == ((), ())
+    assert (group.denied_sources.items, group.denied_targets.items) == ((), ())
 
 
 def test_digests_stay_what_they_are() -> None:
@@ -227,6 +266,10 @@ GROUP: Mapping[str, object] = {"users": "alice", "remoteHosts": "*"}
         ({"groups": {"g" * 256: GROUP}}, ("groups",)),
         ({"groups": {"g": 5}}, ("groups", "g")),
         ({"groups": {"g": {"maxSenders": -1}}}, ("groups", "g", "maxSenders")),
+        (
+            {"groups": {"g": {"validFrom": "2027-01-15T08:00:00Z", "validUntil": "2027-01-15T08:00:00Z"}}},
+            ("groups", "g", "validUntil"),
+        ),
         ({"groups": {"g": {"remoteHosts": "x"}}}, ("groups", "g", "remoteHosts")),
         ({"groups": {"g": {"sources": "{user}{user}"}}}, ("groups", "g", "sources")),
         ({"groups": {"g": {"sourcePattern": "a.{user}.b"}}}, ("groups", "g", "sourcePattern")),
