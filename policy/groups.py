@@ -291,15 +291,15 @@ def _window(instants: Mapping[str, float], prefix: str, group: str, reading: Rea
 
 def _read_address_item(item: str, prefix: str, where: tuple[str, str, str], reading: Reading) -> str:
     """The item with the deprecated token replaced, if its `${user}` stands where it may."""
-    if DEPRECATED_USER_TOKEN not in item:  # which is a part of the current one
+    count = item.count(DEPRECATED_USER_TOKEN)  # which is a part of the current one
+    if count == 0:
         return item
     key = where[-1]
-    count = item.count(USER_TOKEN) + item.replace(USER_TOKEN, "").count(DEPRECATED_USER_TOKEN)
     if count > 1:
         text = f"{prefix} policy key '{key}' item '{item}' contains multiple user subtitution tokens"
         raise reading.error(text, *where)
     current = item
-    if USER_TOKEN not in item and DEPRECATED_USER_TOKEN in item:
+    if USER_TOKEN not in item:
         current = item.replace(DEPRECATED_USER_TOKEN, USER_TOKEN)
         reading.warnings.append(
             f"{prefix} policy key '{key}' item '{item}': the token '{DEPRECATED_USER_TOKEN}' has been deprecated. "

@@ -195,6 +195,7 @@ def test_every_attribute_of_a_vhost_and_of_a_group_is_compiled() -> None:
     assert (vhost.name, vhost.aliases, vhost.source, vhost.allow_unknown_user) == ("h", ("k", "i"), source, True)
     assert (vhost.max_connections, vhost.max_connections_per_user, vhost.max_connections_per_host) == (5, 4, 3)
     assert (vhost.max_message_size, vhost.max_message_rate, vhost.max_byte_rate) == (2, 20, 21)
+    assert ruleset(EVERYTHING).boundaries == (begin, end)
     assert (vhost.boundaries, [*vhost.groups]) == ((begin, end), ["g", "$default"])
     group = vhost.groups["g"]
     assert vhost.user_groups == {"a": group, "b": group}

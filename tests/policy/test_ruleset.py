@@ -80,6 +80,14 @@ HOST_ERROR = "HostStruct: 'x' failed to resolve: '[Errno -2] Name or service not
             "policy key 'sources' item '${user}.${user}' contains multiple user subtitution tokens",
         ),
         (
+            {"sources": "${user}.{user}"},
+            "policy key 'sources' item '${user}.{user}' contains multiple user subtitution tokens",
+        ),
+        (
+            {"targets": "a, {user}{user}"},
+            "policy key 'targets' item '{user}{user}' contains multiple user subtitution tokens",
+        ),
+        (
             {"targetPattern": "a.${user}.b"},
             "policy key 'targetPattern' item 'a.${user}.b' may contain match pattern '${user}' as a prefix or a suffix "
             "only.",
@@ -272,6 +280,8 @@ def test_without_a_default_an_unknown_name_has_no_policy() -> None:
     assert selected({"hostname": "a"}, {"hostname": "$default"}, requested="x", defaultVhost="") is None
     assert selected({"hostname": "a"}, requested="x", defaultVhost="a") == "a"
     assert selected({"hostname": "a", "aliases": "b"}, requested="x", defaultVhost="b") is None
+    # "" is no default, not the name of the vhost for clients that name none.
+    assert selected({"hostname": "a"}, {"hostname": ""}, requested="x", defaultVhost="") is None
 
 
 def test_a_vhost_without_a_name_is_for_clients_that_name_none() -> None:
@@ -331,6 +341,40 @@ def test_a_failed_change_changes_nothing() -> None:
         rules.without_vhost("X")
     assert rules.select_vhost("a") is rules.vhosts["V"]
     assert rules.with_vhost({"hostname": "V", "aliases": "a"}, resolve=resolve).digest == rules.digest
+
+
+def test_an_added_vhost_is_read_as_those_that_were_loaded() -> None:
+    """Its place, its host names, and the patterns it may not repeat."""
+    rules = ruleset({"hostname": "#.0.0"}, enableVhostNamePatterns=True)
+    source = SourceLocation(file="p.json", line=4)
+    more = rules.with_vhost(
+        {"hostname": "V", "groups": {"g": {"users": "*", "remoteHosts": "one.example"}}}, source, resolve=resolve
+    )
+    assert more.vhosts["V"].source is source
+    assert more.vhosts["V"].groups["g"].hosts.contains("192.0.2.1")
+    with pytest.raises(PolicyError, match=r"^Policy for vhost '#.#.0.0' alias '#.#.0.0' optimized pattern conflicts"):
+        more.with_vhost({"hostname": "#.#.0.0"}, resolve=resolve)
+    assert (rules.find_pattern("a.0.0"), ruleset({"hostname": "#"}).find_pattern("a")) == ("#.0.0", None)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "path"),
+    [
+        ({"hostname": "V"}, {"hostname": "V"}, ()),
+        ({"hostname": "W", "aliases": "V"}, {"hostname": "V"}, ()),
+        ({"hostname": "A"}, {"hostname": "V", "aliases": "A"}, ("aliases",)),
+        ({"hostname": "W", "aliases": "A"}, {"hostname": "V", "aliases": "A"}, ("aliases",)),
+        ({"hostname": "#.0"}, {"hostname": "#.#.0"}, ()),
+    ],
+)
+def test_one_name_for_two_vhosts_is_found_at_its_line(
+    first: Mapping[str, object], second: Mapping[str, object], path: tuple[str | int, ...]
+) -> None:
+    places = {path: (9, 1)} if path else {}
+    source = SourceLocation(file="p.json", line=9 if not path else 1, places=places)
+    with pytest.raises(PolicyError, match=r"^Policy ") as refused:
+        compile_ruleset({"enableVhostNamePatterns": True}, [(first, None), (second, source)], resolve=resolve)
+    assert (refused.value.file, refused.value.line) == ("p.json", 9)
 
 
 def test_warnings_go_with_their_vhost() -> None:
