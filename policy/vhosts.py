@@ -81,10 +81,9 @@ class Vhost:
         group = self.user_groups.get(user)
         if group is not None:
             return group
-        if authenticator_groups and self.joined_groups:
-            joined = [self.joined_groups[name] for name in authenticator_groups if name in self.joined_groups]
-            if joined:
-                return min(joined, key=_name_of)
+        joined = [self.joined_groups[name] for name in authenticator_groups if name in self.joined_groups]
+        if joined:
+            return min(joined, key=_name_of)
         if self.any_user_group is not None:
             return self.any_user_group
         return self.groups[DEFAULT_GROUP] if self.allow_unknown_user else None

@@ -17,6 +17,7 @@ from policy.decision import Rule
 from policy.hosts import HostRanges, parse_hosts
 from policy.ruleset import PolicyError, SourceLocation
 from policy.settings import Settings
+from policy.vhosts import check_vhost, hostname_of
 from policy.windows import Window
 
 DEFAULTS: Mapping[str, object] = {
@@ -208,6 +209,50 @@ def test_every_attribute_of_a_vhost_and_of_a_group_is_compiled() -> None:
     assert (group.sources.items, group.targets.items) == (("${user}", "a", "b*"), ("a.#",))
     assert (group.denied_sources.items, group.denied_targets.items) == (("b1",), ("a.b",))
     assert group.hosts == parse_hosts(["10.0.0.1", "2001:db8::/64"], resolve)
+
+
+def test_a_user_is_in_the_group_that_names_him_then_in_one_of_the_authenticators_then_in_that_for_all() -> None:
+    """policy §2.4"""
+    groups = {
+        "named": {"users": "anna"},
+        "b": {"authenticatorGroups": "ops"},
+        "a": {"authenticatorGroups": "dev"},
+        "$default": {},
+    }
+    known = ruleset({"hostname": "h", "groups": groups}).vhosts["h"]
+    unknown = ruleset({"hostname": "h", "allowUnknownUser": True, "groups": groups}).vhosts["h"]
+    for vhost, otherwise in ((known, None), (unknown, unknown.groups["$default"])):
+        assert vhost.group_of("anna", ("ops", "dev")) is vhost.groups["named"]
+        assert vhost.group_of("ben", ("x", "ops", "dev")) is vhost.groups["a"]
+        assert vhost.group_of("ben", ("ops",)) is vhost.groups["b"]
+        assert vhost.group_of("ben", ("x",)) is otherwise
+        assert vhost.group_of("ben") is otherwise
+    everybody = ruleset({"hostname": "h", "groups": {**groups, "all": {"users": "*"}}}).vhosts["h"]
+    assert everybody.group_of("ben", ("ops",)) is everybody.groups["b"]
+    assert everybody.group_of("ben", ("x",)) is everybody.groups["all"]
+    assert everybody.group_of("*") is everybody.groups["all"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name"),
+    [({"hostname": "a"}, "a"), ({"id": "a"}, "a"), ({"name": "a"}, "a"), ({"hostname": "", "name": "b"}, "")],
+)
+def test_a_vhost_has_its_name(attributes: Mapping[str, object], name: str) -> None:
+    assert hostname_of(attributes) == name
+
+
+def test_a_vhost_has_one_name() -> None:
+    with pytest.raises(PolicyError, match=r": Both 'id' and 'hostname' cannot be specified for entity 'vhost'$"):
+        hostname_of({"hostname": "a", "id": "a"})
+
+
+def test_a_vhost_can_be_checked_without_compiling_it() -> None:
+    source = SourceLocation(file="p.json", line=1, places={("groups", "g", "remoteHosts"): (5, 1)})
+    check_vhost({**EVERYTHING, "speed": 1}, source, resolve=resolve)
+    check_vhost({"hostname": "h", "groups": {"g": {"remoteHosts": "one.example"}}}, source, resolve=resolve)
+    with pytest.raises(PolicyError, match=r"^Policy 'h' is invalid: Policy vhost 'h' user group 'g' option ") as raised:
+        check_vhost({"hostname": "h", "groups": {"g": {"remoteHosts": "no.example"}}}, source, resolve=resolve)
+    assert (raised.value.file, raised.value.line) == ("p.json", 5)
 
 
 def test_a_vhost_that_says_nothing_has_the_defaults() -> None:
