@@ -205,7 +205,7 @@ def _flag(policy: Mapping[str, object], key: str) -> bool:
     value = policy.get(key, False)
     if isinstance(value, bool):
         return value
-    word = value.lower() if isinstance(value, str) else ""
+    word = str(value).lower()
     if word in ("yes", "true", "on"):
         return True
     if word in ("no", "false", "off"):

@@ -203,6 +203,33 @@ def test_policy_has_its_defaults_without_a_section() -> None:
     assert (rules.default_vhost, rules.uses_name_patterns, rules.warnings) == ("$default", False, ())
 
 
+@pytest.mark.parametrize("word", ["yes", "true", "on", "Yes", "TRUE", "oN", True])
+@pytest.mark.parametrize("key", ["enableVhostPolicy", "enableVhostNamePatterns"])
+def test_a_switch_is_on(key: str, word: object) -> None:
+    """Attack: a word that is read as its contrary, and the policy is off."""
+    rules = compile_ruleset({key: word}, [], resolve=resolve)
+    assert (rules.is_enabled, rules.uses_name_patterns) == (key == "enableVhostPolicy", key != "enableVhostPolicy")
+
+
+@pytest.mark.parametrize("word", ["no", "false", "off", "No", "FALSE", "oFF", False])
+def test_a_switch_is_off(word: object) -> None:
+    rules = compile_ruleset({"enableVhostPolicy": word, "enableVhostNamePatterns": word}, [], resolve=resolve)
+    assert (rules.is_enabled, rules.uses_name_patterns) == (False, False)
+
+
+@pytest.mark.parametrize("value", ["", "enabled", "1", 1, 0, None, [], ["yes"]])
+def test_a_switch_that_is_neither_on_nor_off_is_refused(value: object) -> None:
+    with pytest.raises(PolicyError) as refused:
+        compile_ruleset({"enableVhostPolicy": value}, [], resolve=resolve)
+    assert str(refused.value) == f"policy enableVhostPolicy: Invalid Boolean value {value!r}"
+
+
+def test_a_limit_of_the_router_that_is_no_number_is_refused() -> None:
+    with pytest.raises(PolicyError) as refused:
+        compile_ruleset({"maxMessageSize": "much"}, [], resolve=resolve)
+    assert str(refused.value) == "policy maxMessageSize: Value 'much' does not resolve to an integer."
+
+
 def test_a_negative_limit_of_the_router_is_refused() -> None:
     with pytest.raises(PolicyError, match=r"^maxConnections must be >= 0$"):
         compile_ruleset({"maxConnections": -1}, [], resolve=resolve)
