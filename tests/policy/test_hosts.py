@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rulesets import resolve
 
-from policy.hosts import HostError, HostRanges, names_in, parse_hosts
+from policy.hosts import HostError, HostRanges, names_in, parse_hosts, parse_network
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,60 @@ def test_hosts_inside_and_outside(items: list[str], inside: list[str], outside: 
     ranges = parse_hosts(items, resolve)
     assert [host for host in inside if not ranges.contains(host)] == []
     assert [host for host in outside if ranges.contains(host)] == []
+
+
+@pytest.mark.parametrize(
+    ("items", "low_and_high"),
+    [
+        (["10.0.0.1", "10.0.0.2"], [("10.0.0.1", "10.0.0.2")]),
+        (["10.0.0.2-10.0.0.4", "10.0.0.1-10.0.0.2"], [("10.0.0.1", "10.0.0.4")]),
+        (["10.0.0.1", "10.0.0.3"], [("10.0.0.1", "10.0.0.1"), ("10.0.0.3", "10.0.0.3")]),
+        (["10.0.0.1-10.0.0.9", "10.0.0.3"], [("10.0.0.1", "10.0.0.9")]),
+        (["10.0.0.0/31", "::ffff:10.0.0.2/127"], [("10.0.0.0", "10.0.0.3")]),
+    ],
+)
+def test_lists_that_mean_the_same_are_the_same(items: list[str], low_and_high: list[tuple[str, str]]) -> None:
+    """They have one digest."""
+    ranges = tuple((int(ipaddress.ip_address(low)), int(ipaddress.ip_address(high))) for low, high in low_and_high)
+    assert parse_hosts(items, resolve) == HostRanges(v4=ranges)
+    assert parse_hosts(["*", *items], resolve) == HostRanges(is_any=True, v4=ranges)
+
+
+@pytest.mark.parametrize(
+    ("text", "network"),
+    [
+        ("10.0.0.1", "10.0.0.1/32"),
+        ("10.0.0.0/8", "10.0.0.0/8"),
+        ("0.0.0.0/0", "0.0.0.0/0"),
+        ("2001:db8::/32", "2001:db8::/32"),
+        ("2001:db8::1", "2001:db8::1/128"),
+        ("2001:db8::/127", "2001:db8::/127"),
+        ("::ffff:10.0.0.1", "10.0.0.1/32"),
+        ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+        ("::ffff:0:0/96", "0.0.0.0/0"),
+        ("::ffff:10.0.0.1/128", "10.0.0.1/32"),
+        ("::/0", "::/0"),
+    ],
+)
+def test_a_network_is_what_it_is_written_as(text: str, network: str) -> None:
+    assert parse_network(text) == ipaddress.ip_network(network)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("one.example", "'one.example' is neither an address nor a network such as 10.0.0.0/8"),
+        ("10.0.0.0/0008", "'10.0.0.0/0008' is no network: write it as 10.0.0.0/8 or 2001:db8::/32"),
+        ("10.0.0.0/\u0668", "'10.0.0.0/\u0668' is no network: write it as 10.0.0.0/8 or 2001:db8::/32"),
+        ("10.0.0.0/a", "'10.0.0.0/a' is no network: write it as 10.0.0.0/8 or 2001:db8::/32"),
+        ("10.0.0.0/", "'10.0.0.0/' is no network: write it as 10.0.0.0/8 or 2001:db8::/32"),
+        ("::fffe:0:0/95", "'::fffe:0:0' has IPv4 addresses in it and others: write two networks"),
+    ],
+)
+def test_what_is_no_network(text: str, problem: str) -> None:
+    with pytest.raises(HostError) as refused:
+        parse_network(text)
+    assert str(refused.value) == problem
 
 
 UNKNOWN = "[Errno -2] Name or service not known"

@@ -13,7 +13,7 @@ def test_it_says_how_long_ago_the_last_one_came() -> None:
     assert memory.age("a", 5) is None
     memory.remember("a", "alice", 5)
     assert memory.age("a", 7.5) == 2.5
-    memory.remember("a", "alice", 7.5)
+    assert memory.remember("a", "alice", 7.5)
     assert memory.age("a", 7.5) == 0
 
 
