@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy import replies
-from policy.replies import MAX_KEY_CHARACTERS, MAX_REPLIES, MAX_REPLY_BYTES, ReplyMemory
+from policy.replies import ENTRY_BYTES, MAX_KEY_CHARACTERS, MAX_REPLIES, MAX_REPLY_BYTES, ReplyMemory
 
 
 def test_it_says_how_long_ago_the_last_one_came() -> None:
@@ -50,7 +50,34 @@ def test_a_flood_of_long_addresses_has_a_bound_in_bytes() -> None:
     for number in range(MAX_REPLIES):
         memory.remember(f"{number:06}" + "\U0001f600" * (MAX_KEY_CHARACTERS - 6), "mallory", 1)
     assert memory.size_bytes <= MAX_REPLY_BYTES
+    assert len(memory) == 1 + (MAX_REPLY_BYTES - ENTRY_BYTES - 7) // (ENTRY_BYTES + 6 + 4 * (MAX_KEY_CHARACTERS - 6))
     assert memory.age("alice's", 1) == 1
+
+
+def test_an_entry_costs_its_key_in_utf_8_and_the_room_can_be_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = ReplyMemory(10)
+    memory.remember("é" * 5, "alice", 0)
+    assert memory.size_bytes == ENTRY_BYTES + 10
+    memory.remember("\udc80", "alice", 0)  # no text of UTF-8, and no error
+    assert memory.size_bytes == 2 * ENTRY_BYTES + 11
+    monkeypatch.setattr(replies, "MAX_REPLY_BYTES", 2 * ENTRY_BYTES + 11)
+    memory.remember("x", "alice", 1)
+    assert [memory.age(key, 1) is not None for key in ("é" * 5, "\udc80", "x")] == [False, True, True]
+    memory.remember("y" * 10, "alice", 1)
+    assert [memory.age(key, 1) is not None for key in ("\udc80", "x", "y" * 10)] == [False, True, True]
+    assert memory.size_bytes == 2 * ENTRY_BYTES + 11
+
+
+def test_each_message_pays_for_two_that_are_forgotten() -> None:
+    """Attack: a thousand reply-tos that end at once hold up the message that comes next."""
+    memory = ReplyMemory(10)
+    for number in range(7):
+        memory.remember(f"old.{number}", "alice", 0)
+    sizes = []
+    for number in range(4):
+        memory.remember(f"new.{number}", "bob", 20)
+        sizes.append(len(memory))
+    assert sizes == [6, 5, 4, 4]
 
 
 def test_what_is_too_long_is_not_remembered() -> None:
@@ -95,7 +122,9 @@ def test_whatever_comes_the_bounds_hold_and_the_heaviest_loses(steps: list[tuple
             assert memory.age(str(key), now) == 0
             assert len(memory) == len(memory._entries) == sum(after.values()) <= 6
             assert memory.size_bytes == sum(entry.size for entry in memory._entries.values())
-            assert {each: rank for rank, askers in memory._ranks.items() for each in askers} == after
+            assert sorted((each, rank) for rank, askers in memory._ranks.items() for each in askers) == sorted(
+                after.items()
+            )
             assert memory._most == max(after.values())
             times = [entry.received_at for entry in memory._entries.values()]
             assert times == sorted(times)
