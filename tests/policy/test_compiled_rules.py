@@ -16,7 +16,7 @@ from policy.decide import decide_connector
 from policy.decision import Rule
 from policy.hosts import HostRanges, parse_hosts
 from policy.ruleset import PolicyError, SourceLocation
-from policy.settings import Settings
+from policy.settings import Settings, make_settings
 from policy.vhosts import check_vhost, hostname_of
 from policy.windows import Window
 
@@ -364,6 +364,9 @@ def test_a_rule_names_where_it_is_written() -> None:
     assert group.rule("targets") == Rule(vhost="h", group="g", item="targets", file="p.json", line=7)
     assert written.rule("maxConnections", 5) == Rule(vhost="h", item="maxConnections: 5", file="p.json", line=3)
     assert written.rule("maxConnections") == Rule(vhost="h", item="maxConnections", file="p.json", line=3)
+    granted_by = make_settings(written, group, "bob", policy_max_message_size=0)
+    assert granted_by.rule("targets", "a") == group.rule("targets", "a")
+    assert granted_by.rule("targets") == group.rule("targets")
     assert told.groups["g"].rule("targets", "a") == Rule(vhost="h", group="g", item="targets: a")
     assert told.rule("maxConnections", 5) == Rule(vhost="h", item="maxConnections: 5")
 
