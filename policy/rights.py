@@ -166,7 +166,7 @@ def _split_grants(text: str) -> Iterator[str]:
     """
     waiting: list[str] = []
     for part in _split_outside_parentheses(text):
-        words = part.split(maxsplit=1)
+        words = part.split()
         if not words:
             continue
         if len(words) == 1 and words[0] in (*OPERATIONS, ALL):
@@ -174,7 +174,7 @@ def _split_grants(text: str) -> Iterator[str]:
             continue
         if waiting and words[0] not in (*OPERATIONS, ALL):
             raise InvalidValue(_no_type(waiting))
-        yield ", ".join([*waiting, " ".join(part.split())])
+        yield ", ".join([*waiting, " ".join(words)])
         waiting = []
     if waiting:
         raise InvalidValue(_no_type(waiting))
@@ -209,8 +209,6 @@ def _meaning(grant: str) -> Iterator[tuple[tuple[str, str], frozenset[str] | Non
     for each in operations:
         if each not in (*OPERATIONS, ALL):
             raise InvalidValue(f"item '{grant}': {_unknown(each)}")
-    if not rest:
-        raise InvalidValue(_no_type(operations))
     for name, listed in _types_of(rest, grant):
         for each, kind in product(operations, _kinds(name, grant)):
             yield from _pairs(each, kind, listed, grant, is_any_type=name == ALL)

@@ -412,6 +412,11 @@ def test_rights_travel_between_processes(rights: Any) -> None:
         again.allowed["create", "vhost"] = None
 
 
+def test_rights_that_nobody_wrote_travel_as_such() -> None:
+    for rights in (UNSET, UNRESTRICTED, NOTHING):
+        assert pickle.loads(pickle.dumps(rights)) == rights
+
+
 # Groups, and the command line
 
 
