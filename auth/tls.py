@@ -14,6 +14,7 @@ from pathlib import Path
 
 from auth.certificates import expiry_s
 from auth.secrets import Secret
+from policy.files.regular import why_unreadable
 
 # Stops a peer that keeps a handshake going for ever with small messages. Two certificate chains at OpenSSL's own limit
 # of 100 KiB each, and room.
@@ -458,6 +459,9 @@ def _harden(context: ssl.SSLContext) -> None:
 
 
 def _load_own_certificate(context: ssl.SSLContext, profile: TlsProfile) -> bool:
+    # OpenSSL would wait for a FIFO, and read a device without end.
+    if any(path and why_unreadable(path) is not None for path in (profile.cert_file, profile.private_key_file)):
+        return False
     # Always a password, if an empty one: without it OpenSSL would prompt on the terminal for an encrypted key.
     password = profile.password.reveal() if profile.password is not None else ""
     try:
@@ -471,6 +475,8 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> bool:
     try:
         if Path(path).is_dir():
             context.load_verify_locations(capath=path)
+        elif why_unreadable(path) is not None:
+            return False
         else:
             context.load_verify_locations(cafile=path)
     except (OSError, ValueError):

@@ -32,11 +32,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "policy": ("schemas", "policy.addressing"),
     "policy.addressing": (),
     "policy.files": ("schemas", "policy"),
+    "policy.files.regular": (),
     "policy.analysis": ("schemas", "policy", "policy.addressing", "policy.files"),
     "policy.lint": ("schemas", "policy", "policy.addressing", "policy.files", "policy.analysis"),
-    "policy.cli": ("schemas", "policy", "policy.addressing", "policy.files", "policy.analysis", "policy.lint"),
-    "auth": ("schemas",),
-    "auth.verifiers": ("auth",),
+    "policy.cli": (
+        *("schemas", "policy", "policy.addressing", "policy.files", "policy.files.regular", "policy.analysis"),
+        "policy.lint",
+    ),
+    "auth": ("schemas", "policy.files.regular"),
+    "auth.verifiers": ("auth", "policy.files.regular"),
     "router": (),
     "router.values": (),
     "router.faults": (),
@@ -52,18 +56,22 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("router.amqp", "router.amqp.engine", "router.amqp.layout", *ROUTER_VOCABULARY),
     ),
     "router.audit": ("schemas", *ROUTER_VOCABULARY),
-    "router.management": ("schemas", "policy", "policy.files", *ROUTER_VOCABULARY),
+    "router.management": ("schemas", "policy", "policy.files", "policy.files.regular", *ROUTER_VOCABULARY),
     "router.management.client": ("schemas", "auth", "router.amqp", "router.management", *ROUTER_VOCABULARY),
     "router.tools": (
         *("schemas", "auth", "router.amqp", "router.management", "router.management.client", *ROUTER_VOCABULARY),
     ),
     "router.control": (
-        *("schemas", "policies", "policy", "policy.analysis.pattern_notes", "policy.files.positioned_json"),
+        *("schemas", "policies", "policy", "policy.analysis.pattern_notes"),
+        *("policy.files.positioned_json", "policy.files.regular"),
         *("auth", "auth.verifiers"),
         *("router.amqp", "router.amqp.engine", "router.core", "router.admission"),
         *("router.connection", "router.audit", "router.management", "router.io", *ROUTER_VOCABULARY),
     ),
-    "router.io": ("policy", "auth.credentials", "router.amqp.buffers", "router.core.work", *ROUTER_VOCABULARY),
+    "router.io": (
+        *("policy", "policy.files.regular", "auth.credentials", "router.amqp.buffers", "router.core.work"),
+        *ROUTER_VOCABULARY,
+    ),
     # The program itself; its name is what unit files and scripts start.
     "router.io.daemon": ("router.control", "router.management", "router.io", "router.core.watch", *ROUTER_VOCABULARY),
     "qpid_dispatch": (
@@ -95,7 +103,7 @@ DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton"
 
 # Values in, effects out: no clock, no chance, no world.
 PURE = (*("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.admission", "router.audit.event"),)
-NOT_PURE = ("policy.cli",)
+NOT_PURE = ("policy.cli", "policy.files.regular")
 WORLD = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "signal", "socket", "ssl", "subprocess", "urllib"}
 IMPURE_IMPORTS = frozenset(WORLD | {"threading", "time", "proton", "cproton", "cproton_ffi"})
 

@@ -14,6 +14,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from auth.credentials import (
@@ -27,6 +28,7 @@ from auth.credentials import (
 )
 from auth.secrets import Secret
 from auth.verifiers.hashes import Argon2idCost, Cost, HashError, check_hash, decoy_hash, hash_password, verify_hash
+from policy.files.regular import read_regular
 
 # Stops a path to something that is not a user file from filling memory; room for 100,000 users.
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -212,20 +214,9 @@ def remove_user(path: str, user: str) -> None:
 def _read(path: str) -> str:
     """The text of a file with a safe owner and mode; checked on the open file, so that it cannot be exchanged."""
     try:
-        # Non-blocking, so that a FIFO in the place of the file cannot hang the router.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        content = read_regular(path, MAX_FILE_BYTES, check=partial(_check_status, path))
     except OSError as fault:
         raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
-    try:
-        _check_status(path, os.fstat(descriptor))
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as fault:
-        raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
-    finally:
-        os.close(descriptor)
-    if len(content) > MAX_FILE_BYTES:
-        raise UserFileError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as fault:
@@ -234,8 +225,6 @@ def _read(path: str) -> str:
 
 
 def _check_status(path: str, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise UserFileError(f"{path}: not a regular file")
     if status.st_mode & (stat.S_IWGRP | stat.S_IRWXO):
         raise UserFileError(
             f"{path}: mode {stat.S_IMODE(status.st_mode):03o} lets others at the password hashes; "

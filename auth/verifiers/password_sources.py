@@ -1,9 +1,9 @@
 """Configured passwords resolved against this process's environment and files (blocking, at start-up only)."""
 
 import os
-from pathlib import Path
 
 from auth.secrets import ResolvedPassword, resolve_password
+from policy.files.regular import read_start
 
 
 def resolve_configured(configured: str, *, is_literal_prefix: bool) -> ResolvedPassword:
@@ -12,10 +12,5 @@ def resolve_configured(configured: str, *, is_literal_prefix: bool) -> ResolvedP
         configured,
         is_literal_prefix=is_literal_prefix,
         environment=os.environ.get,
-        read_start=_read_start,
+        read_start=read_start,
     )
-
-
-def _read_start(path: str, size: int) -> bytes:
-    with Path(path).open("rb") as file:
-        return file.read(size)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from policy.files.regular import read_regular
+
 # Where the SASL library looks when saslConfigDir is not set.
 DEFAULT_FOLDERS = ("/etc/sasl2", "/usr/lib/sasl2")
 
@@ -58,14 +60,11 @@ def load_sasl_config(folder: str | None, name: str = "qdrouterd", *, environment
     for each in folders:
         path = Path(each) / f"{name}.conf"
         try:
-            with path.open("rb") as file:
-                content = file.read(MAX_CONFIG_BYTES + 1)
+            content = read_regular(str(path), MAX_CONFIG_BYTES)
         except FileNotFoundError:
             continue
         except OSError as fault:
             raise SaslConfigError(f"{path}: cannot be read: {fault.strerror}") from None
-        if len(content) > MAX_CONFIG_BYTES:
-            raise SaslConfigError(f"{path}: larger than {MAX_CONFIG_BYTES} bytes")
         return parse_sasl_config(content.decode("utf-8", "replace"), str(path))
     if configured:
         raise SaslConfigError(f"no SASL configuration {name}.conf in {configured} (saslConfigDir, saslConfigName)")

@@ -22,7 +22,7 @@ from policy.attributes import Path as Place
 from policy.attributes import SourceLocation
 from policy.cli.diff import change_lines
 from policy.cli.files import written
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_file, printable
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_files, printable
 from policy.files.conf_layout import NotWritableError, vhost_section
 from policy.files.layout import Before, Comments, comments_of, laid_out
 from policy.files.loader import PolicyFileError, parse_policy
@@ -112,8 +112,7 @@ def run(options: argparse.Namespace) -> int:
         print("qdpolicy convert: --narrow goes with --form compatible", file=sys.stderr)
         return WRONG_USE
     loaded = Loaded()
-    for path in files_of(options.path, loaded):
-        load_file(path, loaded)
+    load_files(files_of(options.path, loaded), loaded)
     if loaded.problems:
         _complain(f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
         return UNREADABLE

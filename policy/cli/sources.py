@@ -8,14 +8,13 @@ from pathlib import Path
 
 from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import Problem
+from policy.files.regular import MAX_POLICY_BYTES, folder_names, is_policy_file, read_regular
 from policy.files.sections import Section
 from policy.files.validation import load_sections
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 
 STDIN = "-"
 STDIN_NAMES = ("stdin.json", "stdin.conf")
-# Stops a path that is no file, such as a device, from filling the memory.
-MAX_FILE_BYTES = 256 << 20
 CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
 
 
@@ -49,32 +48,47 @@ class Loaded:
 def load(path: Path) -> Loaded:
     """A file, or the *.json files of a folder. A configuration brings the files of its policyDir with it."""
     loaded = Loaded()
-    for file in files_of(path, loaded):
-        load_file(file, loaded)
+    load_files(files_of(path, loaded), loaded)
     folder = loaded.policy.get("policyDir")
     if isinstance(folder, str) and folder:
         # As the router takes it, and else beside the configuration.
         place = Path(folder) if Path(folder).is_dir() else path.parent / folder
         if not place.is_dir():
             loaded.problems.append((str(path), cannot_be_read(f"its policyDir '{folder}' is no folder")))
-        for file in sorted(place.glob("*.json")):
-            load_file(file, loaded)
+        else:
+            load_files(_folder_files(place, loaded), loaded)
     return loaded
 
 
 def files_of(path: Path, loaded: Loaded) -> list[Path]:
     """Load the file, or the *.json files of the folder. A fault becomes one of the problems."""
-    try:
-        files = sorted(path.glob("*.json")) if path.is_dir() else [path]
-        # A folder that may not be read has no files, to look at it.
-        if not files and path.is_dir():
-            next(path.iterdir(), None)
-    except OSError as error:
-        loaded.problems.append((str(path), cannot_be_read(error.strerror)))
-        return []
-    if not files:
+    if not path.is_dir():
+        return [path]
+    count = len(loaded.problems)
+    files = _folder_files(path, loaded)
+    if not files and len(loaded.problems) == count:
         loaded.problems.append((str(path), cannot_be_read("there is no *.json file in this folder")))
     return files
+
+
+def _folder_files(folder: Path, loaded: Loaded) -> list[Path]:
+    try:
+        return [folder / name for name in folder_names(str(folder), is_policy_file)]
+    except OSError as error:
+        loaded.problems.append((str(folder), cannot_be_read(error.strerror)))
+        return []
+
+
+def load_files(files: Sequence[Path], loaded: Loaded) -> None:
+    """As load_file, for files that a router would read together."""
+    left = MAX_POLICY_BYTES
+    for file in files:
+        load_file(file, loaded)
+        left -= len(loaded.texts.get(str(file), "").encode())
+        if left < 0:
+            text = f"these policy files have more than {MAX_POLICY_BYTES >> 20} MiB together"
+            loaded.problems.append((str(file), cannot_be_read(text)))
+            return
 
 
 def load_file(file: Path, loaded: Loaded) -> None:
@@ -103,17 +117,16 @@ def read_text(file: Path) -> str:
     """The text of a file, `-` for standard input, without a byte order mark. Raises UnreadableError."""
     try:
         if str(file) == STDIN:
-            content = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+            content = sys.stdin.buffer.read(MAX_POLICY_BYTES + 1)
+            if len(content) > MAX_POLICY_BYTES:
+                raise UnreadableError(f"larger than {MAX_POLICY_BYTES >> 20} MiB")
         else:
-            with file.open("rb") as opened:
-                content = opened.read(MAX_FILE_BYTES + 1)
+            content = read_regular(str(file), MAX_POLICY_BYTES)
         text = content.decode("utf-8")
     except OSError as error:
         raise UnreadableError(error.strerror or "unknown error") from None
     except UnicodeDecodeError as error:
         raise UnreadableError(f"not UTF-8, beginning with byte {error.start + 1}") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise UnreadableError(f"it has more than {MAX_FILE_BYTES >> 20} MiB, which no policy has")
     return text.removeprefix("\ufeff")
 
 

@@ -7,6 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from auth.verifiers.files import UserFileError
@@ -48,7 +49,7 @@ from router.core.watch import NORMAL, Thresholds
 from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
-from router.io.folder_watch import FolderWatch
+from router.io.folder_watch import FolderWatch, scan
 from router.io.memory import virtual_text
 from router.io.workers import Workers
 from router.management.agent import Agent
@@ -321,10 +322,12 @@ class Application:
         if self.vhosts.has_folder:
             folder = str(policy["policyDir"])
             if every_s:
-                watch = FolderWatch(folder, is_policy_file, self.vhosts.reload, read_at_ns=self._read_at_ns)
+                scanned = partial(scan, folder, is_policy_file)
+                watch = FolderWatch(scanned, self.vhosts.reload, read_at_ns=self._read_at_ns)
                 reloading.watch(watch, every_s, "policyDir")
                 reloading.add(watch.take)
             reloading.add(self.vhosts.reload)
+            reloading.hurry_by(self.vhosts.hurry)
         if user_file is not None and policy["onPolicyChange"] == "enforce":  # it covers the file of users as well
             router = self.router
             try:

@@ -7,13 +7,14 @@ nobody; it lets nobody in either. Source: docs/spec/policy-and-auth.md §8.7.
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 
 from auth.verifiers.files import UserFile, UserFileError
 from router.connection.accepted import Connection
 from router.connection.stack import Stack
 from router.effects import Emit, log
-from router.io.folder_watch import FolderWatch
+from router.io.aside import ANSWER_S, Aside
+from router.io.folder_watch import FolderWatch, scan_file
 from router.io.turns import turn
 
 
@@ -28,8 +29,8 @@ class Credentials:
         self._emit = emit
         read_at_ns = time.time_ns()
         self._users = UserFile.load(path)
-        file = Path(path)
-        self.watch = FolderWatch(str(file.parent), file.name.__eq__, self.read_again, read_at_ns=read_at_ns)
+        self._aside = Aside()
+        self.watch = FolderWatch(partial(scan_file, path), self.read_again, read_at_ns=read_at_ns)
 
     def is_revoked(self, user: str, proof: str) -> bool:
         """Is the proof that a user has shown worth nothing any more?"""
@@ -38,7 +39,11 @@ class Credentials:
     async def read_again(self) -> bool:
         """Read the changed file, and end the connections of users it has no more. False when it cannot be used."""
         try:
-            self._users = await asyncio.to_thread(UserFile.load, self._path)
+            self._users = await self._aside.run(partial(UserFile.load, self._path))
+        except TimeoutError:
+            text = f"{self._path}: it could not be read within {ANSWER_S:g} s"
+            log(self._emit, "POLICY", "error", f"File of users: {text}; open connections stay")
+            return False
         except UserFileError as error:
             log(self._emit, "POLICY", "error", f"File of users: {error}; open connections stay")
             return False

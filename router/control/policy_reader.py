@@ -2,8 +2,9 @@
 
 In a thread it would hold up routing for as long as it takes: Python runs one thread at a time, and one that computes
 lets go of its turn only every 5 ms. The process reads, validates and compiles everything, and looks up host names; the
-router takes what has changed, in slices, between which messages are routed.
-Source: docs/policy.md, When the rules change.
+router takes what has changed, in slices, between which messages are routed. Whatever lies in the folder, the process is
+under limits, and ended when it takes too long or its folder has become another one.
+Sources: docs/policy.md, When the rules change; docs/security.md, Mistakes of those who write policy.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ import hashlib
 import json
 import os
 import pickle
+import resource
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -30,8 +33,24 @@ from router.management.schema import load_schema
 # Reading takes a second for a thousand vhosts, and name servers have LOOK_UP_LIMIT_S. Stops a disk that does not answer
 # from keeping every later change out.
 READING_S: Final = 120.0
+# As long as this a read may go on although its folder has become another one. Each read that is ended gives the next
+# one twice as long, up to READING_S: a file that changes all the time does not keep all others out.
+PATIENCE_S: Final = 5.0
 # How long the end of a process that was killed is waited for.
 DYING_S: Final = 1.0
+# What the process may take. Stops a policy that is written to be hard from taking the host's memory and a processor for
+# good, and a fault in the reader from writing files. 26,000 tenants take 220 MiB and 20 s.
+READER_BYTES: Final = 1 << 30
+READER_CPU_S: Final = 60
+_LIMITS: Final = {
+    resource.RLIMIT_AS: (READER_BYTES, READER_BYTES),
+    resource.RLIMIT_CPU: (READER_CPU_S, READER_CPU_S + 5),  # the first is a signal that says why
+    resource.RLIMIT_NOFILE: (128, 128),  # name servers are asked over 32 sockets at once
+    resource.RLIMIT_FSIZE: (0, 0),
+    resource.RLIMIT_CORE: (0, 0),
+}
+# The kernel ends this process before all others, the router above all, when memory is short.
+_OOM_SCORE_FILE, _FIRST_TO_GO = "/proc/self/oom_score_adj", "1000"
 # A pattern is a tree of up to 255 words, and several calls deep for each when it is written.
 _DEPTH: Final = 10_000
 
@@ -51,6 +70,10 @@ class ReloadError(Exception):
         self.may_pass = may_pass
         self.file = file
         self.line = line
+
+
+class OvertakenError(ReloadError):
+    """A read was ended for a newer one, which is about to begin."""
 
 
 class ReadVhost(NamedTuple):
@@ -80,21 +103,53 @@ def key_of(entity: ConfiguredEntity, vhost: Vhost) -> bytes:
     return hashlib.sha256(written.encode() + vhost.digest).digest()
 
 
-async def read_folder(folder: str, attribute: str, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
-    """Read the folder anew.
+class FolderReader:
+    """Reads a folder, one process at a time."""
 
-    attribute  the one of `policy` that names it
-    known      what has been read before, by its key: taken as it is where it has not changed
-    Errors     ReloadError
-    """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    # Without -P the folder the router was started in would come first: a user that may write there would run code here.
-    command = (sys.executable, "-P", "-s", "-m", __name__, folder, attribute)
-    try:
-        async with asyncio.timeout(READING_S):
-            return await _taken(await _started(command, environment), known)
-    except TimeoutError:
-        raise ReloadError(f"it could not be read within {READING_S:g} s", may_pass=True) from None
+    def __init__(self, folder: str, attribute: str) -> None:
+        """attribute  the one of `policy` that names it"""
+        self._folder = folder
+        self._attribute = attribute
+        self._limit: asyncio.Timeout | None = None  # of the read under way
+        self._began = 0.0
+        self._patience_s = PATIENCE_S
+        self._is_hurried = False
+        self._stuck: asyncio.subprocess.Process | None = None  # killed, and not gone yet
+
+    def hurry(self) -> None:
+        """There is something newer to read: end a read under way as soon as it has had its time."""
+        limit = self._limit
+        if limit is not None and not limit.expired() and not self._is_hurried and self._patience_s < READING_S:
+            self._is_hurried = True
+            limit.reschedule(self._began + self._patience_s)
+
+    async def read(self, known: Mapping[bytes, ReadVhost]) -> ReadFolder:
+        """Read the folder anew. Not to be called again before it returns.
+
+        known   what has been read before, by its key: taken as it is where it has not changed
+        Errors  ReloadError
+        """
+        if self._stuck is not None and self._stuck.returncode is None:
+            # Stops a disk that does not answer from collecting processes that cannot be ended.
+            raise ReloadError("the process that read it last has not ended: it waits for a disk", may_pass=True)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1"}
+        # Without -P the folder the router was started in would come first: a user that may write there would run code
+        # here.
+        command = (sys.executable, "-P", "-s", "-m", __name__, self._folder, self._attribute)
+        self._began, self._is_hurried = asyncio.get_running_loop().time(), False
+        try:
+            async with asyncio.timeout(READING_S) as self._limit:
+                self._stuck = process = await _started(command, environment)
+                found = await _taken(process, known)
+        except TimeoutError:
+            if self._is_hurried:
+                took_s, self._patience_s = self._patience_s, min(2 * self._patience_s, READING_S)
+                raise OvertakenError(f"it is being read anew, the read under way took more than {took_s:g} s") from None
+            raise ReloadError(f"it could not be read within {READING_S:g} s", may_pass=True) from None
+        finally:
+            self._limit = None
+        self._patience_s = PATIENCE_S
+        return found
 
 
 async def _started(command: Iterable[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
@@ -129,7 +184,10 @@ async def _taken(process: asyncio.subprocess.Process, known: Mapping[bytes, Read
                 await asyncio.sleep(0)
                 has_time = turn()
     except asyncio.IncompleteReadError:
-        text = f"the process that reads it ended early, with status {await process.wait()}"
+        status = await process.wait()
+        if status == -signal.SIGXCPU:
+            raise ReloadError(f"it takes more than {READER_CPU_S} s of processor time to read") from None
+        text = f"the process that reads it ended early, with status {status}"
         raise ReloadError(text, may_pass=True) from None
     finally:
         with suppress(ProcessLookupError):
@@ -153,6 +211,7 @@ def _concluded(found: list[ReadVhost], content: bytes) -> ReadFolder:
 def main(output: BinaryIO = sys.stdout.buffer) -> None:
     """Write every vhost of the folder in argv as a frame, then how it ended: (log lines, None or text, file, line)."""
     folder, attribute = sys.argv[1:]
+    _limit_this_process()
     sys.setrecursionlimit(_DEPTH)
     logs: tuple[Log, ...] = ()
     problem: tuple[str, str | None, int | None] | None = None
@@ -165,10 +224,22 @@ def main(output: BinaryIO = sys.stdout.buffer) -> None:
         problem = error.reason, error.file, error.line
     except PolicyError as error:
         problem = str(error), error.file, error.line
+    except MemoryError:
+        most, _ = resource.getrlimit(resource.RLIMIT_AS)
+        problem = f"it takes more than {most >> 20} MiB of memory to read", None, None
     except Exception as error:  # a fault of ours: without its text, which may hold what the file does
         problem = fault_text(error), None, None
     output.write(_frame(_LAST, (logs, problem)))
     output.flush()
+
+
+def _limit_this_process() -> None:
+    for what, (soft, hard) in _LIMITS.items():
+        _, given = resource.getrlimit(what)
+        most = hard if given == resource.RLIM_INFINITY else min(hard, given)
+        resource.setrlimit(what, (min(soft, most), most))
+    with suppress(OSError), open(_OOM_SCORE_FILE, "w") as file:
+        file.write(_FIRST_TO_GO)
 
 
 def _frames(entities: Iterable[ConfiguredEntity], resolve: Resolve) -> Iterator[bytes]:

@@ -17,10 +17,15 @@ class Reloading:
         self._watching: list[asyncio.Task[None]] = []
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
+        self._hurry: Callable[[], None] = _nothing
 
     def add(self, *steps: Step) -> None:
         """Append steps of a reload, in order."""
         self._steps += steps
+
+    def hurry_by(self, hurry: Callable[[], None]) -> None:
+        """hurry  called when a signal comes while the steps of another are taken: the one under way may be ended"""
+        self._hurry = hurry
 
     def watch(self, watch: FolderWatch, every_s: int, what: str) -> None:
         """Look for changes from now on. A failure is logged, and the settings in force stay."""
@@ -33,7 +38,9 @@ class Reloading:
     def begin(self) -> None:
         """SIGHUP: take all steps; what cannot be used changes nothing."""
         self._wants_reload = True
-        if self._reloading is None:
+        if self._reloading is not None:
+            self._hurry()
+        else:
             self._reloading = asyncio.get_running_loop().create_task(self._reload())
 
     async def _reload(self) -> None:
@@ -53,3 +60,7 @@ class Reloading:
         for task in (*self._watching, self._reloading):
             if task is not None:
                 task.cancel()
+
+
+def _nothing() -> None:
+    pass

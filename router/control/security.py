@@ -6,7 +6,6 @@ Reads files; everything it cannot read is an error that names the file. Sources:
 import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from auth.certificates import CertificateError, certificate_subject, certificate_user
@@ -17,6 +16,7 @@ from auth.verifiers.files import UserFileVerifier
 from auth.verifiers.password_sources import resolve_configured
 from auth.verifiers.sasl_config import SaslConfig, demands_certificate, load_sasl_config, offered_mechanisms
 from policy.files.positioned_json import NotJson, RepeatedKeyError, first_repeat, loads
+from policy.files.regular import MAX_OTHER_BYTES, read_regular
 from router.connection.terms import TlsSettings
 from router.effects import Emit, log
 
@@ -169,7 +169,7 @@ def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
     if not path:
         return {}
     try:
-        names = parse_display_names(Path(path).read_text("utf-8"))
+        names = parse_display_names(read_regular(path, MAX_OTHER_BYTES).decode("utf-8"))
     except OSError as error:
         raise SecurityError(f"uidNameMappingFile {path}: {error.strerror}") from None
     except (DisplayNamesError, UnicodeDecodeError) as error:

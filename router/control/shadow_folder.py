@@ -9,17 +9,18 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from policy.ruleset import PolicyError, Ruleset, assemble_ruleset
 from router.admission.candidate import Shadow
 from router.admission.connection_gate import Gate
 from router.connection.stack import Stack
-from router.control.policy_reader import ReadVhost, ReloadError, read_folder
+from router.control.policy_reader import FolderReader, ReadVhost, ReloadError
 from router.control.vhosts import place_of
 from router.effects import Audit, AuditEvent, Emit, LogLevel, log
 from router.faults import fault_text
-from router.io.folder_watch import FolderWatch
+from router.io.folder_watch import FolderWatch, scan
 from router.io.turns import take, turn
 from router.management.config import is_policy_file
 from router.management.owners import Owner
@@ -47,6 +48,7 @@ class ShadowFolder:
         connections  all there are, the oldest first
         """
         self._folder = str(policy[SHADOW_DIR])
+        self._reader = FolderReader(self._folder, SHADOW_DIR)
         self._policy = {**policy, "enableVhostPolicy": True}
         self._known: tuple[ReadVhost, ...] = ()
         self._shadow = shadow
@@ -57,7 +59,8 @@ class ShadowFolder:
         self._wants_reload = False
         self._loading: asyncio.Task[None] | None = None
         self._tasks = [asyncio.create_task(self._flush_for_ever())]
-        self._watch = FolderWatch(self._folder, is_policy_file, self._changed, read_at_ns=time.time_ns())
+        scanned = partial(scan, self._folder, is_policy_file)
+        self._watch = FolderWatch(scanned, self._changed, read_at_ns=time.time_ns())
         if every_s := int(str(policy["policyDirWatchSeconds"])):
             self._tasks.append(asyncio.create_task(self._watch.run(every_s, self._watching_failed)))
         self.reload()
@@ -65,6 +68,7 @@ class ShadowFolder:
     def reload(self) -> None:
         """Read the folder anew, without anybody waiting for it, and try what it says from then on."""
         self._wants_reload = True
+        self._reader.hurry()
         if self._loading is None:
             self._loading = asyncio.create_task(self._load())
 
@@ -86,7 +90,7 @@ class ShadowFolder:
 
     async def _read(self) -> Ruleset:
         """Errors: ReloadError"""
-        fresh = await read_folder(self._folder, SHADOW_DIR, {read.key: read for read in self._known})
+        fresh = await self._reader.read({read.key: read for read in self._known})
         try:
             ruleset = assemble_ruleset(self._policy, ((read.vhost, read.warnings) for read in fresh.vhosts))
         except PolicyError as error:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from auth.tls import TlsProfileError
+from policy.files.regular import why_unreadable
 from router.control.security import ProfileSource, SecurityError, TlsFiles
 from router.effects import Emit, log
 from router.management.owners import Owner
@@ -52,7 +53,7 @@ class SslProfiles:
         try:
             _ = files.context
         except TlsProfileError as error:
-            missing = [f"{path}: {why}" for path in files.paths if (why := unreadable(path))]
+            missing = [f"{path}: {why}" for path in files.paths if (why := why_unreadable(path))]
             what = f" ({'; '.join(missing)})" if missing else ""
             text = f"{user}: TLS will fail until sslProfile {files.profile.name} can be used: {error}{what}"
             log(self._emit, "CONN_MGR", "warning", text)
@@ -68,12 +69,3 @@ class SslProfiles:
             except (TlsProfileError, SecurityError) as error:
                 text = f"Reload of sslProfile {files.profile.name} for {name} failed, what it had stays in use: {error}"
                 log(self._emit, "CONN_MGR", "error", text)
-
-
-def unreadable(path: str) -> str | None:
-    """Why a file cannot be read, None when it can."""
-    try:
-        with open(path, "rb"):
-            return None
-    except OSError as error:
-        return error.strerror

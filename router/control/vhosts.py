@@ -13,7 +13,7 @@ from policy.analysis.pattern_notes import pattern_notes
 from policy.hosts import Resolve
 from policy.ruleset import PolicyError, Ruleset, Vhost, assemble_ruleset, compile_ruleset
 from router.admission.connection_gate import Gate
-from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder
+from router.control.policy_reader import FolderReader, OvertakenError, ReadFolder, ReadVhost, ReloadError, key_of
 from router.effects import Audit, AuditEvent, Emit, log
 from router.io.host_names import KnownNames, look_up, names_of
 from router.management.config import Configuration, ConfiguredEntity
@@ -89,6 +89,7 @@ class Vhosts:
         self._emit = emit
         self._on_change = on_change
         self._folder = str(configuration.policy["policyDir"] or "")
+        self._reader = FolderReader(self._folder, "policyDir")
         self._from_folder: dict[str, ReadVhost] = {}  # by identity, as they were read
         self._changes = self._failures = 0
         self._reading = asyncio.Lock()  # a signal may come while a change of the folder is being read
@@ -190,15 +191,24 @@ class Vhosts:
     def has_folder(self) -> bool:
         return bool(self._folder)
 
+    def hurry(self) -> None:
+        """Another reload is wanted: end the one under way if that takes long."""
+        self._reader.hurry()
+
     async def reload(self) -> bool:
         """Read policyDir anew. Its files win over what management made of their vhosts since.
 
         Reading and compiling happen in a process, the swap on the loop. A folder that cannot be used changes nothing.
-        Returns whether it was read; else trying again may help.
+        A read under way that takes long is ended: it reads what was there before. Returns whether it was read; else
+        trying again may help.
         """
+        self.hurry()
         async with self._reading:
             try:
                 done = await self._reloaded()
+            except OvertakenError as error:
+                self._refuse("Reload of policyDir", error)
+                return True  # the newer one is waiting
             except ReloadError as error:
                 self._refuse("Reload of policyDir", error)
                 return not error.may_pass
@@ -209,7 +219,7 @@ class Vhosts:
     async def _reloaded(self) -> Reloaded:
         """Errors: ReloadError; nothing has changed then."""
         known = {read.key: read for read in self._from_folder.values()}
-        fresh = await read_folder(self._folder, "policyDir", known)
+        fresh = await self._reader.read(known)
         # From here on nobody comes between: what management has changed meanwhile is in the ruleset in force.
         in_force = self._gate.ruleset
         mine = {read.vhost.name for read in self._from_folder.values()}

@@ -4,14 +4,15 @@ Reads files through two functions that tests replace; everything else is pure bu
 Source: docs/spec/management.md §1.3, §1.4.
 """
 
+import errno
 import os
-import pathlib
 import secrets
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from policy.attributes import SourceLocation
+from policy.files.regular import MAX_POLICY_BYTES, folder_names, is_policy_file, read_regular
 from policy.files.sections import Section
 from router.effects import Log, LogLevel
 from router.management.grammar import ConfigError, parse_config
@@ -20,7 +21,15 @@ from router.management.logrules import MODULES
 from router.management.rules import RuleError, UniqueNames, default_name
 from router.management.schema import EntityType, Schema, ValidationError
 
-__all__ = ["ConfigError", "Configuration", "ConfiguredEntity", "Section", "load_config", "parse_config"]
+__all__ = [
+    "ConfigError",
+    "Configuration",
+    "ConfiguredEntity",
+    "Section",
+    "is_policy_file",
+    "load_config",
+    "parse_config",
+]
 
 ROUTER_ID_CHARACTERS = string.ascii_letters + string.digits + "+_"
 
@@ -66,24 +75,42 @@ class Configuration:
 
 
 def read_file(path: str) -> str:
-    """Errors: OSError, UnicodeDecodeError."""
+    """The text of a policy file. Errors: OSError, UnicodeDecodeError."""
+    return _text_of(read_regular(path, MAX_POLICY_BYTES))
+
+
+def read_main_file(path: str) -> str:
+    """The text of the configuration that the command line names, which may be a pipe. Errors: as read_file."""
+    return _text_of(read_regular(path, MAX_POLICY_BYTES, may_be_pipe=True))
+
+
+def _text_of(content: bytes) -> str:
     # Some editors begin a file with a byte order mark, which means nothing.
-    return pathlib.Path(path).read_text("utf-8-sig")
+    text = content.decode("utf-8-sig")
+    # Lines as Python's text files have them: the errors and findings count them.
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
+def _list_dir(folder: str) -> Sequence[str]:
+    """The names of the policy files of a folder. Errors: OSError."""
+    return folder_names(folder, is_policy_file)
 
 
 def load_config(
     path: str,
     schema: Schema,
     *,
-    read_text: Callable[[str], str] = read_file,
-    list_dir: Callable[[str], Sequence[str]] = os.listdir,
+    read_text: Callable[[str], str] | None = None,
+    list_dir: Callable[[str], Sequence[str]] = _list_dir,
 ) -> Configuration:
     """The configuration in the file `path`, with the vhosts of its policyDir.
+
+    read_text  reads the file and those of policyDir; None: as the daemon does
 
     Errors  ConfigError; str() of it is what start-up prints.
     """
     try:
-        text = read_text(path)
+        text = (read_text or read_main_file)(path)
     except OSError as error:
         reason = f"Configuration file could not be opened: {path}: {error.strerror}"
         raise ConfigError(reason, path=path, kind="Not found") from None
@@ -97,13 +124,8 @@ def load_config(
     loading.add_missing()
     loading.check_roles()
     loading.check_values()
-    loading.add_policy_dir(loading.policy_dir(), read_text, list_dir)
+    loading.add_policy_dir(loading.policy_dir(), read_text or read_file, list_dir)
     return loading.configuration()
-
-
-def is_policy_file(name: str) -> bool:
-    """Is a file of this name in policyDir read? Emacs' lock on one that is being edited is none: a link to nothing."""
-    return name.endswith(".json") and not name.startswith(".#")
 
 
 def load_policy_dir(
@@ -112,7 +134,7 @@ def load_policy_dir(
     *,
     attribute: str = "policyDir",
     read_text: Callable[[str], str] = read_file,
-    list_dir: Callable[[str], Sequence[str]] = os.listdir,
+    list_dir: Callable[[str], Sequence[str]] = _list_dir,
 ) -> Configuration:
     """The vhosts of a policyDir, and nothing else, for a reload.
 
@@ -252,11 +274,17 @@ class _Loading:
         if not folder:
             return
         file = folder
+        left = MAX_POLICY_BYTES
         try:
             names = sorted(filter(is_policy_file, list_dir(folder)))
             for name in names:
                 file = os.path.join(folder, name)
-                self.add_all(parse_config(read_text(file), path=file), only="vhost")
+                text = read_text(file)
+                left -= len(text.encode())
+                if left < 0:
+                    file = folder
+                    raise OSError(errno.EFBIG, f"its policy files have more than {MAX_POLICY_BYTES >> 20} MiB together")
+                self.add_all(parse_config(text, path=file), only="vhost")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             places = next((each.source.places for each in self.of_type("policy")), {})

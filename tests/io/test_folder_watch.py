@@ -5,6 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ class Looking:
     def __init__(self, folder: Path, read_at_ns: int = LATER_NS) -> None:
         self.calls = 0
         self.is_read = True
-        self.watch = FolderWatch(str(folder), is_policy_file, self.changed, read_at_ns=read_at_ns)
+        scanned = partial(scan, str(folder), is_policy_file)
+        self.watch = FolderWatch(scanned, self.changed, read_at_ns=read_at_ns)
 
     async def changed(self) -> bool:
         self.calls += 1
@@ -169,7 +171,7 @@ def test_a_fault_of_ours_is_told_and_it_looks_on(folder: Path, monkeypatch: pyte
         looking = Looking(folder)
         faults: list[Exception] = []
 
-        async def look() -> None:
+        async def look(_every_s: float) -> None:
             raise RuntimeError
 
         monkeypatch.setattr(looking.watch, "look", look)

@@ -11,7 +11,7 @@ import pytest
 
 from policy.ruleset import assemble_ruleset, compile_ruleset
 from router.control import policy_reader
-from router.control.policy_reader import ReadFolder, ReadVhost, ReloadError, key_of, read_folder
+from router.control.policy_reader import FolderReader, OvertakenError, ReadFolder, ReadVhost, ReloadError, key_of
 from router.management.config import load_policy_dir
 from router.management.schema import load_schema
 
@@ -29,7 +29,7 @@ def write(folder: Path, *vhosts: list[Any], name: str = "a.json") -> None:
 
 
 def read(folder: Path, known: Mapping[bytes, ReadVhost] | None = None) -> ReadFolder:
-    return asyncio.run(read_folder(str(folder), "policyDir", known or {}))
+    return asyncio.run(FolderReader(str(folder), "policyDir").read(known or {}))
 
 
 def test_what_the_process_compiles_is_what_is_compiled_here(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_routing_has_its_turn_while_vhosts_are_taken_over(tmp_path: Path) -> Non
 
     async def run() -> int:
         turns = 0
-        reading = asyncio.create_task(read_folder(str(tmp_path), "policyDir", {}))
+        reading = asyncio.create_task(FolderReader(str(tmp_path), "policyDir").read({}))
         while not reading.done():
             await asyncio.sleep(0)
             turns += 1
@@ -165,10 +165,95 @@ def test_a_process_that_cannot_be_killed_does_not_keep_later_changes_out(monkeyp
 
     async def run() -> None:
         async with asyncio.timeout(10):
-            await read_folder("/", "policyDir", {})
+            await FolderReader("/", "policyDir").read({})
 
     monkeypatch.setattr(policy_reader, "_started", started)
     monkeypatch.setattr(policy_reader, "READING_S", 0.01)
     monkeypatch.setattr(policy_reader, "DYING_S", 0.01)
     with pytest.raises(ReloadError, match="could not be read within"):
         asyncio.run(run())
+
+
+def hanging_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str = "exec sleep 60") -> None:
+    (tmp_path / "python").write_text(f"#!/bin/bash\n{script}\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+
+def test_a_newer_read_ends_one_that_takes_long_and_each_has_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policy_reader, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(policy_reader, "READING_S", 0.15)
+    hanging_python(tmp_path, monkeypatch)
+
+    async def run() -> None:
+        reader = FolderReader("/", "policyDir")
+        reader.hurry()  # nothing to hurry
+        for expected in (r"took more than 0\.05 s", r"took more than 0\.1 s", "could not be read within"):
+            reading = asyncio.create_task(reader.read({}))
+            await asyncio.sleep(0)
+            reader.hurry()
+            reader.hurry()
+            with pytest.raises(ReloadError, match=expected) as caught:
+                await reading
+            assert isinstance(caught.value, OvertakenError) == ("took more" in expected)
+
+    asyncio.run(run())
+
+
+def test_a_process_that_cannot_be_ended_is_the_only_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that does not answer collects no processes."""
+    monkeypatch.setattr(policy_reader, "READING_S", 0.05)
+    monkeypatch.setattr(policy_reader, "DYING_S", 0.05)
+    hanging_python(tmp_path, monkeypatch)
+
+    async def run() -> None:
+        reader = FolderReader(str(tmp_path), "policyDir")
+        kill = asyncio.subprocess.Process.kill
+        monkeypatch.setattr(asyncio.subprocess.Process, "kill", lambda _self: None)
+        with pytest.raises(ReloadError, match="could not be read within"):
+            await reader.read({})
+        with pytest.raises(ReloadError, match="has not ended: it waits for a disk") as caught:
+            await reader.read({})
+        assert caught.value.may_pass
+        assert reader._stuck is not None
+        kill(reader._stuck)
+        await reader._stuck.wait()
+        with pytest.raises(ReloadError, match="could not be read within"):
+            await reader.read({})
+        kill(reader._stuck)
+        await reader._stuck.wait()
+
+    asyncio.run(run())
+
+
+def test_a_policy_that_takes_all_processor_time_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hanging_python(tmp_path, monkeypatch, "kill -XCPU $$; sleep 60")
+    with pytest.raises(ReloadError, match="takes more than 60 s of processor time") as caught:
+        read(tmp_path)
+    assert not caught.value.may_pass
+
+
+def test_a_policy_that_takes_all_memory_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").write_text("[" + ",".join(["[]"] * 1_000_000) + "]")
+    hanging_python(tmp_path, monkeypatch, f'ulimit -v 200000; exec "{sys.executable}" "$@"')
+    with pytest.raises(ReloadError, match="takes more than 195 MiB of memory") as caught:
+        read(tmp_path)
+    assert not caught.value.may_pass
+
+
+def test_the_process_is_under_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = tmp_path / "shown"
+    script = (
+        "import resource; from router.control import policy_reader; "
+        "policy_reader._limit_this_process(); "
+        "print([resource.getrlimit(each)[0] for each in policy_reader._LIMITS], "
+        "open('/proc/self/oom_score_adj').read())"
+    )
+    hanging_python(tmp_path, monkeypatch, f'"{sys.executable}" -c "{script}" | cat > {shown}; exit 1')
+    with pytest.raises(ReloadError, match="status 1"):
+        read(tmp_path)
+    assert shown.read_text().split("\n")[0] == "[1073741824, 60, 128, 0, 0] 1000"

@@ -11,7 +11,7 @@ import pytest
 
 from policy.cli.files import write_whole
 from policy.cli.main import main
-from policy.cli.sources import MAX_FILE_BYTES
+from policy.files.regular import MAX_POLICY_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD = '[["vhost", {"id": "h", "groups": {"g": {"users": "a", "remoteHosts": "10.0.0.1", "sources": "x"}}}]]\n'
@@ -84,9 +84,9 @@ def test_ids_and_versions_are_understood(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_device_does_not_fill_the_memory(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Attack: a link in a policyDir to what never ends."""
     with file.open("wb") as opened:
-        opened.truncate(MAX_FILE_BYTES + 1)
+        opened.truncate(MAX_POLICY_BYTES + 1)
     assert main(["lint", "p.json"]) == 3
-    assert "which no policy has" in capsys.readouterr().out
+    assert "larger than 16 MiB" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
