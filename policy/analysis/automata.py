@@ -6,6 +6,7 @@ Words are at most `patterns.MAX_TOKENS` words long in the router; longer address
 Pure. Source: docs/spec/policy-and-auth.md §2.5, §2.6.
 """
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -14,36 +15,52 @@ from typing import Final
 from policy.addressing.address import MANAGEMENT_NAMES, MANAGEMENT_TEXTS, Address, resolve
 from policy.addressing.lists import USER_TOKEN, compile_literals, tokens_after, tokens_before
 from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
+from policy.analysis.effort import Effort
 
 SEPARATORS: Final = "./"
 # Labels of steps that are no single character.
 _WORD, _SEPARATOR, _ANY = "word", "separator", "any"
-# Stops a list written to be hard from occupying a pipeline for hours; real ones stay below a few thousand.
-MAX_VISITED: Final = 200_000
+# What things take, as measured: bytes of a set of states beside its members, of a move, of a combination of sets; steps
+# of a move and of a walk.
+_SUBSET_BYTES: Final = 250
+_MOVE_BYTES: Final = 100
+_REACHED_BYTES: Final = 400
+_MOVE_STEPS: Final = 10
+_WALK_STEPS: Final = 300
 # A character that stands for "one that is in no rule".
 _FRESH: Final = "xyzuvwabcdefghijklmnopqrst0123456789_-\ue000\ue001\ue002\ue003"
 
 
-class TooComplexError(Exception):
-    """The lists cannot be compared within MAX_VISITED steps."""
-
-
 class Automaton:
-    """A nondeterministic automaton without empty steps. Build it, then do not change it."""
+    """A nondeterministic automaton without empty steps. Build it, then do not change it.
 
-    __slots__ = ("accepting", "letters", "starts", "steps")
+    items  of which it was made, to name it by
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("accepting", "effort", "items", "letters", "starts", "steps", "subsets")
+
+    def __init__(self, items: tuple[str, ...] = (), effort: Effort | None = None) -> None:
+        """effort  pays for each state and step"""
         self.steps: list[list[tuple[str, int]]] = []
         self.starts: set[int] = set()
         self.accepting: set[int] = set()
         self.letters: set[str] = set()
+        self.items = items
+        self.effort = effort or Effort()
+        self.subsets: _Subsets | None = None
+
+    @property
+    def size(self) -> int:
+        """States and steps."""
+        return len(self.steps) + sum(map(len, self.steps))
 
     def state(self) -> int:
+        self.effort.build(1)
         self.steps.append([])
         return len(self.steps) - 1
 
     def step(self, origin: int, label: str, target: int) -> None:
+        self.effort.build(1)
         self.steps[origin].append((label, target))
         if len(label) == 1:
             self.letters.add(label)
@@ -68,28 +85,84 @@ class Automaton:
 
     def behind(self, head: str) -> "Automaton":
         """An automaton of the texts that follow `head` in the words this one accepts."""
-        made = Automaton()
+        made = Automaton(self.items)
         made.steps, made.accepting, made.letters = self.steps, self.accepting, self.letters
         made.starts = set(self.walked(frozenset(self.starts), head))
         return made
 
-    def outgoing(self, states: Iterable[int]) -> set[str]:
-        return {label for state in states for label, _ in self.steps[state] if len(label) == 1}
+
+class _Subsets:
+    """The sets of states that words lead to, numbered, with the moves between them. Made as far as they are needed."""
+
+    __slots__ = ("automaton", "begin", "held_bytes", "is_accepting", "kept_bytes", "moves", "numbers", "sets")
+
+    def __init__(self, automaton: Automaton, effort: Effort) -> None:
+        self.automaton = automaton
+        self.numbers: dict[bytes, int] = {}
+        self.sets: list[bytes] = []
+        self.is_accepting: list[bool] = []
+        self.moves: list[dict[str, int] | None] = []
+        self.held_bytes = self.kept_bytes = 0
+        self.begin = self._number(automaton.starts, effort)
+
+    def _number(self, states: set[int], effort: Effort) -> int:
+        key = array("I", sorted(states)).tobytes()
+        found = self.numbers.get(key)
+        if found is None:
+            self._hold(len(key) + _SUBSET_BYTES, effort)
+            found = self.numbers[key] = len(self.sets)
+            self.sets.append(key)
+            self.is_accepting.append(not states.isdisjoint(self.automaton.accepting))
+            self.moves.append(None)
+        return found
+
+    def _hold(self, size_bytes: int, effort: Effort) -> None:
+        self.held_bytes += size_bytes
+        effort.hold(size_bytes)
+
+    def moves_of(self, number: int, effort: Effort) -> dict[str, int]:
+        """letter -> number; under _WORD and _SEPARATOR for the letters that are not among them."""
+        found = self.moves[number]
+        if found is not None:
+            return found
+        targets: dict[str, set[int]] = {}
+        steps = self.automaton.steps
+        for state in array("I", self.sets[number]):
+            effort.spend(len(steps[state]) + 1)
+            for label, target in steps[state]:
+                targets.setdefault(label, set()).add(target)
+        anyway = targets.pop(_ANY, set())
+        word, separator = (targets.pop(kind, set()) | anyway for kind in (_WORD, _SEPARATOR))
+        found = {_WORD: self._number(word, effort), _SEPARATOR: self._number(separator, effort)}
+        for letter, reached in targets.items():
+            states = reached | (separator if letter in SEPARATORS else word)
+            effort.spend(_MOVE_STEPS + len(states))
+            self._hold(_MOVE_BYTES, effort)
+            found[letter] = self._number(states, effort)
+        self.moves[number] = found
+        return found
 
 
-@lru_cache(maxsize=4096)
-def address_automaton(key: str, items: tuple[str, ...], user: str) -> Automaton:
-    """The addresses the list allows to `user`.
+def address_automaton(key: str, items: tuple[str, ...], user: str, effort: Effort | None = None) -> Automaton:
+    """The addresses the list allows to `user`. Raises TooComplexError.
 
-    key    "sources", "targets" or any key that ends in "Pattern"
-    items  as compiled: the deprecated user token replaced
+    key     "sources", "targets" or any key that ends in "Pattern"
+    items   as compiled: the deprecated user token replaced
+    effort  keeps it for the next time
     """
-    automaton = Automaton()
-    for item in items:
-        if key.endswith("Pattern"):
-            _add_pattern(automaton, item, user)
-        else:
-            _add_literal(automaton, item, user)
+    effort = effort or Effort()
+    name = ("address", key, items, user)
+    if (known := effort.known.get(name)) is not None:
+        assert isinstance(known, Automaton)
+        return known
+    with effort.naming(items):
+        automaton = Automaton(items, effort)
+        for item in items:
+            if key.endswith("Pattern"):
+                _add_pattern(automaton, item, user)
+            else:
+                _add_literal(automaton, item, user)
+    effort.keep(name, automaton, automaton.size)
     return automaton
 
 
@@ -148,14 +221,26 @@ def _add_part(automaton: Automaton, origin: int) -> int:
     return state
 
 
-@lru_cache(maxsize=1024)
-def denial_automaton(denied: tuple[str, ...], router_id: str) -> Automaton:
-    """The plain texts that are denied: by themselves, or by another name of what they reach.
+def denial_automaton(denied: tuple[str, ...], router_id: str, effort: Effort | None = None) -> Automaton:
+    """The plain texts that are denied: by themselves, or by another name of what they reach. Raises TooComplexError.
 
     denied     as lists.denied_items gives them
     router_id  as for addressing.address.resolve
+    effort     keeps it for the next time
     """
-    automaton = Automaton()
+    effort = effort or Effort()
+    name = ("denial", denied, router_id)
+    if (known := effort.known.get(name)) is not None:
+        assert isinstance(known, Automaton)
+        return known
+    with effort.naming(denied):
+        automaton = _denial_automaton(denied, router_id, effort)
+    effort.keep(name, automaton, automaton.size)
+    return automaton
+
+
+def _denial_automaton(denied: tuple[str, ...], router_id: str, effort: Effort) -> Automaton:
+    automaton = Automaton(denied, effort)
     for item in denied:
         _add_literal(automaton, item, "")
     # Texts that differ only in how they begin, and reach the same.
@@ -168,7 +253,9 @@ def denial_automaton(denied: tuple[str, ...], router_id: str) -> Automaton:
         for head in heads if behind else ():
             automaton.starts.add(start := automaton.state())
             end = automaton.chain(start, head)
-            automaton.steps[end] += [step for state in behind for step in automaton.steps[state]]
+            copied = [step for state in behind for step in automaton.steps[state]]
+            effort.build(len(copied))
+            automaton.steps[end] += copied
             if not behind.isdisjoint(automaton.accepting):
                 automaton.accepting.add(end)
     matcher = compile_literals(denied).bind("")
@@ -238,6 +325,8 @@ def _add_words(
     Returns     the boundary states: before the word of that index, just behind a separator
     """
     count = len(tokens)
+    # A boundary has a step for each `#` behind it: counted before they are made.
+    automaton.effort.build(sum(_run_lengths(tokens)))
     boundaries = [automaton.state() for _ in range(count + 1)]
     # A boundary reaches those behind every `#` that follows: it may stand for no word.
     reach = [_reachable(tokens, index) for index in range(count + 1)]
@@ -272,6 +361,7 @@ def _add_words(
     def leave(origin: int, index: int, *, skips_separators: bool) -> None:
         for at in reach[index]:
             if at == count:
+                automaton.effort.build(len(behind_steps))
                 automaton.steps[origin].extend(behind_steps)
                 continue
             following = at if tokens[at] == ANY_NUMBER else at + 1
@@ -295,6 +385,14 @@ def _add_words(
     return boundaries
 
 
+def _run_lengths(tokens: Sequence[str]) -> Iterable[int]:
+    """For each index, how many `#` follow there in a row."""
+    run = 0
+    for token in reversed(tokens):
+        run = run + 1 if token == ANY_NUMBER else 0
+        yield run
+
+
 def _reachable(tokens: Sequence[str], index: int) -> list[int]:
     found = [index]
     while index < len(tokens) and tokens[index] == ANY_NUMBER:
@@ -303,37 +401,72 @@ def _reachable(tokens: Sequence[str], index: int) -> list[int]:
     return found
 
 
-def find_word(automata: Sequence[Automaton], wanted: Callable[[tuple[bool, ...]], bool]) -> str | None:
+def find_word(
+    automata: Sequence[Automaton], wanted: Callable[[tuple[bool, ...]], bool], effort: Effort | None = None
+) -> str | None:
     """The shortest non-empty word for which `wanted` holds, None when there is none. Raises TooComplexError.
 
     wanted  gets, for each automaton, whether it accepts the word; it never holds for a word the first does not accept
+    effort  pays for it
     """
+    effort = effort or Effort()
+    largest = max(automata, key=lambda each: len(each.steps))
+    try:
+        with effort.naming(largest.items):
+            return _find_word(automata, wanted, effort)
+    finally:
+        for automaton in automata:
+            table = automaton.subsets
+            if table is not None and not effort.may_keep_bytes(table.held_bytes - table.kept_bytes):
+                automaton.subsets = None
+            elif table is not None:
+                table.kept_bytes = table.held_bytes
+
+
+def _find_word(automata: Sequence[Automaton], wanted: Callable[[tuple[bool, ...]], bool], effort: Effort) -> str | None:
+    effort.release()
+    effort.spend(_WALK_STEPS)
+    tables = []
+    for automaton in automata:
+        if automaton.subsets is None:
+            automaton.subsets = _Subsets(automaton, effort)
+        else:
+            effort.hold(automaton.subsets.held_bytes)
+        tables.append(automaton.subsets)
+    count = len(tables)
     letters = set().union(*(automaton.letters for automaton in automata))
     fresh = next(letter for letter in _fresh_letters() if letter not in letters)
-    begin = tuple(frozenset(automaton.starts) for automaton in automata)
-    queue = deque([(begin, "")])
-    visited = {begin}
+    begin = tuple(table.begin for table in tables)
+    # How each combination of sets was reached first: from which other, by which letter.
+    reached: dict[tuple[int, ...], tuple[tuple[int, ...], str]] = {begin: ((), "")}
+    queue = deque([begin])
+    nothing = b""
     while queue:
-        states, word = queue.popleft()
-        outgoing = set().union(
-            *(automaton.outgoing(each) for automaton, each in zip(automata, states, strict=True)), SEPARATORS
-        )
-        for letter in (fresh, *sorted(outgoing)):
-            moved = tuple(automaton.moved(each, letter) for automaton, each in zip(automata, states, strict=True))
-            if moved in visited:
+        states = queue.popleft()
+        moves = [table.moves_of(number, effort) for table, number in zip(tables, states, strict=True)]
+        told = set(SEPARATORS).union(*moves)
+        told -= {_WORD, _SEPARATOR}
+        effort.spend((len(told) + 1) * (count + _MOVE_STEPS))
+        for letter in (fresh, *sorted(told)):
+            kind = _SEPARATOR if letter in SEPARATORS else _WORD
+            moved = tuple([move[letter] if letter in move else move[kind] for move in moves])
+            if moved in reached:
                 continue
-            visited.add(moved)
-            if len(visited) > MAX_VISITED:
-                raise TooComplexError(f"these lists cannot be compared within {MAX_VISITED} steps")
-            longer = word + letter
-            accepts = tuple(
-                not each.isdisjoint(automaton.accepting) for automaton, each in zip(automata, moved, strict=True)
-            )
-            if wanted(accepts):
-                return longer
-            if moved[0]:
-                queue.append((moved, longer))
+            reached[moved] = (states, letter)
+            effort.hold(_REACHED_BYTES + 8 * count)
+            if wanted(tuple([table.is_accepting[number] for table, number in zip(tables, moved, strict=True)])):
+                return _word_to(moved, reached)
+            if tables[0].sets[moved[0]] != nothing:
+                queue.append(moved)
     return None
+
+
+def _word_to(states: tuple[int, ...], reached: dict[tuple[int, ...], tuple[tuple[int, ...], str]]) -> str:
+    letters = []
+    while (came := reached[states])[1]:
+        letters.append(came[1])
+        states = came[0]
+    return "".join(reversed(letters))
 
 
 def _fresh_letters() -> Iterable[str]:

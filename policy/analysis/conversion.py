@@ -13,11 +13,11 @@ from typing import Final
 
 from policy.addressing.lists import DEPRECATED_USER_TOKEN, USER_TOKEN, denied_items
 from policy.addressing.patterns import ONE
-from policy.analysis.automata import TooComplexError
 from policy.analysis.c_router import group_extensions, vhost_extensions
 from policy.analysis.changes import Change
 from policy.analysis.denials import resolve_denials
 from policy.analysis.difference import diff_rulesets
+from policy.analysis.effort import TooComplexError
 from policy.attributes import Path, read_items, split_items
 from policy.groups import (
     ADDRESS_KEYS,

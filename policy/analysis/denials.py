@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from policy.addressing.lists import USER_TOKEN, denied_items
 from policy.analysis.automata import address_automaton, denial_automaton, find_word, unclear_automaton
+from policy.analysis.effort import Effort
 from policy.analysis.request_classes import names_in_denied, user_shapes
 
 
@@ -27,18 +28,19 @@ class Resolved:
     renamed: tuple[str, ...]
 
 
-def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> Resolved:
+def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str], effort: Effort | None = None) -> Resolved:
     """Raises TooComplexError.
 
     key     of the items: "sources", "targetPattern" ...
     denied  as addresses.denied_items gives them
     """
+    effort = effort or Effort()
     kept: list[str] = []
     lost: list[str] = []
     partial: list[tuple[str, str]] = []
     for item in items:
-        outside = _word(key, (item,), denied, is_denied=False)
-        inside = _word(key, (item,), denied, is_denied=True)
+        outside = _word(key, (item,), denied, effort, is_denied=False)
+        inside = _word(key, (item,), denied, effort, is_denied=True)
         if inside is None:
             # An item that allows no address is not denied either.
             kept.append(item)
@@ -50,29 +52,33 @@ def resolve_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> Re
     return Resolved(kept=tuple(kept), denied=tuple(lost), partial=tuple(partial), renamed=tuple(renamed))
 
 
-def idle_denials(key: str, items: Sequence[str], denied: Sequence[str]) -> tuple[str, ...]:
+def idle_denials(
+    key: str, items: Sequence[str], denied: Sequence[str], effort: Effort | None = None
+) -> tuple[str, ...]:
     """The denials, as written, of addresses that no item allows anybody. Raises TooComplexError."""
     if any(_has_names(item) for item in items):
         return ()
-    return tuple(each for each in denied if _word(key, items, denied_items((each,)), is_denied=True) is None)
+    effort = effort or Effort()
+    return tuple(each for each in denied if _word(key, items, denied_items((each,)), effort, is_denied=True) is None)
 
 
-def _word(key: str, items: Sequence[str], denied: Sequence[str], *, is_denied: bool) -> str | None:
+def _word(key: str, items: Sequence[str], denied: Sequence[str], effort: Effort, *, is_denied: bool) -> str | None:
     """An address that the items allow some user, and that is denied or not; None: there is none."""
     users = [""]
     if any(USER_TOKEN in item for item in items):
-        users += [*sorted(names_in_denied(items, denied)), *user_shapes([(key, tuple(items))])]
+        users += [*sorted(names_in_denied(items, denied, effort)), *user_shapes([(key, tuple(items))])]
     # An item that is another spelling has no plain text: the denials of its texts are compared.
     plain = tuple(item for item in items if not _has_names(item))
     others = tuple(item for item in items if _has_names(item))
     unclear = unclear_automaton()
     for user in users:
-        allowed, denials = address_automaton(key, plain, user), denial_automaton(tuple(denied), "")
-        word = find_word((allowed, denials, unclear), lambda is_in: is_in == (True, is_denied, False))
+        allowed, denials = address_automaton(key, plain, user, effort), denial_automaton(tuple(denied), "", effort)
+        word = find_word((allowed, denials, unclear), lambda is_in: is_in == (True, is_denied, False), effort)
         if word is not None:
             return word
-        allowed, denials = address_automaton(key, others, user), address_automaton("sources", tuple(denied), "")
-        word = find_word((allowed, denials), lambda is_in: is_in == (True, is_denied))
+        allowed = address_automaton(key, others, user, effort)
+        denials = address_automaton("sources", tuple(denied), "", effort)
+        word = find_word((allowed, denials), lambda is_in: is_in == (True, is_denied), effort)
         if word is not None:
             return word
     return None

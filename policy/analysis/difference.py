@@ -12,12 +12,14 @@ Pure. Source: docs/spec/policy-and-auth.md §1.3, §2, §3.
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Final
 
 from policy.addressing.address import Address, resolve_named
 from policy.addressing.lists import USER_TOKEN, Permission, compile_literals, compile_patterns, reached_item
 from policy.analysis.automata import Automaton, address_automaton, denial_automaton, find_word, unclear_automaton
 from policy.analysis.changes import NAMELESS, OTHERS, Change, UnconfirmedError, Witness
 from policy.analysis.confirmation import confirms
+from policy.analysis.effort import Effort
 from policy.analysis.grants import NUMBERS, SWITCHES, AddressList, Grant, grant_of
 from policy.analysis.host_sets import Hosts, first_host, intersect, shown_hosts, subtract
 from policy.analysis.request_classes import (
@@ -36,6 +38,10 @@ from policy.ruleset import Ruleset
 from policy.vhosts import CONNECTOR_GROUP, Vhost
 from policy.windows import Window, joined, shown_instant, stretches_of
 
+# What a user, and an item of a list, takes, as measured; see effort.py.
+_USER_STEPS: Final = 1500
+_ITEM_STEPS: Final = 1000
+
 _Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, one of them
 
 
@@ -46,24 +52,36 @@ def diff_rulesets(old: Ruleset, new: Ruleset, at: float | None = None, *, router
     router_id  as for addressing.address.resolve
     """
     changes: list[Change] = []
+    effort = Effort()
     _only_in.cache_clear()
-    for requested, before, after in vhost_classes(old, new):
+    for requested, before, after in vhost_classes(old, new, effort):
         if _is_same(old, new, before, after):
             continue
+        effort.allow(_size_of(before) + _size_of(after))
         for groups in group_combinations(before, after):
-            for user, label in user_classes(before, after, groups):
+            for user, label in user_classes(before, after, groups, effort):
+                with effort.naming((requested,)):
+                    effort.spend(_USER_STEPS)
                 shown = f"{label} in {' and '.join(groups)}" if groups else label
                 windows = (
                     group.window
                     for vhost in (before, after)
                     if vhost is not None and (group := vhost.group_of(user, groups)) is not None
                 )
-                compare = partial(_confirmed, old, new, router_id, requested, user, groups, shown)
+                compare = partial(_confirmed, old, new, router_id, effort, requested, user, groups, shown)
                 changes += _over_time(windows, at, compare)
-        changes += _connector_changes(old, new, router_id, requested, at)
+        changes += _connector_changes(old, new, router_id, effort, requested, at)
     if old.max_connections != new.max_connections:
         changes.append(_total_change(old, new))
     return tuple(_merged(changes))
+
+
+def _size_of(vhost: Vhost | None) -> int:
+    """The steps that comparing a vhost takes which has as many users and items, and no patterns written to be hard."""
+    if vhost is None:
+        return 0
+    items = sum(len(group.sources.items) + len(group.targets.items) for group in vhost.groups.values())
+    return _USER_STEPS * (10 + len(vhost.user_groups)) + _ITEM_STEPS * items
 
 
 def _is_same(old: Ruleset, new: Ruleset, before: Vhost | None, after: Vhost | None) -> bool:
@@ -95,6 +113,7 @@ def _confirmed(
     old: Ruleset,
     new: Ruleset,
     router_id: str,
+    effort: Effort,
     requested: str,
     user: str,
     groups: tuple[str, ...],
@@ -105,7 +124,7 @@ def _confirmed(
     before, after = (grant_of(ruleset, requested, user, groups, at=at) for ruleset in (old, new))
     vhost = after.vhost or before.vhost or requested
     shown_at = shown_instant(at) if at is not None else None
-    for change in _grant_changes(before, after, user, router_id):
+    for change in _grant_changes(before, after, user, router_id, effort):
         witness = replace(change.witness, vhost=requested, user=user or None, groups=groups, at=shown_at)
         yield _with_readable_user(old, new, router_id, replace(change, witness=witness, vhost=vhost, users=(label,)))
 
@@ -126,7 +145,7 @@ def _with_readable_user(old: Ruleset, new: Ruleset, router_id: str, change: Chan
     raise UnconfirmedError(f"{change.subject} of {change.users} in vhost '{change.vhost}': please report this")
 
 
-def _grant_changes(before: Grant, after: Grant, user: str, router_id: str) -> Iterator[Change]:
+def _grant_changes(before: Grant, after: Grant, user: str, router_id: str, effort: Effort) -> Iterator[Change]:
     for is_widening, less, more in ((True, before, after), (False, after, before)):
         gained = subtract(more.hosts, less.hosts)
         if gained:
@@ -136,7 +155,7 @@ def _grant_changes(before: Grant, after: Grant, user: str, router_id: str) -> It
     if not both:
         return
     for direction in ("send", "receive"):
-        yield from _address_changes(before, after, direction, user, both, router_id)
+        yield from _address_changes(before, after, direction, user, both, router_id, effort)
     for key in SWITCHES:
         if before.switches[key] != after.switches[key]:
             words = {True: "true", False: "false"}
@@ -170,39 +189,48 @@ def _management_changes(before: Grant, after: Grant, hosts: Hosts) -> Iterator[C
 
 
 def _address_changes(
-    before: Grant, after: Grant, direction: str, user: str, hosts: Hosts, router_id: str
+    before: Grant, after: Grant, direction: str, user: str, hosts: Hosts, router_id: str, effort: Effort
 ) -> Iterator[Change]:
     one, other = before.addresses(direction), after.addresses(direction)
     if one.is_same(other):
         return
+    # What stands in both lists gives no change, where the same is denied: most of two long lists.
+    is_denied_alike = one.key == other.key and one.denied == other.denied
+    common = frozenset(one.items).intersection(other.items) if is_denied_alike else frozenset()
     for is_widening, less, more in ((True, one, other), (False, other, one)):
         for item in more.items:
+            if item in common:
+                continue
+            with effort.naming(less.items):
+                effort.spend(_ITEM_STEPS + 2 * len(less.items))
             has_user = any(USER_TOKEN in each for each in (item, *less.items))
-            for addresses, exceptions, word in _only_in(item, more, less, user if has_user else "", router_id):
+            for addresses, exceptions, word in _only_in(item, more, less, user if has_user else "", router_id, effort):
                 change = _change(is_widening, direction, hosts, (one.rule, other.rule))
                 witness = replace(change.witness, direction="send" if direction == "send" else "receive", address=word)
                 yield replace(change, witness=witness, addresses=addresses, exceptions=exceptions)
 
 
 @lru_cache(maxsize=65536)
-def _only_in(item: str, more: AddressList, less: AddressList, user: str, router_id: str) -> tuple[_Found, ...]:
+def _only_in(
+    item: str, more: AddressList, less: AddressList, user: str, router_id: str, effort: Effort
+) -> tuple[_Found, ...]:
     """The addresses `item` of `more` allows and `less` does not: sets as (item, exceptions), each with a member.
 
     Addresses by their plain texts, all of them; other texts where the item itself is one, such as `amqp:/orders.*`.
     """
     found = []
-    own, unclear = address_automaton(more.key, (item,), user), unclear_automaton()
-    denied_here = denial_automaton(more.denied, router_id)
-    other = address_automaton(less.key, less.items, user)
-    word = find_word((own, unclear, denied_here, other), lambda is_in: is_in == (True, False, False, False))
-    word = _alias_only_in(item, more, less, user, router_id) if word is None else word
+    own, unclear = address_automaton(more.key, (item,), user, effort), unclear_automaton()
+    denied_here = denial_automaton(more.denied, router_id, effort)
+    other = address_automaton(less.key, less.items, user, effort)
+    word = find_word((own, unclear, denied_here, other), lambda is_in: is_in == (True, False, False, False), effort)
+    word = _alias_only_in(item, more, less, user, router_id, effort) if word is None else word
     if word is not None:
-        exceptions = [each for each in (*less.items, *more.denied) if _meets(own, less, each, user)]
+        exceptions = [each for each in (*less.items, *more.denied) if _meets(own, less, each, user, effort)]
         found.append((item, tuple(exceptions), word))
     for denied in less.denied:
-        there = denial_automaton((denied,), router_id)
+        there = denial_automaton((denied,), router_id, effort)
         word = find_word(
-            (own, unclear, denied_here, other, there), lambda is_in: is_in == (True, False, False, True, True)
+            (own, unclear, denied_here, other, there), lambda is_in: is_in == (True, False, False, True, True), effort
         )
         if word is not None:
             shown = item if item == denied else f"{item}' as far as it is '{denied}"
@@ -210,7 +238,9 @@ def _only_in(item: str, more: AddressList, less: AddressList, user: str, router_
     return tuple(found)
 
 
-def _alias_only_in(item: str, more: AddressList, less: AddressList, user: str, router_id: str) -> str | None:
+def _alias_only_in(
+    item: str, more: AddressList, less: AddressList, user: str, router_id: str, effort: Effort
+) -> str | None:
     """A text that an item such as `amqp:/orders.*` allows as it stands, and `less` does not."""
     reached = reached_item(more.key, item)
     if reached == item or not reached:
@@ -222,16 +252,17 @@ def _alias_only_in(item: str, more: AddressList, less: AddressList, user: str, r
         return text if is_in == [True, False] else None
     # One host stands for all where the item leaves it open.
     head = item[: len(item) - len(reached)].replace(USER_TOKEN, user).replace("*", FRESH_USER).replace("#", FRESH_USER)
-    behind = partial(_behind, head)
+    behind = partial(_behind, head, effort)
     pairs = [
-        (behind(less.key, (each,), user), address_automaton(less.key, (plain,), user))
+        (behind(less.key, (each,), user), address_automaton(less.key, (plain,), user, effort))
         for each in less.items
         if (plain := reached_item(less.key, each)) != each and plain
     ]
-    own = (address_automaton(more.key, (reached,), user), behind(more.key, (item,), user))
-    unwanted = (*(unclear_automaton(), denial_automaton(more.denied, router_id), behind("sources", more.denied, "")),)
-    denied_there = (denial_automaton(less.denied, router_id), behind("sources", less.denied, ""))
-    there = (behind(less.key, less.items, user), address_automaton(less.key, less.items, user))
+    own = (address_automaton(more.key, (reached,), user, effort), behind(more.key, (item,), user))
+    denied_here = denial_automaton(more.denied, router_id, effort)
+    unwanted = (unclear_automaton(), denied_here, behind("sources", more.denied, ""))
+    denied_there = (denial_automaton(less.denied, router_id, effort), behind("sources", less.denied, ""))
+    there = (behind(less.key, less.items, user), address_automaton(less.key, less.items, user, effort))
     count = len(own) + len(unwanted)
 
     def is_wanted(is_in: tuple[bool, ...]) -> bool:
@@ -242,13 +273,15 @@ def _alias_only_in(item: str, more: AddressList, less: AddressList, user: str, r
         allowed = is_in[count + 2 :]
         return not any(written and plain for written, plain in zip(allowed[::2], allowed[1::2], strict=True))
 
-    word = find_word((*own, *unwanted, *denied_there, *there, *(each for pair in pairs for each in pair)), is_wanted)
+    word = find_word(
+        (*own, *unwanted, *denied_there, *there, *(each for pair in pairs for each in pair)), is_wanted, effort
+    )
     return None if word is None else head + word
 
 
-def _behind(head: str, key: str, items: tuple[str, ...], user: str) -> Automaton:
+def _behind(head: str, effort: Effort, key: str, items: tuple[str, ...], user: str) -> Automaton:
     """An automaton of the texts that follow `head` in a list."""
-    return address_automaton(key, items, user).behind(head)
+    return address_automaton(key, items, user, effort).behind(head)
 
 
 def _is_allowed(addresses: AddressList, address: Address, user: str) -> bool:
@@ -257,9 +290,9 @@ def _is_allowed(addresses: AddressList, address: Address, user: str) -> bool:
     return permission.judge(address).item is not None
 
 
-def _meets(own: Automaton, less: AddressList, item: str, user: str) -> bool:
+def _meets(own: Automaton, less: AddressList, item: str, user: str, effort: Effort) -> bool:
     key = less.key if item in less.items else "sources"
-    return find_word((own, address_automaton(key, (item,), user)), all) is not None
+    return find_word((own, address_automaton(key, (item,), user, effort)), all, effort) is not None
 
 
 def _change(is_widening: bool, subject: str, hosts: Hosts, rules: tuple[Rule | None, Rule | None]) -> Change:
@@ -308,7 +341,7 @@ def _merged(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def _connector_changes(
-    old: Ruleset, new: Ruleset, router_id: str, requested: str, at: float | None
+    old: Ruleset, new: Ruleset, router_id: str, effort: Effort, requested: str, at: float | None
 ) -> Iterator[Change]:
     """The changes for peers of connectors with the policyVhost `requested`."""
     groups = [
@@ -323,18 +356,18 @@ def _connector_changes(
     if not groups:
         return
     vhosts = [vhost for ruleset in (old, new) if (vhost := ruleset.select_vhost(requested)) is not None]
-    names = sorted(denied_names(vhosts))
+    names = sorted(denied_names(vhosts, effort))
     for user in ("", *names, *user_shapes([(key, rules.items) for key, rules in lists])):
-        compare = partial(_confirmed_connector, old, new, router_id, requested, user)
+        compare = partial(_confirmed_connector, old, new, router_id, effort, requested, user)
         yield from _over_time((group.window for group in groups), at, compare)
 
 
 def _confirmed_connector(
-    old: Ruleset, new: Ruleset, router_id: str, requested: str, user: str, at: float | None
+    old: Ruleset, new: Ruleset, router_id: str, effort: Effort, requested: str, user: str, at: float | None
 ) -> Iterator[Change]:
     before, after = (grant_of(ruleset, requested, user, at=at, is_connector=True) for ruleset in (old, new))
     shown_at = shown_instant(at) if at is not None else None
-    for change in _grant_changes(before, after, user, router_id):
+    for change in _grant_changes(before, after, user, router_id, effort):
         witness = replace(change.witness, vhost=requested, user=user or None, at=shown_at)
         label = f"peers of connectors, {OTHERS if user else NAMELESS}"
         named = replace(change, witness=witness, vhost=after.vhost or before.vhost or requested, users=(label,))

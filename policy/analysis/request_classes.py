@@ -10,22 +10,27 @@ from typing import Final
 
 from policy.addressing.lists import USER_TOKEN
 from policy.addressing.patterns import PatternTree, split_tokens
-from policy.analysis.automata import MAX_VISITED, TooComplexError
 from policy.analysis.changes import NAMELESS, OTHERS
+from policy.analysis.effort import Effort
 from policy.ruleset import Ruleset
 from policy.vhosts import Vhost
 
 # A character no rule has, in place of the name of a user nobody has named.
 FRESH_USER: Final = "\ue010"
 READABLE_USERS: Final = ("someone", "unnamed", "another")
+# What comparing patterns of vhosts takes, as measured.
+_PLACE_STEPS: Final = 20
+_PLACES_BYTES: Final = 600
+_TEXT_STEPS: Final = 5
+_TEXT_BYTES: Final = 150
 # Names of users that consist of several words are told apart by patterns that count words: up to here all are tried.
 MAX_USER_SHAPE: Final = 11
 
 
-def vhost_classes(old: Ruleset, new: Ruleset) -> Iterator[tuple[str, Vhost | None, Vhost | None]]:
-    """Each pair of vhosts that govern some name in both rulesets, with such a name."""
+def vhost_classes(old: Ruleset, new: Ruleset, effort: Effort) -> Iterator[tuple[str, Vhost | None, Vhost | None]]:
+    """Each pair of vhosts that govern some name in both rulesets, with such a name. Raises TooComplexError."""
     seen: set[tuple[str | None, str | None]] = set()
-    for requested in _requested_names(old, new):
+    for requested in _requested_names(old, new, effort):
         before, after = old.select_vhost(requested), new.select_vhost(requested)
         pair = (before.name if before else None, after.name if after else None)
         if pair not in seen:
@@ -33,20 +38,30 @@ def vhost_classes(old: Ruleset, new: Ruleset) -> Iterator[tuple[str, Vhost | Non
             yield requested, before, after
 
 
-def _requested_names(old: Ruleset, new: Ruleset) -> Iterator[str]:
+def _requested_names(old: Ruleset, new: Ruleset, effort: Effort) -> Iterator[str]:
     names = dict.fromkeys((*old.vhosts, *new.vhosts, *old.owners, *new.owners))
     yield from names
     trees = tuple(ruleset.tree for ruleset in (old, new) if ruleset.tree is not None)
     if trees:
-        for words in _words_of_trees(trees):
+        for words in _words_of_trees(trees, names, effort):
             # One of these is no name that is compared as it stands.
             yield from (".".join(words), "/".join(words), "." + ".".join(words), "/" + "/".join(words))
     yield ""
     yield next(name for name in ("any-other", *(f"any-other-{n}" for n in range(len(names) + 1))) if name not in names)
 
 
-def _words_of_trees(trees: Sequence[PatternTree]) -> Iterator[tuple[str, ...]]:
-    """For every combination of best matches a name that has it."""
+def _words_of_trees(trees: Sequence[PatternTree], names: Iterable[str], effort: Effort) -> Iterator[tuple[str, ...]]:
+    """For every combination of best matches a name that has it.
+
+    names  of the vhosts, for the error
+    """
+    with effort.naming(tuple(names)):
+        found = tuple(_found_words(trees, effort))
+    yield from found
+
+
+def _found_words(trees: Sequence[PatternTree], effort: Effort) -> Iterator[tuple[str, ...]]:
+    effort.release()
     begin = tuple(tree.start() for tree in trees)
     queue = deque([(begin, ())])  # type: deque[tuple[tuple[tuple[object, ...], ...], tuple[str, ...]]]
     visited = {begin}
@@ -57,13 +72,15 @@ def _words_of_trees(trees: Sequence[PatternTree]) -> Iterator[tuple[str, ...]]:
         if results not in found:
             found.add(results)
             yield words
+        effort.spend(_PLACE_STEPS * sum(map(len, places)))
         told = set().union(*(tree.words(each) for tree, each in zip(trees, places, strict=True)))  # type: ignore[arg-type]
         fresh = next(word for word in ("any", *(f"any{n}" for n in range(len(told) + 1))) if word not in told)
         for word in (fresh, *sorted(told)):
             moved = tuple(tree.moved(each, word) for tree, each in zip(trees, places, strict=True))  # type: ignore[arg-type]
             if moved not in visited:
-                if len(visited) > MAX_VISITED:
-                    raise TooComplexError("these vhost patterns cannot be compared within reasonable time")
+                size = sum(map(len, moved))
+                effort.spend(_PLACE_STEPS * size + len(words))
+                effort.hold(_PLACES_BYTES + 8 * (size + len(words)))
                 visited.add(moved)
                 queue.append((moved, (*words, word)))
 
@@ -76,7 +93,9 @@ def group_combinations(before: Vhost | None, after: Vhost | None) -> Iterator[tu
     yield from combinations(names, 2)
 
 
-def user_classes(before: Vhost | None, after: Vhost | None, groups: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def user_classes(
+    before: Vhost | None, after: Vhost | None, groups: tuple[str, ...], effort: Effort
+) -> Iterator[tuple[str, str]]:
     """Pairs of a user and a name for the set he stands for: the named users, then the kinds of unnamed ones."""
     vhosts = [vhost for vhost in (before, after) if vhost is not None]
     named = dict.fromkeys(chain.from_iterable(vhost.user_groups for vhost in vhosts))
@@ -89,7 +108,7 @@ def user_classes(before: Vhost | None, after: Vhost | None, groups: tuple[str, .
         each for group in others for each in ((group.source_key, group.sources), (group.target_key, group.targets))
     ]
     yield "", NAMELESS
-    for name in sorted(denied_names(vhosts) - named.keys()):
+    for name in sorted(denied_names(vhosts, effort) - named.keys()):
         yield name, f"users with names like '{name.replace(FRESH_USER, READABLE_USERS[0])}'"
     for shape in user_shapes([(key, rules.items) for key, rules in lists]):
         if shape not in named:
@@ -97,25 +116,36 @@ def user_classes(before: Vhost | None, after: Vhost | None, groups: tuple[str, .
             yield shape, OTHERS if shape == FRESH_USER else f"users with names like '{example}'"
 
 
-def denied_names(vhosts: Iterable[Vhost]) -> set[str]:
+def denied_names(vhosts: Iterable[Vhost], effort: Effort) -> set[str]:
     """Names that, put into an item with `${user}`, may give an address somebody has denied."""
     found: set[str] = set()
     for group in (group for vhost in vhosts for group in vhost.groups.values()):
         for rules, denied in ((group.sources, group.denied_sources), (group.targets, group.denied_targets)):
-            found |= names_in_denied(rules.items, denied.items)
+            found |= names_in_denied(rules.items, denied.items, effort)
     return found
 
 
-def names_in_denied(items: Sequence[str], denied: Sequence[str]) -> set[str]:
-    """As denied_names, for one list of addresses and its denials."""
+def names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort) -> set[str]:
+    """As denied_names, for one list of addresses and its denials. Raises TooComplexError."""
+    with effort.naming(tuple(denied)):
+        return _names_in_denied(items, denied, effort)
+
+
+def _names_in_denied(items: Sequence[str], denied: Sequence[str], effort: Effort) -> set[str]:
     found: set[str] = set()
     if not any(USER_TOKEN in item for item in items):
         return found
     heads = [each.partition(USER_TOKEN)[0] for each in items]
+    effort.release()
     for item in denied:
         text = item.removesuffix("*")
+        effort.spend(len(heads) + len(text))
         begins = {len(head) for head in heads if text.startswith(head)}
         begins |= {at + 1 for at, letter in enumerate(text) if letter in "./"}
+        for begin in begins:  # each with every end behind it: as many texts as it has characters, half as long each
+            length = len(text) - begin
+            effort.spend(length * (_TEXT_STEPS + length // 16))
+            effort.hold(length * (_TEXT_BYTES + length // 2))
         found |= {text[begin:end] for begin in begins for end in range(begin + 1, len(text) + 1)}
         if item.endswith("*"):
             found |= {text[begin:] + FRESH_USER for begin in begins}

@@ -2,34 +2,48 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from policy.addressing.lists import USER_TOKEN, reached_item
 from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.analysis.automata import address_automaton, find_word
+from policy.analysis.effort import Effort
 from policy.analysis.request_classes import user_shapes
 
+# What looking at an item takes, as measured; see effort.py.
+_ITEM_STEPS: Final = 20
 
-def superfluous_items(key: str, items: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+
+def superfluous_items(
+    key: str, items: Sequence[str], effort: Effort | None = None
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The items that allow nothing the others do not, each with those it has something in common with.
 
     Of several that cover each other one is kept. For every user: exactly for lists that do not count the words of a
     name, else for names of up to MAX_USER_SHAPE characters. Raises TooComplexError.
     """
+    effort = effort or Effort()
     removed: set[str] = set()
-    for item in _candidates(key, items):
-        covering = covering_items(key, item, [other for other in items if other != item and other not in removed])
+    with effort.naming(tuple(items)):
+        candidates = tuple(_candidates(key, items, effort))
+    for item in candidates:
+        with effort.naming(tuple(items)):
+            effort.spend(_ITEM_STEPS * len(items))
+        others = [other for other in items if other != item and other not in removed]
+        covering = covering_items(key, item, others, effort)
         if covering is not None:
             removed.add(item)
             yield item, covering
 
 
-def _candidates(key: str, items: Sequence[str]) -> Iterator[str]:
+def _candidates(key: str, items: Sequence[str], effort: Effort) -> Iterator[str]:
     """The items that may be superfluous: most are not, as can be seen at a glance."""
     if not key.endswith("Pattern"):
         # One text is covered by a prefix, and endlessly many by nothing else.
         prefixes = Counter(item[:-1] for item in items if item.endswith("*"))
         lengths = sorted({len(prefix) for prefix in prefixes})
         for item in items:
+            effort.spend(_ITEM_STEPS * len(lengths))
             own = item[:-1] if item.endswith("*") else None
             if any(item[:length] in prefixes and item[:length] != own for length in lengths if length <= len(item)):
                 yield item
@@ -41,6 +55,8 @@ def _candidates(key: str, items: Sequence[str]) -> Iterator[str]:
     leads = {item: () if USER_TOKEN in item else _lead(words[item]) for item in endless}
     counts = Counter(leads.values())
     lengths = sorted({len(lead) for lead in counts})
+    for item in items:
+        effort.spend(_ITEM_STEPS * len(lengths) + len(words[item]) ** 2 // 8)
     through = Counter(lead[:length] for lead in leads.values() for length in range(len(lead)))
     for item in items:
         lead = leads.get(item, words[item])
@@ -58,11 +74,12 @@ def _lead(words: tuple[str, ...]) -> tuple[str, ...]:
     return words[: next((at for at, word in enumerate(words) if word in (ONE, ANY_NUMBER)), len(words))]
 
 
-def covering_items(key: str, item: str, others: Sequence[str]) -> tuple[str, ...] | None:
+def covering_items(key: str, item: str, others: Sequence[str], effort: Effort | None = None) -> tuple[str, ...] | None:
     """The items among `others` that have something in common with `item`, if together they allow all that it allows.
 
-    Returns  None when `item` adds something
+    Returns  None when `item` adds something. Raises TooComplexError
     """
+    effort = effort or Effort()
     if key.endswith("Pattern"):
         candidates = tuple(other for other in others if _may_meet(item, other))
         if _is_endless(item) and not any(_is_endless(other) for other in candidates):
@@ -75,10 +92,10 @@ def covering_items(key: str, item: str, others: Sequence[str]) -> tuple[str, ...
     # An item that is another spelling, `amqp:/a*`, also allows the plain form of its texts.
     both = {item, reached_item(key, item)} - {""}
     for user in ("", *user_shapes([(key, (item, *candidates))])):
-        all_of_them = address_automaton(key, tuple(others) if len(both) > 1 else candidates, user)
+        all_of_them = address_automaton(key, tuple(others) if len(both) > 1 else candidates, user, effort)
         for each in both:
-            one = address_automaton(key, (each,), user)
-            if find_word((one, all_of_them), lambda is_in: is_in[0] and not is_in[1]):
+            one = address_automaton(key, (each,), user, effort)
+            if find_word((one, all_of_them), lambda is_in: is_in[0] and not is_in[1], effort):
                 return None
     return candidates
 

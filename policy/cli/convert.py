@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from policy.analysis.automata import TooComplexError
 from policy.analysis.conversion import (
     Converted,
     changed_frames,
@@ -18,6 +17,7 @@ from policy.analysis.conversion import (
     opaque_addresses,
     plain,
 )
+from policy.analysis.effort import TooComplexError
 from policy.attributes import Path as Place
 from policy.attributes import SourceLocation
 from policy.cli.diff import change_lines

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from policy.analysis.automata import TooComplexError
 from policy.analysis.changes import Change
 from policy.analysis.difference import diff_rulesets
+from policy.analysis.effort import TooComplexError
 from policy.cli.arguments import add_router_option
 from policy.cli.instants import add_at_option
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable

@@ -6,11 +6,14 @@ line it does no harm.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
+from typing import Final
 
-from policy.analysis.automata import TooComplexError
 from policy.analysis.denials import idle_denials
+from policy.analysis.effort import RULE_STEPS, Effort, TooComplexError
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
+
+# What an item takes, as measured; see effort.py.
+ITEM_STEPS: Final = 6000
 
 ID = "PAL065"
 TITLE = "denial of what is not allowed"
@@ -18,9 +21,16 @@ FAMILY = Family.REACHABILITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
+    effort = Effort(RULE_STEPS)
     for group in policy.groups:
         for key, items, denied_by, denied in group.denials():
-            with suppress(TooComplexError):
-                for item in idle_denials(key, items, denied):
+            try:
+                with effort.share(ITEM_STEPS * (len(items) + len(denied))) as share:
+                    found = idle_denials(key, items, denied, share)
+            except TooComplexError as error:
+                text = error.about(f"each denial denies something that '{key}' allows")
+                yield group.finding(ID, Level.NOTE, text, denied_by)
+            else:
+                for item in found:
                     text = f"'{item}' denies nothing: no item of '{key}' allows it"
                     yield group.finding(ID, Level.NOTE, text, denied_by, About(item=item))

@@ -7,18 +7,22 @@ members.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
+from typing import Final
 
 from policy.addressing.lists import denied_items, reached_item
 from policy.analysis.automata import (
-    TooComplexError,
     address_automaton,
     denial_automaton,
     find_word,
     management_automaton,
     unclear_automaton,
 )
+from policy.analysis.effort import RULE_STEPS, Effort, TooComplexError
 from policy.lint.findings import SOME_USER, Family, Finding, GroupText, Level, PolicyText
+
+# What a group and an item take, as measured; see effort.py.
+_GROUP_STEPS: Final = 20_000
+_ITEM_STEPS: Final = 3000
 
 ID = "PAL012"
 TITLE = "management for unnamed users"
@@ -26,25 +30,37 @@ FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
+    effort = Effort(RULE_STEPS)
     for vhost in policy.vhosts:
         for group in vhost.open_groups:
-            if reaches_management(group):
-                key = "targets" if "targets" in group.settings else "targetPattern"
-                text = "users who are not named may send to management: give it to a group that lists its members"
-                yield group.finding(ID, Level.WARNING, text, key)
+            key = "targets" if "targets" in group.settings else "targetPattern"
+            claim = "users who are not named may send to management"
+            try:
+                if reaches_management(group, effort):
+                    text = f"{claim}: give it to a group that lists its members"
+                    yield group.finding(ID, Level.WARNING, text, key)
+            except TooComplexError as error:
+                yield group.finding(ID, Level.WARNING, error.about(claim), key)
 
 
-def reaches_management(group: GroupText) -> bool:
-    """May members send management requests to this router or another?"""
-    denied = denial_automaton(denied_items(group.items("denyTargets")), "")
+def reaches_management(group: GroupText, effort: Effort) -> bool:
+    """May members send management requests to this router or another? Raises TooComplexError.
+
+    effort  of a rule; this takes a share of it
+    """
+    items = sum(len(group.items(key)) for key in ("targets", "targetPattern", "denyTargets"))
+    with effort.share(_GROUP_STEPS + _ITEM_STEPS * items) as share:
+        return _reaches_management(group, share)
+
+
+def _reaches_management(group: GroupText, effort: Effort) -> bool:
+    denied = denial_automaton(denied_items(group.items("denyTargets")), "", effort)
     for key in ("targets", "targetPattern"):
         items = group.items(key)
         # An item written as another name allows the address it reaches by that name.
         reached = tuple(dict.fromkeys((*items, *filter(None, (reached_item(key, item) for item in items)))))
-        allowed = address_automaton(key, reached, SOME_USER)
-        # A list too hard to decide is not blamed for anything.
-        with suppress(TooComplexError):
-            sets = (allowed, management_automaton(), denied, unclear_automaton())
-            if find_word(sets, lambda is_in: is_in == (True, True, False, False)) is not None:
-                return True
+        allowed = address_automaton(key, reached, SOME_USER, effort)
+        sets = (allowed, management_automaton(), denied, unclear_automaton())
+        if find_word(sets, lambda is_in: is_in == (True, True, False, False), effort) is not None:
+            return True
     return False

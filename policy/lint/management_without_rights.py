@@ -8,6 +8,7 @@ indeed do everything; or single rights, such as `["read *", "create, delete ban"
 
 from collections.abc import Iterator
 
+from policy.analysis.effort import RULE_STEPS, Effort, TooComplexError
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 from policy.lint.management_for_everybody import reaches_management
 from policy.rights import MANAGEMENT_KEY
@@ -18,8 +19,15 @@ FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
+    effort = Effort(RULE_STEPS)
     for group in policy.groups:
-        if group.settings.get(MANAGEMENT_KEY) is None and not group.is_connector and reaches_management(group):
-            key = "targets" if "targets" in group.settings else "targetPattern"
-            text = "members reach management and may do everything there: say what with 'management'"
-            yield group.finding(ID, Level.WARNING, text, key, About(instead='"management": "observer"'))
+        if group.settings.get(MANAGEMENT_KEY) is not None or group.is_connector:
+            continue
+        key = "targets" if "targets" in group.settings else "targetPattern"
+        about = About(instead='"management": "observer"')
+        claim = "members reach management and may do everything there"
+        try:
+            if reaches_management(group, effort):
+                yield group.finding(ID, Level.WARNING, f"{claim}: say what with 'management'", key, about)
+        except TooComplexError as error:
+            yield group.finding(ID, Level.WARNING, error.about(claim), key, about)

@@ -7,9 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rulesets import at, ruleset
 
-from policy.analysis.automata import TooComplexError
 from policy.analysis.confirmation import confirms
 from policy.analysis.difference import diff_rulesets
+from policy.analysis.effort import TooComplexError
 from policy.decide import decide_connection, decide_link, decide_message
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import Ruleset
