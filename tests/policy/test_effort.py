@@ -1,0 +1,111 @@
+"""Comparing lists takes a bounded amount of work and memory, and never says "equal" for "cannot tell". Issue 11."""
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policy.analysis import effort
+from policy.analysis.automata import address_automaton, denial_automaton, find_word
+from policy.analysis.effort import Effort, TooComplexError
+from policy.analysis.request_classes import names_in_denied
+from policy.analysis.superfluous import superfluous_items
+
+STEPS = 60_000
+# What one comparison may hold here: its automata, and what STEPS can make besides.
+PEAK_BYTES = 32 << 20
+# Patterns written to be hard: few words, many wildcards, long tails.
+words = st.lists(st.sampled_from(["#", "*", "a", "x"]), min_size=1, max_size=30)
+patterns = st.builds(lambda head, tail: "/".join([*head, *["*"] * tail]), words, st.integers(0, 60))
+lists = st.lists(patterns, min_size=1, max_size=60, unique=True).map(tuple)
+addresses = st.lists(st.sampled_from("axy"), min_size=1, max_size=40).map("/".join)
+
+
+def matches(items: tuple[str, ...], address: str) -> bool:
+    automaton = address_automaton("targetPattern", items, "")
+    return not automaton.walked(frozenset(automaton.starts), address).isdisjoint(automaton.accepting)
+
+
+@settings(max_examples=15, deadline=None)
+@given(lists, lists, st.lists(addresses, min_size=20, max_size=20))
+def test_whatever_the_patterns_the_work_is_bounded_and_the_answer_true(
+    ours: tuple[str, ...], others: tuple[str, ...], texts: list[str]
+) -> None:
+    bound = Effort(STEPS)
+    tracemalloc.start()
+    try:
+        automata = [address_automaton("targetPattern", each, "", bound) for each in (ours, others)]
+        word = find_word(automata, lambda is_in: is_in[0] and not is_in[1], bound)
+    except TooComplexError as error:
+        told = str(error)
+    else:
+        told = ""
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < PEAK_BYTES
+    if told:
+        assert told.startswith("cannot tell: too large to compare: '")
+        assert any(f"'{item[:20]}" in told for item in (*ours, *others))
+    elif word is None:
+        assert not [text for text in texts if matches(ours, text) and not matches(others, text)]
+    else:
+        assert (matches(ours, word), matches(others, word)) == (True, False)
+
+
+@settings(max_examples=8, deadline=None)
+@given(lists)
+def test_what_is_called_superfluous_under_a_bound_is_so_without(items: tuple[str, ...]) -> None:
+    found = []
+    try:
+        for item, covering in superfluous_items("targetPattern", items, Effort(STEPS)):
+            found.append((item, covering))
+    except TooComplexError:
+        pass
+    for item, covering in found:
+        one, all_of_them = (address_automaton("targetPattern", each, "") for each in ((item,), covering))
+        assert find_word((one, all_of_them), lambda is_in: is_in[0] and not is_in[1]) is None
+
+
+def test_sets_of_states_are_counted_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets of thousands of states, of which a few ten thousand were gigabytes."""
+    monkeypatch.setattr(effort, "MAX_HELD_BYTES", 1 << 20)
+    items = tuple("#/x" + "/*" * number for number in range(104))
+    with pytest.raises(TooComplexError, match="'#/x', '#/x/\\*', '#/x/\\*/\\*' and 101 more"):
+        find_word((address_automaton("targetPattern", items, ""),), lambda _: False, Effort(10**12))
+
+
+def test_a_list_that_is_too_long_is_not_made() -> None:
+    with pytest.raises(TooComplexError, match="and 99997 more"):
+        address_automaton("targets", tuple(f"address.{number}" for number in range(100_000)), "", Effort())
+    with pytest.raises(TooComplexError):
+        address_automaton("targetPattern", ("/".join(["#"] * 5000) + "/a",) * 5000, "", Effort())
+
+
+def test_the_names_in_a_long_denial_are_counted_before_they_are_made() -> None:
+    with pytest.raises(TooComplexError, match=r"'x\.aaaa"):
+        names_in_denied(("x.${user}*",), ("x." + "a" * 50_000,), Effort())
+
+
+def test_a_hard_list_leaves_something_to_others() -> None:
+    whole = Effort(1000)
+    for _ in range(5):
+        with pytest.raises(TooComplexError), whole.naming(("a",)), whole.share() as share:
+            share.spend(10**9)
+    with whole.share(allowed=50) as share:
+        share.spend(50 + 40)  # of what is left a quarter, and what is allowed
+
+
+def test_the_lists_that_took_most_are_named() -> None:
+    whole = Effort(100)
+    with whole.naming(("large",)):
+        whole.spend(90)
+    with pytest.raises(TooComplexError, match=r"compare: 'large'$"), whole.naming(("small",)):
+        whole.spend(20)
+
+
+def test_denials_are_kept_apart_from_addresses() -> None:
+    known = Effort()
+    assert denial_automaton(("a",), "", known) is denial_automaton(("a",), "", known)
+    assert denial_automaton(("a",), "", known) is not address_automaton("sources", ("a",), "", known)
