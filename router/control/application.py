@@ -7,7 +7,6 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final
 
 from auth.verifiers.files import UserFileError
@@ -49,11 +48,10 @@ from router.core.watch import NORMAL, Thresholds
 from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
-from router.io.folder_watch import FolderWatch, scan
 from router.io.memory import virtual_text
 from router.io.workers import Workers
 from router.management.agent import Agent
-from router.management.config import Configuration, ConfiguredEntity, is_policy_file
+from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore
 from router.management.host_values import HostValues
 from router.management.kinds.router import management_directories
@@ -320,10 +318,8 @@ class Application:
         every_s = int(str(policy["policyDirWatchSeconds"]))
         reloading.add(self.logs.reopen, self.profiles.reload)
         if self.vhosts.has_folder:
-            folder = str(policy["policyDir"])
             if every_s:
-                scanned = partial(scan, folder, is_policy_file)
-                watch = FolderWatch(scanned, self.vhosts.reload, read_at_ns=self._read_at_ns)
+                watch = self.vhosts.watch(self._read_at_ns)
                 reloading.watch(watch, every_s, "policyDir")
                 reloading.add(watch.take)
             reloading.add(self.vhosts.reload)

@@ -7,6 +7,7 @@ Sources: docs/spec/management.md §8.10, §2.4; docs/spec/policy-and-auth.md §1
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from policy.analysis.pattern_notes import pattern_notes
@@ -15,8 +16,9 @@ from policy.ruleset import PolicyError, Ruleset, Vhost, assemble_ruleset, compil
 from router.admission.connection_gate import Gate
 from router.control.policy_reader import FolderReader, OvertakenError, ReadFolder, ReadVhost, ReloadError, key_of
 from router.effects import Audit, AuditEvent, Emit, log
+from router.io.folder_watch import FolderWatch, scan
 from router.io.host_names import KnownNames, look_up, names_of
-from router.management.config import Configuration, ConfiguredEntity
+from router.management.config import Configuration, ConfiguredEntity, is_policy_file
 from router.management.entities import EntityStore
 from router.management.owners import Owner
 from router.management.query import Rows
@@ -190,6 +192,10 @@ class Vhosts:
     @property
     def has_folder(self) -> bool:
         return bool(self._folder)
+
+    def watch(self, read_at_ns: int) -> FolderWatch:
+        """read_at_ns  as for FolderWatch"""
+        return FolderWatch(partial(scan, self._folder, is_policy_file), self.reload, read_at_ns=read_at_ns)
 
     def hurry(self) -> None:
         """Another reload is wanted: end the one under way if that takes long."""
