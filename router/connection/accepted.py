@@ -4,7 +4,7 @@ Everything before the Open is bounded in bytes and in time; every failure is log
 Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from auth.credentials import VerifyResult
@@ -20,19 +20,15 @@ from router.amqp.terminus import Condition
 from router.connection.ends import SaslEnd
 from router.connection.inspection import condition_of
 from router.connection.peer_open import PeerOpens
+from router.connection.recorded import Recorded
 from router.connection.stack import ABORTED, FRAMING, Stack, Stage
 from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
 from router.effects import (
     Audit,
-    AuditEvent,
-    AuditStage,
-    ConnectionMembers,
     Log,
     Refused,
-    RequestMembers,
     RouterReason,
-    audit_event,
     log,
 )
 
@@ -46,17 +42,8 @@ _AGE_SPREAD: Final = 0.1
 # The certificate's end is a time of day, and the clock may be set: looked at so often.
 _CLOCK_LOOK_S: Final = 60.0
 
-_AUDIT_STAGE: Final[Mapping[Stage, AuditStage]] = {
-    Stage.SNIFF: "header",
-    Stage.TLS: "tls",
-    Stage.SASL: "sasl",
-    Stage.HEADER: "header",
-    Stage.AMQP: "engine",
-    Stage.CLOSED: "engine",
-}
 
-
-class Connection(Stack):
+class Connection(Recorded):
     """One accepted connection."""
 
     def __init__(
@@ -311,11 +298,6 @@ class Connection(Stack):
             return Identity(user=None)
         return Identity(user=tls.subject_of(certificate))
 
-    @property
-    def audit_stage(self) -> AuditStage:
-        """How far the connection has come, in the words of an audit event."""
-        return _AUDIT_STAGE[self.stage]
-
     # Failures
 
     def fail(self, condition: Condition, reason: RouterReason, *lines: Log) -> None:
@@ -333,22 +315,6 @@ class Connection(Stack):
         if self._give_up is not None:
             self._give_up()
 
-    def report(self, condition: Condition) -> None:
-        self.emit(self._line(condition))
-
-    def _line(self, condition: Condition) -> Log:
-        where = f"Connection from {self.remote_name} (to {self.terms.place})"
-        return Log(module="SERVER", level="info", text=f"[C{self.connection_id}] {where} failed: {condition}")
-
-    def _failure(self, condition: Condition, reason: RouterReason) -> AuditEvent:
-        told: RequestMembers = {"condition": condition.name, "detail": condition.description}
-        return audit_event(self.audit_stage, "deny", reason, self.facts(), told)
-
-    def _record(self, condition: Condition, reason: RouterReason, lines: tuple[Log, ...]) -> None:
-        lines = (*lines, self._line(condition))
-        event = self._failure(condition, reason)
-        self.gate.gate.folding.record(Refused(stage=event["stage"], facts=self.facts(), lines=lines, event=event))
-
     def _record_lost(self) -> None:
         """Record a peer that leaves during its login. A bare TCP connect is a probe; it is not recorded."""
         if self.is_open:
@@ -363,10 +329,6 @@ class Connection(Stack):
             self.gate.identity = self._identity or Identity(user=self._claimed_user)
             self._break_off()
         self.gate.gate.breakoffs.record(self.audit_stage, self.facts())
-
-    def facts(self) -> ConnectionMembers:
-        """The members of an audit event that are the connection's own."""
-        return {**self.gate.facts(), "is_encrypted": self.tunnel is not None and self.tunnel.is_established}
 
 
 def _reason_of(rejected: Rejected) -> RouterReason:

@@ -85,11 +85,16 @@ def large_together(place: Path) -> None:
         os.symlink(content, place.parent / f"{number}.json")
 
 
+def fifo_elsewhere(place: Path) -> None:
+    os.mkfifo(place.parent.parent / "x")
+    place.symlink_to("../x")
+
+
 ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "zero": (link_to("/dev/zero"), r"cannot be read: not a regular file"),
     "a terminal": (link_to("/dev/tty"), r"cannot be read: (not a regular file|No such device)"),
     "a FIFO": (os.mkfifo, r"cannot be read: not a regular file"),
-    "a link to a FIFO": (lambda place: (os.mkfifo(place.parent.parent / "x"), place.symlink_to("../x")), "not a reg"),
+    "a link to a FIFO": (fifo_elsewhere, "not a reg"),
     "10 GB": (sparse, r"cannot be read: larger than 16 MiB"),
     "100 MB in sum": (large_together, r"cannot be read: its policy files have more than 16 MiB together"),
     "21,000 files": (many, r"cannot be read: it has more than 20000 policy files"),

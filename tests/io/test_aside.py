@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_disk_that_hangs_costs_one_thread(released: threading.Event) -> None:
             await one.run(released.wait)
         for number in range(3):
             with pytest.raises(TimeoutError):
-                await one.run(lambda number=number: calls.append(number))
+                await one.run(partial(calls.append, number))
         assert [each.name for each in threading.enumerate()].count("aside") == 1
         assert calls == []
         released.set()

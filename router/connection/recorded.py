@@ -1,0 +1,55 @@
+"""The record of a connection that a peer made: what failed, and how far it had come. Source: docs/audit.md."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from router.amqp.terminus import Condition
+from router.connection.stack import Stack, Stage
+from router.effects import (
+    AuditEvent,
+    AuditStage,
+    ConnectionMembers,
+    Log,
+    Refused,
+    RequestMembers,
+    RouterReason,
+    audit_event,
+)
+
+_AUDIT_STAGE: Final[Mapping[Stage, AuditStage]] = {
+    Stage.SNIFF: "header",
+    Stage.TLS: "tls",
+    Stage.SASL: "sasl",
+    Stage.HEADER: "header",
+    Stage.AMQP: "engine",
+    Stage.CLOSED: "engine",
+}
+
+
+class Recorded(Stack):
+    """A connection whose failures are logged and audited, where they are floods as numbers."""
+
+    @property
+    def audit_stage(self) -> AuditStage:
+        """How far the connection has come, in the words of an audit event."""
+        return _AUDIT_STAGE[self.stage]
+
+    def report(self, condition: Condition) -> None:
+        self.emit(self._line(condition))
+
+    def _line(self, condition: Condition) -> Log:
+        where = f"Connection from {self.remote_name} (to {self.terms.place})"
+        return Log(module="SERVER", level="info", text=f"[C{self.connection_id}] {where} failed: {condition}")
+
+    def _failure(self, condition: Condition, reason: RouterReason) -> AuditEvent:
+        told: RequestMembers = {"condition": condition.name, "detail": condition.description}
+        return audit_event(self.audit_stage, "deny", reason, self.facts(), told)
+
+    def _record(self, condition: Condition, reason: RouterReason, lines: tuple[Log, ...]) -> None:
+        lines = (*lines, self._line(condition))
+        event = self._failure(condition, reason)
+        self.gate.gate.folding.record(Refused(stage=event["stage"], facts=self.facts(), lines=lines, event=event))
+
+    def facts(self) -> ConnectionMembers:
+        """The members of an audit event that are the connection's own."""
+        return {**self.gate.facts(), "is_encrypted": self.tunnel is not None and self.tunnel.is_established}
