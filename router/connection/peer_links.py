@@ -78,7 +78,7 @@ class PeerLinks:
 
     def end_session(self, session: Session, refusal: Refusal) -> None:
         """End a session that is denied by now, and its links with it."""
-        for wire in self.engine.links_of(session):
+        for wire in list(session.wires.values()):
             _take_no_more(wire)
             self.drop(wire, "Link closed with its session")
         session.is_counted = False

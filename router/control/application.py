@@ -17,6 +17,7 @@ from policy.usage import UsageLedger
 from router.admission.candidate import Shadow
 from router.admission.connection_gate import Gate
 from router.admission.folding import Folding
+from router.amqp.engine import limit_slices
 from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
 from router.control.audit_log import open_audit_log
@@ -62,6 +63,9 @@ from router.management.requests import ManagementError
 from router.management.schema import Schema
 
 AUDIT_DRAIN_S: Final = 3.0
+# How long the messages and outcomes of one read may hold up everybody else. A full read of honest small messages takes
+# about as long. Stops messages that cost much more: for thousands of receivers each, say.
+READ_SLICE_S: Final = 0.008
 
 
 class StartError(Exception):
@@ -128,6 +132,7 @@ class Application:
     # Start
 
     async def start(self) -> None:
+        limit_slices(READ_SLICE_S)
         """Apply everything; returns when the listeners of the configuration have been tried. Errors: StartError."""
         configuration = self.configuration
         for early in configuration.early_logs:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from router.amqp.codec import CodecError, decode, encode
 from router.amqp.guard import Guard, Refused
-from router.amqp.guard.shapes import measure
+from router.amqp.guard.performatives import MAX_VALUES
+from router.amqp.guard.shapes import Room, measure
 from router.amqp.guard.tables import COMPILED, MAX_SPAN, PythonTables, Tables, link_key, session_key
 from router.values import Array, Described, symbol, ubyte, uint, ulong, ushort
 
@@ -17,6 +18,7 @@ HEADER = b"AMQP\x00\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 ACCEPTED = Described(ulong(0x24), [])
 NOTHING_WRONG = "nothing was refused"
+ENOUGH = 1_000_000  # elements
 
 
 def frame(code: int, *fields: Any, channel: int = 0, payload: bytes = b"") -> bytes:
@@ -296,6 +298,37 @@ def test_an_attach_beside_many_links_costs_more() -> None:
     assert (before, watched.cost(watched.read(attach(4000)))) == (1, 3)
 
 
+@pytest.mark.parametrize("nesting", [1, 7])
+def test_a_frame_holds_so_many_values_and_no_more(nesting: int) -> None:
+    """Attack: 15,000 symbols without a letter in the capabilities of one Attach."""
+    watched = guard()
+    say(watched, *STARTED)
+
+    def with_values(count: int) -> bytes:
+        lists = [[None] * (count // nesting - 1)] * nesting
+        return frame(BEGIN, None, uint(0), uint(1), uint(1), None, None, None, {symbol("k"): lists}, channel=1)
+
+    few = MAX_VALUES - nesting - 20
+    assert watched.read(with_values(few)) is not None
+    with pytest.raises(Refused, match="more than 2048 values") as refused:
+        watched.read(with_values(MAX_VALUES + nesting))
+    assert refused.value.condition.name == "amqp:resource-limit-exceeded"
+
+
+def test_high_handles_are_for_sessions_of_many_links() -> None:
+    """Attack: handles that fall into one place of the engine's hash table."""
+    watched = guard()
+    say(watched, *STARTED, attach(0xFFFF), *(attach(handle) for handle in range(100)))
+    with pytest.raises(Refused, match="remote handle 65536 is too high"):
+        say(watched, attach(0x10000))
+
+
+def test_a_session_may_have_more_links_than_handles_are_free_to_choose() -> None:
+    watched = guard()
+    say(watched, *STARTED, *(attach(handle) for handle in range(0x10010)))
+    assert say(watched, attach(4 * 0x10000))
+
+
 def test_a_large_control_frame_costs_more() -> None:
     watched = Guard(max_frame_bytes=0, channel_max=10)
     say(watched, HEADER)
@@ -420,10 +453,10 @@ values = st.recursive(
 @given(values)
 def test_well_formed_values_are_measured(value: Any) -> None:
     encoded = encode(value)
-    assert measure(encoded + b"@", 0, len(encoded) + 1) == len(encoded)
+    assert measure(encoded + b"@", 0, len(encoded) + 1, Room(ENOUGH)) == len(encoded)
     for cut in range(len(encoded)):
         with pytest.raises(CodecError):
-            measure(encoded, 0, cut)
+            measure(encoded, 0, cut, Room(ENOUGH))
 
 
 @given(values, st.integers(0, 200), st.integers(0, 255))
@@ -436,7 +469,7 @@ def test_what_is_measured_is_what_is_decoded(value: Any, place: int, byte: int) 
     except CodecError:
         return
     try:
-        measured = measure(encoded, 0, len(encoded))
+        measured = measure(encoded, 0, len(encoded), Room(ENOUGH))
     except CodecError as error:
         measured, text = end, str(error)
     else:

@@ -228,6 +228,25 @@ def play(steps: Steps, script: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return bench.seen
 
 
+def test_events_are_acted_on_in_slices(bench: Bench) -> None:
+    """Attack: one Disposition of a hundred thousand deliveries, one message for ten thousand receivers."""
+    steps = bench.steps
+    data = b"".join(transfer(number, b"x", is_settled=True, more=False, aborted=False, state=0) for number in range(3))
+    lib.pn_transport_push(bench.transport, data, len(data))
+    lates = []
+    steps.set_slice(-1)  # over before it begins: one event each
+    try:
+        while (what := steps.first_event(bench.events)) == MESSAGE:
+            bench.on_delivery(what, bench.links.index(steps.step.link), steps.step.delivery)
+            assert steps.next_event(bench.events) == NOTHING
+            lates.append(bool(steps.step.is_late))
+    finally:
+        steps.set_slice(0)
+    assert len(bench.seen) == 3
+    assert lates[:2] == [True, True]
+    assert not steps.step.is_late
+
+
 @pytest.mark.skipif(COMPILED is None, reason="router/amqp/engine/steps.c is not compiled")
 @given(script=STEPS)
 def test_both_see_the_same(script: list[tuple[Any, ...]]) -> None:

@@ -1,6 +1,6 @@
 """The AMQP engine. A package: `library` alone imports proton, `connection` is the engine of one connection."""
 
-from router.amqp.engine.connection import Engine, Owner
+from router.amqp.engine.connection import Engine, Owner, limit_slices
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import MESSAGE, STREAM_AT_BYTES, load_message, message_bytes
 from router.amqp.engine.links import IncomingWire, LinkOwner, OutgoingWire, Session, SessionOwner
@@ -21,6 +21,7 @@ __all__ = [
     "Owner",
     "Session",
     "SessionOwner",
+    "limit_slices",
     "load_message",
     "message_bytes",
 ]

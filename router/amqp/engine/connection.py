@@ -11,7 +11,7 @@ Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 
 from collections import deque
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Protocol
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
@@ -26,7 +26,7 @@ from router.amqp.engine.links import (
     SessionOwner,
     Unlimited,
 )
-from router.amqp.engine.steps import CHOSEN, CONTROL, FLOW, MESSAGE, OUTCOME, PULLS_ALL_BYTES
+from router.amqp.engine.steps import CHOSEN, CONTROL, FLOW, MESSAGE, NOTHING, OUTCOME, PULLS_ALL_BYTES
 from router.amqp.engine.values import (
     EngineError,
     close_frame,
@@ -81,8 +81,23 @@ def _tracer() -> Pointer:
     return lib.pn_pytracer
 
 
+def limit_slices(seconds: float) -> None:
+    """From now on the events of one read, of every engine, may take so long in one go; 0: without end."""
+    CHOSEN.set_slice(int(seconds * 1e9))
+
+
 def _nothing() -> None:
     """Does nothing, where nobody listens."""
+
+
+def _next_in_time(has_time: Callable[[], bool], events: Pointer) -> int:
+    """As _next_event, for as long as there is time."""
+    if has_time():
+        return _next_event(events)
+    _pop(events)
+    what = _first_event(events)
+    _step.is_late = bool(what)
+    return NOTHING
 
 
 def _begun_channel(output: memoryview) -> int | None:
@@ -136,6 +151,7 @@ class Engine:
         "is_blocked",
         "is_deaf",
         "is_freed",
+        "is_late",
         "links",
         "on_behind",
         "owner",
@@ -166,6 +182,7 @@ class Engine:
         self.is_freed = False
         self.unanswered = 0  # links that we closed or ignore, and the peer has not detached
         self.is_deaf = False  # the connection is over: what the peer still says is not listened to
+        self.is_late = False  # events wait for the connection's next turn, `catch_up`
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
         self.transport = lib.pn_transport()
         if is_server:
@@ -221,7 +238,7 @@ class Engine:
                 taken = _push(transport, READ_C + at, stop - at)
                 at = at + taken if taken > 0 else 0
             self.drain()
-        if stop < size:
+        if stop < size or self.is_late:
             intake.take(READ_BUFFER, stop, size)
 
     @property
@@ -260,6 +277,11 @@ class Engine:
         if self.is_deaf or self.afterwards or _first_event(self.collector):
             self.drain()
 
+    def catch_up(self, has_time: Callable[[], bool]) -> None:
+        """Act on the events that wait, as far as there is time."""
+        self.is_late = False
+        self.drain(has_time)
+
     def set_blocked(self, is_blocked: bool) -> None:
         """The socket's buffer is full, or has room again."""
         self.is_blocked = is_blocked
@@ -283,7 +305,7 @@ class Engine:
 
     def _tell_senders(self, session: Session) -> None:
         """The session's congestion has begun or ended."""
-        for link in self.links_of(session):
+        for link in list(session.wires.values()):
             if isinstance(link, OutgoingWire) and link.on_credit is not None:
                 link.on_credit()
 
@@ -295,15 +317,23 @@ class Engine:
 
     # Events
 
-    def drain(self) -> None:
+    def drain(self, has_time: Callable[[], bool] | None = None) -> None:
         """Hand every event to the object it concerns. Hot for deliveries and credit, cold for the rest.
 
+        Attack: one frame may settle a hundred thousand deliveries, or be a message for ten thousand receivers. Where
+        the time runs out the rest waits, and this does nothing until `catch_up`: see is_late.
         An exception of a handler passes through; its event and those behind it do not come again.
+
+        has_time  of the connection's turn; None: as much as the events of one read may have
         """
         events, heard, step, next_event = self.collector, self.heard, _step, _next_event
         if self.is_deaf:
             self._discard_events()
             return
+        if self.is_late:
+            return
+        if has_time is not None:
+            next_event = partial(_next_in_time, has_time)
         try:
             what = _first_event(events)
             while what:
@@ -323,12 +353,16 @@ class Engine:
         except BaseException:
             self._discard_events()
             raise
+        if step.is_late:
+            self.is_late = True
+            return
         afterwards = self.afterwards
         while afterwards:
             afterwards.pop()()
 
     def _discard_events(self) -> None:
         """Release what has happened without a look at it: its links and deliveries may be gone."""
+        self.is_late = False
         events = self.collector
         while _peek(events):
             _pop(events)
@@ -379,16 +413,13 @@ class Engine:
         session = self.sessions.pop(pointer, None)
         if session is None:
             return
-        for link in self.links_of(session):
+        for link in list(session.wires.values()):
             link.owner.on_detach(link, is_closed=False)
             self.forget(link.link)
         session.owner.on_end(session)
         session.is_ended = True
         session.free_charges()
         session.end()
-
-    def links_of(self, session: Session) -> "list[IncomingWire | OutgoingWire]":
-        return [link for link in self.links.values() if link.session is session]
 
     def _on_attach(self, event: Pointer) -> None:
         pointer = lib.pn_event_link(event)
@@ -400,7 +431,7 @@ class Engine:
             raise EngineError(f"more than {MAX_UNANSWERED_DETACHES} links closed by us without an answer")
         kind = IncomingWire if lib.pn_link_is_receiver(pointer) else OutgoingWire
         wire = kind(self, pointer, self.owner)
-        self.links[pointer] = self.heard[pointer] = wire
+        self.links[pointer] = self.heard[pointer] = wire.session.wires[pointer] = wire
         self.owner.on_attach(wire)
         self._watch(wire)
 
@@ -426,6 +457,7 @@ class Engine:
         link = self.links.pop(pointer, None)
         if link is not None:
             link.free_charges()
+            link.session.wires.pop(pointer, None)
             if link.awaits_detach:
                 self.unanswered -= 1
         self.heard.pop(pointer, None)
@@ -504,7 +536,7 @@ class Engine:
 
     def adopt(self, wire: IncomingWire | OutgoingWire) -> None:
         """Listen to a link that we attach."""
-        self.links[wire.link] = self.heard[wire.link] = wire
+        self.links[wire.link] = self.heard[wire.link] = wire.session.wires[wire.link] = wire
 
     def _write_begins(self) -> None:
         """Write the Begins that wait, each by itself: proton chooses their channels and says so only on the wire.

@@ -1,7 +1,7 @@
 """The bytes that come in on one connection: cut into frames, admitted by the guard, handed to proton, acted on.
 
 A frame that makes or ends something is acted on before anything behind it is looked at, and a connection may have so
-many of those acted on before others have their turn.
+many of those acted on, and for so long, before others have their turn.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from router.amqp.guard import Guard, Refused
 from router.values import Condition
 
 # Control frames (and what costs as much) that are acted on before other connections have their turn. Stops one peer
-# from holding up all others with thousands of Attaches in one read. Each takes about 0.1 ms.
+# from holding up all others with thousands of Attaches in one read. Each takes about 0.1 ms; of those that take longer
+# (an Attach looks through the links of its session) there are fewer, as `begin_turn` says.
 FRAMES_PER_TURN: Final = 16
 
 _push = lib.pn_transport_push
@@ -29,20 +30,29 @@ class Acting(Protocol):
     @property
     def is_deaf(self) -> bool: ...
     @property
+    def is_late(self) -> bool: ...
+    @property
     def is_blocked(self) -> bool: ...
-    def drain(self) -> None: ...
+    def drain(self, has_time: Callable[[], bool] | None = None) -> None: ...
+    def catch_up(self, has_time: Callable[[], bool]) -> None: ...
     def flush(self) -> None: ...
     def refuse(self, condition: Condition, /) -> None: ...
+
+
+def _endless() -> Callable[[], bool]:
+    """A turn that has always time left."""
+    return lambda: True
 
 
 class Intake:
     """rest           the beginning of a frame, or what waits
     laid           bytes of `rest` that are in READ_BUFFER, before what is being read
-    is_waiting     whole frames are held until the connection's next turn, `go_on`
+    is_waiting     events or frames are held until the connection's next turn, `go_on`
     waits_for_room  the same, but until the peer has read some of our answers
+    begin_turn     a turn begins; the result says whether it has time left
     """
 
-    __slots__ = ("engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room")
+    __slots__ = ("begin_turn", "engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room")
 
     def __init__(self, engine: Acting, guard: Guard) -> None:
         self.engine = engine
@@ -50,6 +60,7 @@ class Intake:
         self.is_waiting = False
         self.waits_for_room = False
         self.left = FRAMES_PER_TURN
+        self.begin_turn: Callable[[], Callable[[], bool]] = _endless
         self.rest: bytearray | None = None
         self.laid = 0
         self.needed = 0  # bytes of the frame that `rest` begins
@@ -87,12 +98,15 @@ class Intake:
                 return
             self.rest = None
             self._judge(rest, 0, len(rest))
-        if start < size:
-            self._judge(data, start, size)
+        self._judge(data, start, size)
 
     def go_on(self) -> None:
         """The connection has another turn."""
         self.left = FRAMES_PER_TURN
+        if self.engine.is_late:
+            self.engine.catch_up(self.begin_turn())
+            if self.engine.is_late:
+                return
         rest = self.rest
         self._forget()
         if rest is not None:
@@ -107,11 +121,15 @@ class Intake:
     def _admit(self, data: bytes | bytearray, at: int, end: int) -> None:
         engine, guard = self.engine, self.guard
         pointer = ffi.from_buffer(data)
+        has_time: Callable[[], bool] | None = None
         while True:
-            if (stop := guard.scan(data, at, end)) > at:
+            if not engine.is_late and (stop := guard.scan(data, at, end)) > at:
                 self._push(pointer + at, stop - at)
                 engine.drain()
                 at = stop
+            if engine.is_late:
+                self._wait(data, at, end)
+                return
             if at == end or engine.is_deaf or guard.is_over:
                 return
             size = guard.measure(data, at, end)
@@ -124,15 +142,23 @@ class Intake:
                 if not engine.is_blocked:
                     guard.written()
             self.waits_for_room = engine.is_blocked and guard.is_answered(performative)
+            if has_time is None:
+                has_time = self.begin_turn()
+            elif not has_time():
+                self.left = 0
             if self.left <= 0 or self.waits_for_room:
-                self.rest, self.is_waiting = bytearray(memoryview(data)[at:end]), True
-                engine.on_behind()
+                self._wait(data, at, end)
                 return
             self.left -= guard.cost(performative)
             if guard.admit(performative):
                 self._push(pointer + at, size)
-                engine.drain()
+                engine.drain(has_time)
             at += size
+
+    def _wait(self, data: bytes | bytearray, at: int, end: int) -> None:
+        """Keep data[at:end], perhaps nothing, for the connection's next turn."""
+        self.rest, self.is_waiting = bytearray(memoryview(data)[at:end]), True
+        self.engine.on_behind()
 
     def _push(self, pointer: Pointer, size: int) -> None:
         transport = self.engine.transport

@@ -5,7 +5,7 @@ admitted. Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from policy.addressing.address import Address
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
@@ -97,7 +97,6 @@ class Holder(Protocol):
     def watch(self, session: "Session", /) -> None: ...
     @property
     def can_begin(self) -> bool: ...
-    def links_of(self, session: "Session", /) -> "list[IncomingWire | OutgoingWire]": ...
     def promise_link(self, session: "Session", name: bytes, /, *, peer_sends: bool) -> None: ...
     def adopt(self, wire: "IncomingWire | OutgoingWire", /) -> None: ...
     def forget(self, pointer: Pointer, /) -> None: ...
@@ -110,17 +109,19 @@ class Session:
     awaits_begin  the router began it and the peer has not answered
     on_answer     the peer has answered our Begin: links may be attached. Not called once we have closed the session
     is_closing    we have ended it, or shall when it is answered
+    wires         its links, by their proton pointer
     """
 
     __slots__ = (
         "awaits_begin", "channel", "engine", "incoming", "is_closing", "is_congested", "is_counted", "is_ended",
-        "is_watched", "on_answer", "outgoing", "owner", "pointer", "untaken",
+        "is_watched", "on_answer", "outgoing", "owner", "pointer", "untaken", "wires",
     )  # fmt: skip
 
     def __init__(self, engine: Holder, pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
         self.engine = engine
         self.pointer = pointer
         self.owner = owner
+        self.wires: dict[Pointer, IncomingWire | OutgoingWire] = {}
         self.channel: int | None = None
         self.awaits_begin = is_begun
         self.on_answer = _nothing
@@ -235,7 +236,7 @@ class Session:
         engine, encoded = self.engine, name.encode()
         if self.channel is None or self.awaits_begin or self.is_closing or self.is_ended or not engine.can_begin:
             raise CannotBegin("the session is not open")
-        if any(isinstance(link, kind) and link.name == name for link in engine.links_of(self)):
+        if any(isinstance(link, kind) and link.name == name for link in self.wires.values()):
             raise CannotBegin(f"the session has a link '{name}' already")
         engine.promise_link(self, encoded, peer_sends=kind is IncomingWire)
         pointer = make(self.pointer, encoded)
@@ -273,8 +274,8 @@ class _Wire:
     """
 
     __slots__ = (
-        "awaits_detach", "core", "engine", "is_counted", "link", "name", "named", "on_answer", "owner", "session",
-        "size",
+        "_source", "_target", "awaits_detach", "core", "engine", "is_counted", "link", "name", "named", "on_answer",
+        "owner", "session", "size",
     )  # fmt: skip
     settle = staticmethod(_settle)
     is_settled = staticmethod(_is_settled)
@@ -288,6 +289,8 @@ class _Wire:
         self.session = engine.sessions[lib.pn_link_session(link)]
         self.name = text_of(lib.pn_link_name(link)) or ""
         self.core: object = None
+        self._source: Terminus | Literal["unread"] | None = "unread"
+        self._target: Terminus | Literal["unread"] | None = "unread"
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
@@ -297,11 +300,17 @@ class _Wire:
 
     @property
     def source(self) -> Terminus | None:
-        return terminus_of(lib.pn_link_remote_source(self.link))
+        """The peer's. Decoded once: an Attach asks for it several times. Errors: Violation"""
+        if self._source == "unread":
+            self._source = terminus_of(lib.pn_link_remote_source(self.link))
+        return self._source
 
     @property
     def target(self) -> Terminus | None:
-        return terminus_of(lib.pn_link_remote_target(self.link))
+        """The peer's, as `source`."""
+        if self._target == "unread":
+            self._target = terminus_of(lib.pn_link_remote_target(self.link))
+        return self._target
 
     @property
     def remote_condition(self) -> Condition | None:
@@ -367,6 +376,7 @@ class _Wire:
 
     def take_answer(self) -> None:
         """The peer has answered our Attach."""
+        self._source = self._target = "unread"
         if not (self.session.is_closing or lib.pn_link_state(self.link) & lib.PN_LOCAL_CLOSED):
             self.on_answer()
 

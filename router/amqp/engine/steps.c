@@ -10,10 +10,12 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 
 typedef struct {
   void *link;
   void *delivery;
+  bool is_late;
 } step_t;
 
 typedef struct {
@@ -51,6 +53,8 @@ static step_t step;
 static int DELIVERY, LINK_FLOW;
 static uint64_t heard; /* of the other events those that lead to anything: one bit each */
 static uint64_t ACCEPTED;
+static int64_t slice_ns; /* how long the events from `first_event` on may take; 0: no end */
+static int64_t deadline_ns;
 static char *message, *output;
 static size_t message_bytes, output_bytes;
 
@@ -72,7 +76,21 @@ static step_t *bind(void **functions, size_t count, int delivery, int link_flow,
   return &step;
 }
 
-static int first_event(void *events) {
+#ifdef CLOCK_MONOTONIC_COARSE
+#define CLOCK CLOCK_MONOTONIC_COARSE /* exact to some milliseconds, and a fraction of the price */
+#else
+#define CLOCK CLOCK_MONOTONIC
+#endif
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void set_slice(int64_t nanoseconds) { slice_ns = nanoseconds; }
+
+static int look(void *events) {
   void *event;
   int kind;
   for (;; pn.collector_pop(events)) {
@@ -98,9 +116,19 @@ static int first_event(void *events) {
   return FLOW;
 }
 
+static int first_event(void *events) {
+  step.is_late = false;
+  if (slice_ns) deadline_ns = now_ns() + slice_ns;
+  return look(events);
+}
+
 static int next_event(void *events) {
   pn.collector_pop(events);
-  return first_event(events);
+  if (slice_ns && now_ns() >= deadline_ns) {
+    step.is_late = pn.collector_peek(events) != NULL;
+    return NOTHING;
+  }
+  return look(events);
 }
 
 static ssize_t take(void *link) {

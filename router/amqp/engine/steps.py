@@ -7,6 +7,7 @@ against the functions here, which do the same. `PALISADE_ENGINE=python` in the e
 import os
 from collections.abc import Callable
 from itertools import count
+from time import monotonic_ns
 from typing import Any, Final, NamedTuple
 
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, OUTPUT_BYTES, OUTPUT_C, Pointer, ffi, lib
@@ -34,7 +35,9 @@ PULLS_ALL_BYTES: Final = 8 * 1024
 
 
 class Steps(NamedTuple):
-    """step         after MESSAGE, OUTCOME and TRANSFER: `step.link`, `step.delivery`; after FLOW: `step.link`
+    """step         after MESSAGE, OUTCOME and TRANSFER: `step.link`, `step.delivery`; after FLOW: `step.link`; after
+                 NOTHING: `step.is_late` says whether it was the time that has run out, and there are more
+    set_slice    (nanoseconds) → from now on `next_event` stops that long after `first_event`; 0: never
     first_event  (collector) → what the next event is
     next_event   (collector) → the same, after taking off the event before
     take         (link) → bytes of its current message, which is now in the message buffer; the next is current
@@ -45,6 +48,7 @@ class Steps(NamedTuple):
     """
 
     step: Any
+    set_slice: Callable[[int], None]
     first_event: Callable[[Pointer], int]
     next_event: Callable[[Pointer], int]
     take: Callable[[Pointer], int]
@@ -55,9 +59,13 @@ class Steps(NamedTuple):
 
 
 class _Step:
-    __slots__ = ("delivery", "link")
+    __slots__ = ("deadline_ns", "delivery", "is_late", "link", "slice_ns")
     link: Pointer
     delivery: Pointer
+
+    def __init__(self) -> None:
+        self.is_late = False
+        self.slice_ns = self.deadline_ns = 0
 
 
 _step = _Step()
@@ -80,7 +88,26 @@ _output_pop = lib.pn_transport_pop
 _DELIVERY, _LINK_FLOW, _ACCEPTED = lib.PN_DELIVERY, lib.PN_LINK_FLOW, lib.PN_ACCEPTED
 
 
+def _set_slice(nanoseconds: int) -> None:
+    _step.slice_ns = nanoseconds
+
+
 def _first_event(events: Pointer) -> int:
+    _step.is_late = False
+    if _step.slice_ns:
+        _step.deadline_ns = monotonic_ns() + _step.slice_ns
+    return _look(events)
+
+
+def _next_event(events: Pointer) -> int:
+    _pop(events)
+    if _step.slice_ns and monotonic_ns() >= _step.deadline_ns:
+        _step.is_late = bool(_peek(events))
+        return NOTHING
+    return _look(events)
+
+
+def _look(events: Pointer) -> int:
     while event := _peek(events):
         kind: int = _kind_of(event)
         if kind == _DELIVERY:
@@ -108,11 +135,6 @@ def _of_delivery(event: Pointer) -> int:
         and (not _remote_state(delivery) or _is_settled(delivery))
     )
     return MESSAGE if is_whole else TRANSFER
-
-
-def _next_event(events: Pointer) -> int:
-    _pop(events)
-    return _first_event(events)
 
 
 def _take(link: Pointer) -> int:
@@ -192,11 +214,11 @@ def _bind() -> Steps | None:
     if not step:
         return None
     return Steps(
-        step, steps.first_event, steps.next_event, steps.take, steps.new_delivery, steps.send_whole, steps.accept,
-        steps.pull,
+        step, steps.set_slice, steps.first_event, steps.next_event, steps.take, steps.new_delivery, steps.send_whole,
+        steps.accept, steps.pull,
     )  # fmt: skip
 
 
-PYTHON: Final = Steps(_step, _first_event, _next_event, _take, _new_delivery, _send_whole, _accept, _pull)
+PYTHON: Final = Steps(_step, _set_slice, _first_event, _next_event, _take, _new_delivery, _send_whole, _accept, _pull)
 COMPILED: Final = _bind()
 CHOSEN: Final = COMPILED if COMPILED is not None and os.environ.get("PALISADE_ENGINE") != "python" else PYTHON

@@ -7,9 +7,10 @@ from cffi import FFI
 ffibuilder = FFI()
 ffibuilder.cdef(
     """
-    typedef struct { void *link; void *delivery; } step_t;
+    typedef struct { void *link; void *delivery; _Bool is_late; } step_t;
     step_t *bind(void **functions, size_t count, int delivery, int link_flow, uint64_t heard_kinds, uint64_t accepted,
                  char *message_buffer, size_t message_size, char *output_buffer, size_t output_size);
+    void set_slice(int64_t nanoseconds);
     int first_event(void *events);
     int next_event(void *events);
     ssize_t take(void *link);

@@ -10,6 +10,8 @@ from router.values import Array, Described, symbol, ulong
 # More than this of one value in an Open, Attach or disposition is refused: an attacker could otherwise make us
 # decode megabytes of properties per frame.
 MAX_CONTROL_VALUE_BYTES: Final = 256 * 1024
+# Capabilities in one list. They stay decoded for as long as the link, and take many times their bytes in a frame.
+MAX_SYMBOLS: Final = 256
 
 _EXPIRY = {
     lib.PN_EXPIRE_WITH_LINK: "link-detach",
@@ -71,6 +73,10 @@ def symbols_of(data: Pointer) -> tuple[str, ...]:
     if isinstance(value, str):
         return (str(value),)
     if isinstance(value, (list, Array)):
+        if len(value) > MAX_SYMBOLS:
+            raise Violation(
+                "amqp:resource-limit-exceeded", f"{len(value)} capabilities are over the limit of {MAX_SYMBOLS}"
+            )
         return tuple(str(item) for item in value if isinstance(item, str))
     return ()
 

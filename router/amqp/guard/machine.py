@@ -51,6 +51,10 @@ _MAX_HANDLE: Final = 0x7FFFFFFF  # what the engine's Begin offers as handle-max
 MAX_CHANNEL: Final = 32767  # the engine reads higher ones as marks of its own
 _DEFAULT_CHANNEL_MAX: Final = 65535
 _NOT_ALLOWED, _INVALID_FIELD = "amqp:not-allowed", "amqp:invalid-field"
+# Handles up to here are free to choose; higher ones may be this many times the links of their session. Stops handles
+# that all fall into one place of the engine's hash table, where each frame would look through thousands of links.
+_FREE_HANDLES: Final = 0xFFFF
+_SPARSE: Final = 4
 # Each makes something in the engine that is there until its answer has left.
 _ANSWERED: Final = frozenset((BEGIN, ATTACH, DETACH, END))
 # Deliveries named by Dispositions that cost a connection's turn as much as one control frame.
@@ -292,6 +296,9 @@ class Guard:
             raise Refused(FRAMING, f"remote handle {handle} is above handle_max {_MAX_HANDLE}")
         if handle in self.channels[channel]:
             raise Refused("amqp:session:handle-in-use", f"handle {handle} of channel {channel} has a link already")
+        if handle > _FREE_HANDLES and handle > _SPARSE * len(self.channels[channel]):
+            links = len(self.channels[channel])
+            raise Refused(FRAMING, f"remote handle {handle} is too high for a session of {links} links")
         is_answer = self.begun.takes_answer(channel, performative.link_name, peer_sends=not fields["role"])
         if not is_answer and self._used_handles(channel) >= self.answerable[channel]:
             # The answer needs a handle of ours, and they are used up.

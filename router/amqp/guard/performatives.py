@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from router.amqp.decoding import Buffer, CodecError
-from router.amqp.guard.shapes import measure
+from router.amqp.guard.shapes import Room, TooManyValues, measure
 from router.amqp.terminus import Violation
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
@@ -20,6 +20,9 @@ NAMES: Final = {
 FRAME_HEADER_BYTES: Final = 8
 # Stops a listener with large frames from measuring megabytes of properties in one go: that is some 25 ms.
 MAX_CONTROL_FRAME_BYTES: Final = 320 * 1024
+# Elements of all lists, maps and arrays in one performative. Stops frames of thousands of capabilities without a
+# letter: each was measured, decoded and shown for a hundredth of a second.
+MAX_VALUES: Final = 2048
 MAX_TAG_BYTES: Final = 32  # AMQP 1.0 §2.8.7
 
 # Constructors of each type as a field may have it. Null is allowed everywhere: it is "left out".
@@ -114,6 +117,10 @@ def read_frame(frame: Buffer) -> Performative | None:
         return None
     try:
         return _read(frame, start, channel)
+    except TooManyValues:
+        raise Refused(
+            "amqp:resource-limit-exceeded", f"a frame holds more than {MAX_VALUES} values in lists, maps and arrays"
+        ) from None
     except CodecError as error:
         raise Refused(_DECODE, f"a frame cannot be decoded: {error}") from None
 
@@ -135,10 +142,11 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
         _refuse(f"{name} has {count} fields, more than the {len(layout)} that there are")
     fields: dict[str, int] = {}
     link_name = b""
+    room = Room(MAX_VALUES)
     for field, kind, _ in layout[:count]:
         if at >= end:
             _refuse(f"{name} ends before its field {field}")
-        behind = measure(frame, at, end)
+        behind = measure(frame, at, end, room)
         if frame[at] != 0x40:
             if frame[at] not in _CONSTRUCTORS[kind]:
                 _refuse(f"field {field} of {name} is no {kind}")

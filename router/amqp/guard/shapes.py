@@ -21,22 +21,41 @@ _BYTES: Final = {code: 1 + _FIXED[code >> 4] for code in _KNOWN if code < 0xA0} 
 _MAPS, _ARRAYS = (0xC1, 0xD1), (0xE0, 0xF0)
 
 
-def measure(data: Buffer, at: int, limit: int, depth: int = 0) -> int:
-    """The offset behind the value at `at`, which ends by `limit`. Errors: CodecError."""
+class TooManyValues(CodecError):
+    """Compound values hold more elements than there may be."""
+
+
+class Room:
+    """How many elements compound values may still hold, all together."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, most: int) -> None:
+        self._left = most
+
+    def take(self, count: int) -> None:
+        """Errors: TooManyValues"""
+        self._left -= count
+        if self._left < 0:
+            raise TooManyValues("too many elements")
+
+
+def measure(data: Buffer, at: int, limit: int, room: Room, depth: int = 0) -> int:
+    """The offset behind the value at `at`, which ends by `limit`. Errors: CodecError, TooManyValues."""
     if at >= limit:
         raise CodecError("the value is cut short")
     code = data[at]
     if code != 0:
-        return _content(data, code, at + 1, limit, depth)
+        return _content(data, code, at + 1, limit, room, depth)
     if limit - at < 3 or data[at + 1] == 0:
         raise CodecError("a descriptor is missing or is itself described")
-    value = measure(data, at + 1, limit, depth + 1)
+    value = measure(data, at + 1, limit, room, depth + 1)
     if value >= limit or data[value] == 0:
         raise CodecError("a described value is missing or is described again")
-    return measure(data, value, limit, depth + 1)
+    return measure(data, value, limit, room, depth + 1)
 
 
-def _content(data: Buffer, code: int, at: int, limit: int, depth: int) -> int:
+def _content(data: Buffer, code: int, at: int, limit: int, room: Room, depth: int) -> int:
     """The offset behind the content at `at` of a value whose constructor is `code`."""
     if code not in _KNOWN:
         raise CodecError(f"0x{code:02x} is no AMQP format code")
@@ -57,38 +76,41 @@ def _content(data: Buffer, code: int, at: int, limit: int, depth: int) -> int:
         if first > end:
             raise CodecError("a compound value has no room for its element count")
         count = int.from_bytes(data[start:first], "big")
-        behind = _elements(data, code, count, first, end, depth + 1)
+        behind = _elements(data, code, count, first, end, room, depth + 1)
         if behind != end:
             raise CodecError("a compound value is longer than its elements")
     return end
 
 
-def _elements(data: Buffer, code: int, count: int, at: int, end: int, depth: int) -> int:
+def _elements(data: Buffer, code: int, count: int, at: int, end: int, room: Room, depth: int) -> int:
     if code in _ARRAYS:
-        return _array(data, count, at, end, depth)
+        return _array(data, count, at, end, room, depth)
     if code in _MAPS and count & 1:
         raise CodecError("a map has a key without a value")
     # Each takes a byte at least: stops a long loop over a lie.
     if count > end - at:
         raise CodecError("a compound value claims more elements than it has bytes")
+    room.take(count)
     for _ in range(count):
         # Thousands of small elements without a call each; one that is cut short ends past `end`, which is seen after.
         size = _BYTES.get(data[at]) if at < end else None
-        at = at + size if size is not None else measure(data, at, end, depth)
+        at = at + size if size is not None else measure(data, at, end, room, depth)
     return at
 
 
-def _array(data: Buffer, count: int, at: int, end: int, depth: int) -> int:
+def _array(data: Buffer, count: int, at: int, end: int, room: Room, depth: int) -> int:
     if at < end and data[at] == 0:
-        at = measure(data, at + 1, end, depth)
+        at = measure(data, at + 1, end, room, depth)
     if at >= end or data[at] not in _KNOWN:
         raise CodecError("an array has no constructor")
     code = data[at]
     at += 1
     if code < 0xA0:
+        room.take(count)
         return at + count * _FIXED[code >> 4]
     if count > end - at:
         raise CodecError("an array claims more elements than it has bytes")
+    room.take(count)
     for _ in range(count):
-        at = _content(data, code, at, end, depth)
+        at = _content(data, code, at, end, room, depth)
     return at
