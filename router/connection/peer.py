@@ -22,6 +22,8 @@ from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
 from router.core.attachments import Attachment, BudgetStep
 from router.core.budget import Kind, Level
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
 from router.effects import RouterReason, log
 
 # A connection at its byte budget goes back and forth: it is recorded so often.
@@ -79,6 +81,7 @@ class Peer(Asker):
         self.opened_at_s = 0
         self._recorded_at_s: dict[tuple[Kind, BudgetStep], int] = {}
         self.last_delivery_s: int | None = None
+        self._losing: Iterator[None] | None = None  # its links go, one with each step
         self._delivery_total = 0
         self.engine = Engine(
             self,
@@ -90,6 +93,7 @@ class Peer(Asker):
             idle_timeout_ms=terms.idle_timeout_s * 1000,
             is_server=not opening.is_outgoing,
         )
+        self.engine.intake.begin_turn = core.work.begin_turn
         self.attachment = Attachment(
             connection_id=gate.connection_id,
             engine=self.engine,
@@ -168,7 +172,6 @@ class Peer(Asker):
 
     def on_close(self, condition: Condition | None) -> None:
         self.close_condition = condition
-        self.links.lose_all()
         self.engine.close()
         self._carrier.shut()
 
@@ -272,20 +275,39 @@ class Peer(Asker):
             self.engine.close(condition)
 
     def retire(self) -> None:
-        """The connection is about to be closed: its links are gone, and what the peer still says goes nowhere."""
-        self.links.lose_all()
-        self.engine.stop_listening()
+        """The connection is about to be closed: no message goes to its links, and what the peer still says goes
+        nowhere. What became of the messages on its links, their senders learn in turns.
+        """
+        if self._losing is None:
+            self._losing = self._lose(self.links.cut_off())
+            self.engine.stop_listening()
+            self.core.work.later(self._losing)
 
     def end(self) -> None:
-        """The socket is closed: give everything back. Call once."""
+        """The socket is closed: give everything back, in turns. Call once."""
         try:
-            self.links.lose_all()
-            if self.is_open:
-                self._log("Connection Closed")
+            self.retire()
         finally:
+            self.engine.fall_silent()
             self.core.work.touched.discard(self.engine)
-            self.engine.free()
-            self.attachment.close()
+            self.core.work.later(self._give_back())
+
+    def _lose(self, links: list[InLink | OutLink]) -> Iterator[None]:
+        for link in links:
+            try:
+                self.links.lose(link)
+            except Exception as error:
+                self.crash(error)
+            yield
+
+    def _give_back(self) -> Iterator[None]:
+        """INVARIANT: the links are gone from the core before the engine's objects are released: they use them."""
+        if self._losing is not None:
+            yield from self._losing
+        if self.is_open:
+            self._log("Connection Closed")
+        yield from self.engine.freeing()
+        self.attachment.close()
 
     def _log(self, text: str) -> None:
         log(self.surroundings.emit, "ROUTER_CORE", "info", f"[C{self.gate.connection_id}] {text}")

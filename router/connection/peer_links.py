@@ -73,8 +73,21 @@ class PeerLinks:
         session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:
+        """The peer has ended the session. Of links that it still has no more is to be heard, and they count no longer.
+
+        One whose address was made for it stays whole until it is dropped: others end with it.
+        """
         if session.is_counted:
             self.gate.end()
+        leaving = []
+        for wire in session.wires.values():
+            if wire.is_counted:
+                wire.is_counted = False
+                self.gate.detach(direction_of(wire))
+            link = wire.core
+            if isinstance(link, OutLink) and not self._is_maker(link):
+                leaving.append(link)
+        self.core.cut_off(leaving)
 
     def end_session(self, session: Session, refusal: Refusal) -> None:
         """End a session that is denied by now, and its links with it."""
@@ -174,12 +187,17 @@ class PeerLinks:
     def _remove(self, link: InLink | OutLink, why: str) -> None:
         """The link is gone. A dynamic address that was made for it goes as well, where policy is on."""
         address = self.core.table.bound(link)
-        is_maker = address is not None and address.made_by is link
+        is_maker = self._is_maker(link)
         self.core.remove_link(link)
         self._log_end(link, why)
         if is_maker and address is not None and self.gate.gate.ruleset.is_enabled:
             for other in [other for other in address.out_links if other.attachment is self.attachment]:
                 self.end_link(wire_of(other), _ADDRESS_GONE, is_peers_doing=True)
+
+    def _is_maker(self, link: InLink | OutLink) -> bool:
+        """Was its address made for it?"""
+        address = self.core.table.bound(link)
+        return address is not None and address.made_by is link
 
     def end_link(self, wire: Wire, condition: Condition, *, is_peers_doing: bool = False) -> None:
         _take_no_more(wire)
@@ -192,12 +210,22 @@ class PeerLinks:
         for wire in self.engine.links.values():
             _take_no_more(wire)
 
-    def lose_all(self) -> None:
-        """The connection is going: every link on it is gone."""
-        links: list[InLink | OutLink] = [*self.attachment.in_links, *self.attachment.out_links]
-        for link in links:
-            self.core.remove_link(link)
-            self._log_end(link, "Link closed due to connection loss")
+    def cut_off(self) -> "list[InLink | OutLink]":
+        """The connection is going: at once nobody gets a message from it or by it, but for those that have come.
+
+        Returns the links, each to be given to `lose`.
+        """
+        in_links, out_links = list(self.attachment.in_links), list(self.attachment.out_links)
+        for link in in_links:
+            link.wire.read_out()
+            link.wire.take_no_more()
+        self.core.cut_off(out_links)
+        return [*in_links, *out_links]
+
+    def lose(self, link: InLink | OutLink) -> None:
+        """The link is gone with its connection."""
+        self.core.remove_link(link)
+        self._log_end(link, "Link closed due to connection loss")
 
     # Limits
 

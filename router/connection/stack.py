@@ -213,7 +213,6 @@ class Stack:
             write=self.layers.write,
         )
         peer.engine.on_behind = lambda: self.on_behind()
-        peer.engine.intake.begin_turn = self.core.work.begin_turn
         if not self.layers:
             self.intake = peer.engine.intake
         if self.on_peer is not None:

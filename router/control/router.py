@@ -65,7 +65,7 @@ class Router:
         self.turns = Turns(self.clock, lambda: self.work.finish())
         call_soon = asyncio.get_running_loop().call_soon
         self.busy_poll = BusyPoll(call_soon)
-        self.work = Work(message_bytes, self.turns.begin, lambda: call_soon(self.work.finish))
+        self.work = Work(message_bytes, self.turns.begin, lambda: call_soon(self.work.finish), self.turns.later)
         self._timers = Timers(self.clock, self.work.finish)
         self.core = Core(
             router_id=router_id,

@@ -64,7 +64,7 @@ class LiveAddress:
         self.priority = treatment.priority
         # The link that the router made it up for, while that is there: the address belongs to its connection.
         self.made_by: InLink | OutLink | None = None
-        self.in_links: list[InLink] = []
+        self.in_links: dict[InLink, None] = {}  # in their order
         self.out_links: deque[OutLink] = deque()
         self.subscribers: deque[Subscriber] = deque()
         self.forward = forward

@@ -4,7 +4,7 @@ Values in, calls out: it knows connections as `Attachment`s and links as the eng
 something is permitted. Sources: docs/spec/routing.md §3-§9.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
@@ -183,7 +183,7 @@ class Core:
             link = InLink(self.next_identity(), wire, attachment, self.work)
             treatment = Treatment() if is_dynamic else None
             live = link.address = self.table.obtain(address, is_ingress=True, treatment=treatment)
-            live.in_links.append(link)
+            live.in_links[link] = None
             if is_dynamic:
                 live.made_by = link
             updates = Updates(link, partial(list, live.out_links))
@@ -225,29 +225,53 @@ class Core:
 
     def remove_link(self, link: InLink | OutLink) -> None:
         """The link is gone, with or without Detach. Every delivery on it is disposed of (routing §9.3, §9.4)."""
-        if not link.is_open:
+        if link.identity not in self.links:
             return
         if isinstance(link, InLink):
             link.wire.read_out()
+        else:
+            self.cut_off((link,))
         link.is_open = False
         del self.links[link.identity]
         self.retired.add(link)
-        address = self.table.bound(link)
         link.attachment.forget(link)
         if isinstance(link, InLink):
             link.wire.abort_stream()  # incomplete, and now for ever
+            address = self.table.bound(link)
             if address is not None:
                 address.retired_ingress += link.delivery_count
-                address.in_links.remove(link)
+                del address.in_links[link]
+                if address.made_by is link:
+                    address.made_by = None
+                self.table.discard_unused(address)
         else:
-            assert address is not None
-            address.retired_egress += link.delivery_count
-            address.out_links.remove(link)
             link.lose_everything()
         link.wire.release_core()
-        if address is not None:
-            if address.made_by is link:
-                address.made_by = None
+
+    def cut_off(self, links: Iterable[OutLink]) -> None:
+        """From now on no message goes to any of these links. `remove_link` does the rest, perhaps much later.
+
+        All at once, and quick: one look at each address, however many of its links go.
+        """
+        leaving: dict[LiveAddress, list[OutLink]] = {}
+        for link in links:
+            address = self.table.bound(link)
+            if address is not None:
+                leaving.setdefault(address, []).append(link)
+        for address, of_it in leaving.items():
+            for link in of_it:
+                link.is_open = False
+                link.room = 0
+                link.address = None
+                address.retired_egress += link.delivery_count
+                if address.made_by is link:
+                    address.made_by = None
+            if len(of_it) == 1:
+                address.out_links.remove(of_it[0])
+            else:
+                staying = [link for link in address.out_links if link.is_open]
+                address.out_links.clear()
+                address.out_links.extend(staying)
             self.table.discard_unused(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:

@@ -4,8 +4,9 @@ Sources: docs/spec/routing.md §6.2, §8, §9.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection, Iterator
+from itertools import chain, islice
+from typing import Final, cast
 
 from router.core.budget import RECORD_BYTES
 from router.core.in_links import InLink
@@ -17,6 +18,9 @@ from router.values import Handle
 # Every so many messages to a receiver one takes the slow way, on which its sender's own credit is looked at. Stops a
 # sender that ignores its credit from filling our memory with deliveries that a patient receiver never settles.
 _ROOM_STEP: Final = 1024
+# Messages whose senders learn at once that their receiver is gone; of the others they learn in turns. Stops a receiver
+# that leaves a hundred thousand unsettled from holding up everybody else.
+_LOST_AT_ONCE: Final = 64
 
 # By so many records a link's account may be wrong until the next second.
 _RECORDS_STEP: Final = 64
@@ -244,16 +248,32 @@ class OutLink(Link):
         queue, self.queue = self.queue, deque()
         leg, self.leg = self.leg, None
         self.load = 0
-        for origin, source, since_s in unsettled.values():
-            origin.on_lost(source, since_s, was_sent=True)
         if leg is not None:
+            # It has the newest record, if any: a streamed message learns of each copy once.
+            newest = next(reversed(unsettled), None)
+            if newest is not None and cast(object, unsettled[newest][0]) is leg:
+                del unsettled[newest]
             leg.lose(was_sent=True)
-        for item in queue:
-            item.charge.free()
-            if item.leg is not None:
-                item.leg.lose(was_sent=False)
-            elif item.is_settled:
-                if isinstance(item.origin, InLink):
-                    item.origin.owe()
-            elif item.origin is not None and item.source is not None:
-                item.origin.on_lost(item.source, item.since_s, was_sent=False)
+        rest = chain(_lose_sent(unsettled.values()), _lose_queued(queue))
+        if len(list(islice(rest, _LOST_AT_ONCE))) == _LOST_AT_ONCE:
+            self.work.later(rest)
+
+
+def _lose_sent(records: Collection[tuple[Origin, Handle, int]]) -> Iterator[None]:
+    """INVARIANT: a record's origin looks whether its own link is still there, however late it is told."""
+    for origin, source, since_s in records:
+        origin.on_lost(source, since_s, was_sent=True)
+        yield
+
+
+def _lose_queued(queue: Collection[Queued]) -> Iterator[None]:
+    for item in queue:
+        item.charge.free()
+        if item.leg is not None:
+            item.leg.lose(was_sent=False)
+        elif item.is_settled:
+            if isinstance(item.origin, InLink):
+                item.origin.owe()
+        elif item.origin is not None and item.source is not None:
+            item.origin.on_lost(item.source, item.since_s, was_sent=False)
+        yield

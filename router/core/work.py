@@ -3,7 +3,7 @@
 A pass is: read a socket, drain its engine, forward, then finish. Everything here is emptied at its end.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from router.core.ports import Engine
@@ -49,6 +49,11 @@ class Relieved(Protocol):
         ...
 
 
+def _at_once(steps: Iterator[object]) -> None:
+    for _ in steps:
+        pass
+
+
 class Work:
     """now_s    monotonic seconds, whole; the daemon moves it on
     touched     engines with something to write
@@ -62,10 +67,11 @@ class Work:
     copy        the first N bytes of the message being routed
     begin_turn  called by a connection whose work may be long; the result says whether its turn has time left. What
                 does not fit, it keeps: it says so (`Stack.has_more`), is not read meanwhile, and has another turn
+    later       does steps soon, with messages in between: nothing depends on when. Where nobody is to wait, at once
     """
 
     __slots__ = (
-        *("again", "begin_turn", "busy", "closing", "copy", "now_s", "refill", "relieved", "resumable"),
+        *("again", "begin_turn", "busy", "closing", "copy", "later", "now_s", "refill", "relieved", "resumable"),
         *("stuck_before_s", "touched"),
     )
 
@@ -74,6 +80,7 @@ class Work:
         copy: Callable[[int], bytes],
         begin_turn: Callable[[], Callable[[], bool]] = lambda: lambda: True,
         again: Callable[[], object] = lambda: None,
+        later: Callable[[Iterator[object]], None] = _at_once,
     ) -> None:
         self.now_s = 0
         self.stuck_before_s = -1
@@ -86,6 +93,7 @@ class Work:
         self.closing: list[Callable[[], None]] = []
         self.copy = copy
         self.begin_turn = begin_turn
+        self.later = later
 
     def finish(self) -> None:
         """Grant the owed credit and flush every touched engine, until none is left. Then close connections that end.

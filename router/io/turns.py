@@ -83,6 +83,19 @@ class Unfinished(Protocol):
         ...
 
 
+class _Remainder:
+    """Steps that nobody waits for."""
+
+    __slots__ = ("_begin_turn", "_steps")
+
+    def __init__(self, steps: Iterator[object], begin_turn: Callable[[], Callable[[], bool]]) -> None:
+        self._steps = steps
+        self._begin_turn = begin_turn
+
+    def go_on(self) -> bool:
+        return take(self._steps, self._begin_turn())
+
+
 class Turns:
     """Those that are behind, in the order in which their next turn comes."""
 
@@ -100,6 +113,10 @@ class Turns:
         self._behind.setdefault(member)
         if self._pass is None:
             self._pass = asyncio.get_running_loop().call_soon(self._go_on)
+
+    def later(self, steps: Iterator[object]) -> None:
+        """Do steps in turns as a member of their own, from the next pass on. One that raises ends them."""
+        self.add(_Remainder(steps, self.begin))
 
     def discard(self, member: Unfinished) -> None:
         self._behind.pop(member, None)

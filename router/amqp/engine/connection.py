@@ -10,7 +10,7 @@ Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any, Final, Protocol
 
@@ -49,6 +49,8 @@ RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
 # Stops a peer that attaches what it may not, never answers our Detach, and attaches again: each link would stay.
 # Likewise those that it attaches on a session which we have ended and it has not.
 MAX_UNANSWERED_DETACHES: Final = 1000
+# Links that end with their session in one go; where there are more, they end in the connection's turns.
+_ENDS_AT_ONCE: Final = 64
 # Sessions looked at per flush: one connection's many sessions must not cost every pass.
 _WATCHED_PER_FLUSH: Final = 8
 
@@ -146,15 +148,18 @@ class Engine:
         "begins",
         "collector",
         "connection",
+        "ending",
         "heard",
         "intake",
         "is_blocked",
         "is_deaf",
         "is_freed",
         "is_late",
+        "is_released",
         "links",
         "on_behind",
         "owner",
+        "released",
         "sessions",
         "touched",
         "transport",
@@ -179,10 +184,12 @@ class Engine:
         self.owner = owner
         self.write = write
         self.touched = touched
-        self.is_freed = False
+        self.is_freed = False  # nothing is written any more: the connection's objects are released, or about to be
+        self.is_released = False
         self.unanswered = 0  # links that we closed or ignore, and the peer has not detached
         self.is_deaf = False  # the connection is over: what the peer still says is not listened to
-        self.is_late = False  # events wait for the connection's next turn, `catch_up`
+        self.is_late = False  # events, or `ending`, wait for the connection's next turn, `catch_up`
+        self.ending: Iterator[None] | None = None  # the links of a session that has ended
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
         self.transport = lib.pn_transport()
         if is_server:
@@ -209,6 +216,7 @@ class Engine:
         self.intake = Intake(self, guard)
         self._scan_read = guard.tables.scan_read
         self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
+        self.released: deque[Pointer] = deque()  # links that are freed and have not gone
         self.begins: deque[tuple[Session, int]] = deque()  # sessions to be begun, with their incoming capacity
 
     # Bytes
@@ -279,6 +287,11 @@ class Engine:
 
     def catch_up(self, has_time: Callable[[], bool]) -> None:
         """Act on the events that wait, as far as there is time."""
+        if self.ending is not None:
+            for _ in self.ending:
+                if not has_time():
+                    return
+            self.ending = None
         self.is_late = False
         self.drain(has_time)
 
@@ -355,6 +368,7 @@ class Engine:
             raise
         if step.is_late:
             self.is_late = True
+        if self.is_late:
             return
         afterwards = self.afterwards
         while afterwards:
@@ -373,6 +387,7 @@ class Engine:
         self.heard.clear()
         self.watched.clear()
         self.afterwards.clear()
+        self.ending = None
         self.intake.end()
 
     def _on_flow(self, pointer: Pointer) -> None:
@@ -413,6 +428,13 @@ class Engine:
         session = self.sessions.pop(pointer, None)
         if session is None:
             return
+        if len(session.wires) > _ENDS_AT_ONCE:
+            session.is_ended = True
+            self.sessions[pointer] = session  # until the last of its links has gone
+            lib.pn_session_close(pointer)
+            session.owner.on_end(session)
+            self.ending, self.is_late = self._end_links(session), True
+            return
         for link in list(session.wires.values()):
             link.owner.on_detach(link, is_closed=False)
             self.forget(link.link)
@@ -420,6 +442,32 @@ class Engine:
         session.is_ended = True
         session.free_charges()
         session.end()
+
+    def _end_links(self, session: Session) -> Iterator[None]:
+        """Release the links of a session that the peer has ended, one by one, then the session.
+
+        Our End leaves before the first, with the flush at the end of this turn: proton then lets go of each at once.
+        Where the connection ends meanwhile, `freeing` does the rest.
+        """
+        wires = list(session.wires.values())
+        for wire in wires:
+            if self.is_deaf:
+                return
+            wire.owner.on_detach(wire, is_closed=False)
+            yield
+        for wire in wires:
+            if self.is_deaf:
+                return
+            self.forget(wire.link)
+            self._release(wire.link)
+            yield
+        for _ in self._let_go():
+            if self.is_deaf:
+                return
+            yield
+        del self.sessions[session.pointer]
+        session.free_charges()
+        lib.pn_session_free(session.pointer)
 
     def _on_attach(self, event: Pointer) -> None:
         pointer = lib.pn_event_link(event)
@@ -570,24 +618,58 @@ class Engine:
                 self.write(close_frame(condition))
         self.owner.on_transport_error(condition)
 
+    def _release(self, link: Pointer) -> None:
+        """The first half of releasing one of many links.
+
+        proton looks for a link in the list of its session when it is freed, and again when it goes. Where the oldest is
+        freed first, and all are freed before any goes, each is found at once.
+        """
+        lib.pn_incref(link)
+        lib.pn_link_free(link)
+        self.released.append(link)
+
+    def _let_go(self) -> Iterator[None]:
+        """The second half."""
+        released = self.released
+        while released:
+            lib.pn_decref(released.popleft())
+            yield
+
     def free(self) -> None:
         """Release the proton objects. The engine is dead afterwards; calling again does nothing."""
-        if self.is_freed:
-            return
+        for _ in self.freeing():
+            pass
+
+    def fall_silent(self) -> None:
+        """Nothing is read or written any more; `freeing` is to follow."""
         self.is_freed = True
         self.stop_listening()
-        for link in self.links.values():
-            link.free_charges()
-        for session in self.sessions.values():
-            session.free_charges()
+
+    def freeing(self) -> Iterator[None]:
+        """`free`, in steps. Nobody may use a link or a delivery of the engine any more."""
+        self.fall_silent()
+        if self.is_released:
+            return
+        self.is_released = True
+        links, sessions = list(self.links.values()), list(self.sessions.values())
         self.links.clear()
         self.sessions.clear()
         if self.transport in _traced:
             self.trace(None)
         _silent.discard(self.transport)
         lib.pn_transport_unbind(self.transport)
-        lib.pn_connection_release(self.connection)
         lib.pn_collector_release(self.collector)
+        yield
+        for link in links:
+            link.free_charges()
+            self._release(link.link)
+            yield
+        yield from self._let_go()
+        for session in sessions:
+            session.free_charges()
+            lib.pn_session_free(session.pointer)
+            yield
+        lib.pn_connection_release(self.connection)
         lib.pn_decref(self.transport)
         lib.pn_decref(self.connection)
         lib.pn_collector_free(self.collector)

@@ -57,7 +57,10 @@ def _nothing() -> None:
 
 class SessionOwner(Protocol):
     def on_end(self, session: "Session") -> None:
-        """The peer has ended the session, of its own accord or in answer to us. Its links are gone."""
+        """The peer has ended the session, of its own accord or in answer to us.
+
+        Its links are gone, but where it has many (`Session.wires`): on_detach is called for each soon.
+        """
 
 
 class LinkOwner(Protocol):
