@@ -14,6 +14,7 @@ one does; a client that is killed leaves without a word.
 import gc
 import itertools
 import string
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -488,7 +489,7 @@ class Client(Refusable):
         READ_BUFFER[begin : begin + len(data)] = data
         self.router.receive_read(len(data))
         self.net.work.finish()
-        while self.router.has_more:
+        while self.router.has_more and not self.net.is_sliced:
             self.go_on()
 
     def go_on(self) -> None:
@@ -585,6 +586,7 @@ class Net:
     candidate      a policy to be tried beside that of `vhosts`
     read_bytes     how much of a client's bytes the router reads at once
     progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
+    is_sliced      turns are over after two steps, and what is done later is done one step in each round of `pump`
     """
 
     def __init__(
@@ -599,6 +601,7 @@ class Net:
         read_bytes: int = READ_BYTES,
         limits: Limits = NO_LIMITS,
         progress_s: int = 0,
+        is_sliced: bool = False,
         **listener: Any,
     ) -> None:
         self.now = 1000.0
@@ -610,7 +613,9 @@ class Net:
         self.clients: list[Client] = []
         self.deadlines: dict[Client, float] = {}
         self.timers: dict[Timed, float] = {}
-        self.work = Work(message_bytes)
+        self.is_sliced = is_sliced
+        self.remainders: deque[Iterator[object]] = deque()
+        self.work = Work(message_bytes, _short_turn, later=self.remainders.append) if is_sliced else Work(message_bytes)
         self.work.now_s = int(self.now)
         self.distributions = dict(distributions or {})
         self._random = itertools.count()
@@ -697,7 +702,7 @@ class Net:
     def pump(self, *, rounds: int = 100_000) -> None:
         """Carry bytes both ways until nobody has any."""
         for _ in range(rounds):
-            moved = False
+            moved = self.do_later()
             for client in list(self.clients):
                 moved |= client.push_to_router()
                 moved |= client.pull_from_router()
@@ -713,6 +718,15 @@ class Net:
                 self.work.busy.clear()  # as the daemon does every second
                 return
         raise AssertionError("the network does not come to rest")
+
+    def do_later(self) -> bool:
+        """One step of all that is to be done later. Was there any?"""
+        for _ in range(len(self.remainders)):
+            steps = self.remainders.popleft()
+            if next(steps, self) is not self:
+                self.remainders.append(steps)
+            self.work.finish()
+        return bool(self.remainders)
 
     def advance(self, seconds: float, *, step: float = 0.25) -> None:
         """Let time pass; timers run when they are due."""
@@ -784,6 +798,11 @@ class Net:
                 assert peer.engine.is_freed
                 assert not peer.attachment.in_links
                 assert not peer.attachment.out_links
+
+
+def _short_turn() -> Callable[[], bool]:
+    steps = itertools.count(1)
+    return lambda: next(steps) < 2
 
 
 def _verify_nothing(

@@ -58,7 +58,7 @@ class Session:
     def __init__(self, made: Scenario) -> None:
         from memory_net import Net, Vhosts
 
-        from router.amqp.engine import connection
+        from router.amqp.engine import connection, limit_slices
 
         group = {
             "users": "*", "remoteHosts": "*", "sources": "a, b, m", "targets": "a, b, m, c", "maxSessions": 3,
@@ -76,6 +76,7 @@ class Session:
         if is_stingy:
             terms["session_bytes"] = 65536
             terms["max_frame_bytes"] = 16384
+        limit_slices(-1e-9 if terms.get("is_sliced") else 0)  # one event at once, or all
         self.net = Net({"m": "multicast", "c": "closest"}, vhosts=vhosts, **terms)  # type: ignore[arg-type]
         self.made = made
         self.peers: dict[int, FuzzPeer] = {}
@@ -449,7 +450,7 @@ def shrunk(made: Scenario) -> Scenario:
     framed = into_frames(made)
     if fails(framed):
         made = framed
-    for what in ({"is_stingy": False}, {"capacity": 250}, {"strip": "both"}):
+    for what in ({"is_stingy": False}, {"is_sliced": False}, {"capacity": 250}, {"strip": "both"}):
         simpler = Scenario({**made.terms, **what}, made.kinds, made.steps)
         if fails(simpler):
             made = simpler

@@ -494,6 +494,7 @@ def scenario(seed: str, liberties: Sequence[str]) -> Scenario:
         "capacity": chance.choice((250, 250, 4)),
         "strip": chance.choice(("both", "both", "in", "out", "none")),
         "is_stingy": chance.random() < 0.3,
+        "is_sliced": chance.random() < 0.5,
     }
     # Most scenarios take a liberty or two out of those they may; some are honest, some take all.
     taken = list(liberties)
