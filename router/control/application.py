@@ -132,8 +132,8 @@ class Application:
     # Start
 
     async def start(self) -> None:
-        limit_slices(READ_SLICE_S)
         """Apply everything; returns when the listeners of the configuration have been tried. Errors: StartError."""
+        limit_slices(READ_SLICE_S)
         configuration = self.configuration
         for early in configuration.early_logs:
             self.emit(early)
@@ -143,10 +143,9 @@ class Application:
         self._start_audit()
         if self.attributes["mode"] != "standalone":
             # A router that is half part of a network would drop messages without a word.
-            raise StartError(
-                f"Configuration: router mode '{self.attributes['mode']}' is not supported by this version: "
-                "expected standalone"
-            )
+            mode = self.attributes["mode"]
+            text = f"Configuration: router mode '{mode}' is not supported by this version: expected standalone"
+            raise StartError(text)
         router_id = str(self.attributes["id"])
         self._log("SERVER", "info", f"Container Name: {router_id}")
         self._log("ROUTER", "info", "Router started in Standalone mode")
