@@ -4,7 +4,7 @@
 _palisade_options() {
     case "$1" in
         "qdrouterd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help" ;;
-        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --log --all-entities --all-routers -r --router -d --edge-router --limit --csv -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
+        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --all-routers -r --router -d --edge-router --limit --csv -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
         "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
         "qdpasswd") echo "-h --help -f --file -c --create --scrypt --stdin --delete" ;;
         "qdpolicy") echo "-h --help" ;;
@@ -47,7 +47,7 @@ _palisade_values() {
         "qdstat --sasl-password-file") echo "FILES" ;;
         "qdmanage -r"|"qdmanage --router") echo "NOTHING" ;;
         "qdmanage -d"|"qdmanage --edge-router") echo "NOTHING" ;;
-        "qdmanage --type") echo "address allocator authServicePlugin autoLink ban binding connection connector console dummy exchange linkRoute listener log logStats management policy router router.address router.connection.linkRoute router.link router.node shadowDisagreement shadowPolicy sslProfile vhost vhostStats vhostUserGroupSettings" ;;
+        "qdmanage --type") echo "address allocator authServicePlugin autoLink ban binding budget connection connector console dummy exchange linkRoute listener log logStats management policy router router.address router.connection.linkRoute router.link router.node shadowDisagreement shadowPolicy sslProfile vhost vhostStats vhostUserGroupSettings" ;;
         "qdmanage --name") echo "NOTHING" ;;
         "qdmanage --identity") echo "NOTHING" ;;
         "qdmanage --body") echo "NOTHING" ;;
