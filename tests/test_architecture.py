@@ -59,7 +59,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.management": ("schemas", "policy", "policy.files", "policy.files.regular", *ROUTER_VOCABULARY),
     "router.management.client": ("schemas", "auth", "router.amqp", "router.management", *ROUTER_VOCABULARY),
     "router.tools": (
-        *("schemas", "auth", "router.amqp", "router.management", "router.management.client", *ROUTER_VOCABULARY),
+        *("schemas", "auth", "policy.printing", "router.amqp", "router.management", "router.management.client"),
+        *ROUTER_VOCABULARY,
     ),
     "router.control": (
         *("schemas", "policies", "policy", "policy.analysis.pattern_notes"),

@@ -22,12 +22,13 @@ from policy.attributes import Path as Place
 from policy.attributes import SourceLocation
 from policy.cli.diff import change_lines
 from policy.cli.files import written
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_files, printable
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_files
 from policy.files.conf_layout import NotWritableError, vhost_section
 from policy.files.layout import Before, Comments, comments_of, laid_out
 from policy.files.loader import PolicyFileError, parse_policy
 from policy.files.sections import Section
 from policy.files.validation import load_sections
+from policy.printing import printable
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 
 DESCRIPTION = """\

@@ -12,8 +12,9 @@ from policy.analysis.difference import diff_rulesets
 from policy.analysis.effort import TooComplexError
 from policy.cli.arguments import add_router_option
 from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, print_lines, usable
 from policy.decision import Rule
+from policy.printing import printable
 
 DESCRIPTION = """\
 Show the exact difference of what two policies permit: as sets, each with one request that shows it.
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         router_id = options.router_id or loaded[1].router_id or loaded[0].router_id
         changes = diff_rulesets(old, new, options.at, router_id=router_id)
     except (UnusableError, TooComplexError) as error:
-        print(json.dumps({"version": 1, "problem": str(error)}) if options.json else printable(str(error)))
+        print_lines(json.dumps({"version": 1, "problem": str(error)}) if options.json else str(error))
         return UNREADABLE
     if options.json:
         report = {"version": 1, "changes": [{"kind": _kind(change), **asdict(change)} for change in changes]}

@@ -19,9 +19,10 @@ from policy.analysis.explain import (
 from policy.attributes import InvalidValue
 from policy.cli.arguments import add_router_option, count
 from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, printable, usable
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, print_lines, usable
 from policy.decision import Rule
 from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts, Usage
+from policy.printing import printable
 from policy.rights import read_request
 
 DESCRIPTION = """\
@@ -98,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         loaded = usable(options.path)
         ruleset = compiled(options.path, loaded, resolves=options.resolve)
     except UnusableError as error:
-        print(json.dumps({"version": 1, "problem": str(error)}) if options.json else printable(str(error)))
+        print_lines(json.dumps({"version": 1, "problem": str(error)}) if options.json else str(error))
         return UNREADABLE
     facts = ConnectionFacts(
         user=options.user,

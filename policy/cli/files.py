@@ -7,7 +7,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from policy.cli.sources import CLEAN, UNREADABLE, printable
+from policy.cli.sources import CLEAN, UNREADABLE
+from policy.printing import printable
 
 
 def written(path: Path, text: str, said: str = "") -> int:

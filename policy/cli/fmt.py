@@ -15,11 +15,12 @@ from policy.cli.sources import (
     Loaded,
     UnreadableError,
     files_of,
-    printable,
+    print_lines,
     read_text,
 )
 from policy.files.layout import formatted
 from policy.files.loader import PolicyFileError
+from policy.printing import printable
 
 EPILOG = """\
 exit status:
@@ -69,7 +70,7 @@ def _lay_out(file: Path, options: argparse.Namespace) -> int:
         before = read_text(file)
         after = formatted(before, "stdin.json" if is_stdin else str(file))
     except PolicyFileError as error:
-        print(printable(str(error)), file=sys.stderr if is_stdin else sys.stdout)
+        print_lines(str(error), sys.stderr if is_stdin else sys.stdout)
         return UNREADABLE
     except UnreadableError as error:
         print(printable(f"{file}: cannot be read: {error}"))

@@ -25,7 +25,6 @@ from policy.cli.sources import (
     Loaded,
     UnreadableError,
     load,
-    printable,
     read_text,
 )
 from policy.files.loader import PolicyFileError
@@ -37,6 +36,7 @@ from policy.lint.ignoring import fingerprints, with_levels, without_known
 from policy.lint.places import fixed, without_secrets
 from policy.lint.reports import FORMATS, Report
 from policy.lint.rules import check_all
+from policy.printing import printable
 from policy.ruleset import PolicyError, compile_ruleset
 
 CONFIGURATION = "qdpolicy.toml"

@@ -5,12 +5,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import Problem
 from policy.files.regular import MAX_POLICY_BYTES, folder_names, is_policy_file, read_regular
 from policy.files.sections import Section
 from policy.files.validation import load_sections
+from policy.printing import printable
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 
 STDIN = "-"
@@ -141,7 +143,7 @@ def cannot_be_read(why: str | None) -> Problem:
 
 
 class UnusableError(Exception):
-    """The files are no policy a router would take. str() has one line for each reason."""
+    """The files are no policy a router would take. str() has one printable line for each reason."""
 
 
 def ruleset_of(path: Path, *, resolves: bool = False) -> Ruleset:
@@ -157,7 +159,7 @@ def usable(path: Path) -> Loaded:
     loaded = load(path)
     if loaded.problems:
         lines = (f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
-        raise UnusableError("\n".join(lines))
+        raise UnusableError("\n".join(map(printable, lines)))
     return loaded
 
 
@@ -167,7 +169,7 @@ def compiled(path: Path, loaded: Loaded, *, resolves: bool) -> Ruleset:
     try:
         return compile_ruleset(loaded.policy, vhosts, resolve=_resolve if resolves else _refuse)
     except PolicyError as error:
-        raise UnusableError(f"{error.file or path}:{error.line or 1}: {error}") from None
+        raise UnusableError(printable(f"{error.file or path}:{error.line or 1}: {error}")) from None
 
 
 def _resolve(name: str) -> Sequence[str]:
@@ -179,8 +181,6 @@ def _refuse(name: str) -> Sequence[str]:
     raise OSError("host names are not looked up here: give --resolve, or write the address")
 
 
-def printable(text: str) -> str:
-    """Without control characters: a policy from somebody else must not be able to steer the terminal."""
-    return "".join(
-        character if character.isprintable() or character == "\n" else ascii(character)[1:-1] for character in text
-    )
+def print_lines(text: str, file: TextIO | None = None) -> None:
+    """Print an error's text, of which each line has been made printable where it was put together."""
+    print(printable(text, kept="\n"), file=file)

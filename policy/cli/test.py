@@ -16,12 +16,13 @@ from policy.cli.sources import (
     UnreadableError,
     UnusableError,
     compiled,
-    printable,
+    print_lines,
     read_text,
     usable,
 )
 from policy.decision import Rule
 from policy.files.loader import PolicyFileError
+from policy.printing import printable
 
 DESCRIPTION = """\
 Hold policies against expectations, and say which rules no expectation has put to use.
@@ -76,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
             ruleset = compiled(path, loaded, resolves=options.resolve)
         except (PolicyFileError, UnusableError, UnreadableError) as error:
             text = f"{file}: cannot be read: {error}" if isinstance(error, UnreadableError) else str(error)
-            print(printable(text))
+            print_lines(text)
             is_unusable = True
             continue
         router_id = options.router_id or loaded.router_id

@@ -9,13 +9,15 @@ from policy.files.conf_text import ConfError
 from policy.files.json_sections import json_sections
 from policy.files.positioned_json import Document, NotJson, Problem, parse, without_comments
 from policy.files.sections import Section
+from policy.printing import printable
 
 
 class PolicyFileError(Exception):
-    """A policy file cannot be used. str() has one line for each problem: `file:line:column: text`."""
+    """A policy file cannot be used. str() has one printable line for each problem: `file:line:column: text`."""
 
     def __init__(self, file: str, problems: tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(f"{file}:{problem.line}:{problem.column}: {problem.text}" for problem in problems))
+        lines = (f"{file}:{problem.line}:{problem.column}: {problem.text}" for problem in problems)
+        super().__init__("\n".join(map(printable, lines)))
         self.file = file
         self.problems = problems
 

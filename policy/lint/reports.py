@@ -15,6 +15,7 @@ from policy.lint.findings import Finding, Level, LintRule
 from policy.lint.ignoring import fingerprints
 from policy.lint.places import excerpt
 from policy.lint.rules import RULES
+from policy.printing import printable
 
 JSON_VERSION: Final = 1
 SARIF_SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -43,7 +44,7 @@ def as_text(report: Report) -> str:
         lines += _text_lines(finding, report.texts.get(finding.file))
     if not lines:
         return "No findings\n"
-    return "".join(f"{_printable(line)}\n" for line in lines)
+    return "".join(f"{printable(line)}\n" for line in lines)
 
 
 def _text_lines(finding: Finding, text: str | None) -> Iterator[str]:
@@ -173,7 +174,7 @@ def _command(level: str, file: str, line: int, column: int, title: str, text: st
     """A workflow command. The texts put in cannot end it and begin another."""
 
     def escaped(value: str) -> str:
-        return _printable(value, "\n").replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        return printable(value, "\n").replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
     def property_(value: str) -> str:
         return escaped(value).replace(":", "%3A").replace(",", "%2C")
@@ -212,20 +213,11 @@ def _case(group: str, name: str, body: str) -> str:
 
 
 def _attribute(text: str) -> str:
-    return quoteattr(_printable(text))
+    return quoteattr(printable(text))
 
 
 def _xml(text: str) -> str:
-    return escape(_printable(text))
-
-
-def _printable(text: str, kept: str = "") -> str:
-    """Without control characters, which could steer a terminal or spoil an XML file."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() or character in kept else ascii(character)[1:-1] for character in text
-    )
+    return escape(printable(text))
 
 
 FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {

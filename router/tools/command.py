@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from router.tools.formats import printable
+from policy.printing import printable
 
 # Set to debug the tools: failures keep their traceback.
 DEBUG_VARIABLE = "_QPID_DISPATCH_TOOLS_DEBUG_"

@@ -10,23 +10,45 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from policy.printing import printable
+
 Cells = Sequence[Any]
 RenderTable = Callable[["Table"], list[str]]
+RenderLine = Callable[[str], str]
 
 # A number that is cut is another number; a few characters still tell one name from another.
 _NUMBER = re.compile(r"[-\d.,:]*( [KMGTP]iB)?")
 _LEAST_TEXT = 8
+# Columns are aligned up to this width; a wider cell is printed whole, and only its own row is out of line. Without it
+# one peer with a container id of a megabyte makes each of a thousand rows a megabyte wide.
+_MAX_ALIGNED = 1024
+
+# What a spreadsheet takes for a formula, `=cmd|' /C calc'!A0`, where it opens a CSV file: these at the beginning of a
+# cell, in the width of Asian scripts as well. Control characters among them (TAB, CR) are escaped before.
+_FORMULA = re.compile(r"[\s\"']*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+# A number is none, nor the `-` that stands for nothing.
+_NOT_FORMULA = re.compile(r"[-+]?[0-9][0-9,]*(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|-")
+# Where semicolons separate cells a spreadsheet begins a new one behind each, inside our quotes as well.
+_FORMULA_INSIDE = re.compile(r"(;[\s\"']*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])")
+# In a line that is no table nothing is quoted, and commas too begin a cell.
+_FORMULA_IN_LINE = re.compile(r"(?:^|[,;])[\s\"']*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """rows  cells of any type: None prints as nothing, the rest as `str` gives it"""
+    """subtitle  a second line of the title, "" for none
+    rows      cells of any type: None prints as nothing, the rest as `str` gives it
+    """
 
-    title: str  # may be several lines
+    title: str
+    subtitle: str = ""
     headers: tuple[str, ...]
     rows: tuple[Cells, ...]
+
+    def title_lines(self, render_line: RenderLine) -> list[str]:
+        return [render_line(line) for line in (self.title, self.subtitle) if line]
 
 
 Block = Table | list[str]
@@ -37,22 +59,29 @@ def render_classic(table: Table, columns: int | None = None) -> list[str]:
 
     columns  of the terminal that this is for: what is wider is cut, where it is text. None: nothing is cut
     """
+    titles = table.title_lines(printable)
     if not table.rows:
-        return table.title.splitlines()
+        return titles
     rows = [[_text(cell) for cell in row] for row in table.rows]
-    widths = [max(len(row[column]) for row in [table.headers, *rows]) + 2 for column in range(len(table.headers))]
+    widths = [
+        min(max(len(row[column]) for row in [table.headers, *rows]), _MAX_ALIGNED) + 2
+        for column in range(len(table.headers))
+    ]
     if columns is not None:
         widths = _fitted(widths, table.headers, rows, columns - 2)
 
     def line(cells: Sequence[str]) -> str:
         cut = [
-            cell if len(cell) <= width - 2 else f"{cell[: width - 3]}…"
+            cell if columns is None or len(cell) <= width - 2 else f"{cell[: width - 3]}…"
             for cell, width in zip(cells, widths, strict=True)
         ]
-        padded = [cell.ljust(width) for cell, width in zip(cut[:-1], widths, strict=False)]
+        padded = [
+            cell.ljust(width) if len(cell) <= width - 2 else f"{cell}  "
+            for cell, width in zip(cut[:-1], widths, strict=False)
+        ]
         return "  " + "".join(padded) + cut[-1]
 
-    return [*table.title.splitlines(), line(table.headers), "  " + "=" * sum(widths), *map(line, rows)]
+    return [*titles, line(table.headers), "  " + "=" * sum(widths), *map(line, rows)]
 
 
 def _fitted(widths: list[int], headers: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> list[int]:
@@ -69,28 +98,33 @@ def _fitted(widths: list[int], headers: Sequence[str], rows: Sequence[Sequence[s
 
 
 def render_csv(table: Table) -> list[str]:
-    """Title, header and rows; every field that is not empty is quoted. Without rows only the title."""
+    """Title, header and rows; every field that is not empty is quoted. Without rows only the title.
+
+    A cell that a spreadsheet would take for a formula gets a `'` in front, which makes it text there.
+    """
+    titles = table.title_lines(csv_line)
     if not table.rows:
-        return table.title.splitlines()
-    return [*table.title.splitlines(), *(",".join(map(_csv_field, row)) for row in [table.headers, *table.rows])]
+        return titles
+    return [*titles, *(",".join(_csv_field(_text(cell)) for cell in row) for row in [table.headers, *table.rows])]
 
 
-def _csv_field(cell: Any) -> str:
-    text = _text(cell)
+def csv_line(text: str) -> str:
+    """A line beside the tables of a CSV file: as it is, or a single field where a part of it would be a formula."""
+    shown = printable(text)
+    return _csv_field(shown) if _FORMULA_IN_LINE.search(shown) else shown
+
+
+def _csv_field(text: str) -> str:
+    if _FORMULA.match(text) and not _NOT_FORMULA.fullmatch(text):
+        text = f"'{text}"
+    text = _FORMULA_INSIDE.sub(r"\1'", text)
     return '"' + text.replace('"', '""') + '"' if text else ""
 
 
 def _text(cell: Any) -> str:
     """The text of a cell. It goes to a terminal, so control characters from a router (escape sequences, line breaks
     that fake rows) are shown, not obeyed."""
-    if cell is None:
-        return ""
-    text = str(cell)
-    return text if text.isprintable() else printable(text)
-
-
-def printable(text: str) -> str:
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+    return "" if cell is None else printable(str(cell))
 
 
 def plain(value: Any) -> str:
@@ -142,10 +176,10 @@ def ctime(epoch_s: Any) -> str:
         return plain(epoch_s)
 
 
-def render(blocks: Iterable[Block], render_table: RenderTable) -> list[str]:
+def render(blocks: Iterable[Block], render_table: RenderTable, render_line: RenderLine = printable) -> list[str]:
     """Tables and plain lines below each other, an empty line between two blocks."""
     lines: list[str] = []
     for index, block in enumerate(blocks):
         lines += [""] * bool(index)
-        lines += render_table(block) if isinstance(block, Table) else map(printable, block)
+        lines += render_table(block) if isinstance(block, Table) else map(render_line, block)
     return lines

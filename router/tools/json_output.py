@@ -1,6 +1,7 @@
 """Management values as JSON text for people and scripts. Pure."""
 
 import json
+import math
 import uuid
 from typing import Any
 
@@ -13,7 +14,8 @@ def dump(value: Any, indent: int | None) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """AMQP knows more than JSON: binary becomes text (odd bytes as \\xNN), uuids their text, arrays lists."""
+    """AMQP knows more than JSON: binary becomes text (odd bytes as \\xNN), uuids and what is no finite number their
+    text, arrays lists."""
     match value:
         case dict():
             return {_key(key): _jsonable(element) for key, element in value.items()}
@@ -23,6 +25,8 @@ def _jsonable(value: Any) -> Any:
             return value.decode("utf-8", "backslashreplace")
         case uuid.UUID():
             return str(value)
+        case float() if not math.isfinite(value):
+            return str(float(value))
         case Described():
             return _jsonable(value.value)
         case _:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from policy.printing import printable
 from router.management.client import ManagementClient
 from router.tools.attributes import AttributeTypes, expand_type, parse_attributes, parse_entities, parse_json_option
 from router.tools.command import Parser, ShowVersion, read_text, run
@@ -18,7 +19,6 @@ from router.tools.connection_options import (
     connection_options,
     router_address,
 )
-from router.tools.formats import printable
 from router.tools.json_output import dump
 from router.tools.schema_types import schema_attribute_types
 from router.tools.transport import connect

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from policy.printing import printable
 from router.management.client import ManagementClient
 from router.tools.command import Parser, ShowVersion, read_text, run, utc_now
 from router.tools.connection_options import (
@@ -19,7 +20,7 @@ from router.tools.connection_options import (
 )
 from router.tools.displays import ALL_ENTITIES, DISPLAYS, WITHOUT_HEADER
 from router.tools.displays.source import Source
-from router.tools.formats import render, render_classic, render_csv
+from router.tools.formats import RenderLine, csv_line, render, render_classic, render_csv
 from router.tools.transport import connect
 
 Connect = Callable[[ConnectionOptions, str], ManagementClient]
@@ -99,7 +100,7 @@ def _show(given: argparse.Namespace, connect: Connect) -> None:
         for node in nodes:
             node_address = node.removeprefix("amqp:/")
             node_id = node_address.removeprefix("_topo/0/").removesuffix("/$management")
-            _print([f"Router  {node_id}", "", *_body(given, client.at(node_address)), ""])
+            _print([_render_line(given)(f"Router  {node_id}"), "", *_body(given, client.at(node_address)), ""])
 
 
 def _header(given: argparse.Namespace, client: ManagementClient) -> list[str]:
@@ -107,18 +108,22 @@ def _header(given: argparse.Namespace, client: ManagementClient) -> list[str]:
     if given.display in WITHOUT_HEADER:
         return []
     found = client.query("org.apache.qpid.dispatch.router", ["id"]).rows
-    return [utc_now(), str(found[0][0]) if found and found[0] else "", ""]
+    return [utc_now(), _render_line(given)(str(found[0][0])) if found and found[0] else "", ""]
 
 
 def _body(given: argparse.Namespace, client: ManagementClient) -> list[str]:
     source = Source(client=client, limit=given.limit, is_verbose=given.verbose > 0)
     render_table = render_csv if given.csv else partial(render_classic, columns=_terminal_columns())
     if given.display != "all":
-        return render(DISPLAYS[given.display or "general"](source), render_table)
+        return render(DISPLAYS[given.display or "general"](source), render_table, _render_line(given))
     lines = []
     for name in ALL_ENTITIES:
-        lines += [*render(DISPLAYS[name](source), render_table), ""]
+        lines += [*render(DISPLAYS[name](source), render_table, _render_line(given)), ""]
     return lines
+
+
+def _render_line(given: argparse.Namespace) -> RenderLine:
+    return csv_line if given.csv else printable
 
 
 def _terminal_columns() -> int | None:

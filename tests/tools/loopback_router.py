@@ -6,7 +6,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from auth.credentials import VerifyResult
@@ -17,12 +17,21 @@ from router.amqp.codec import Message, decode, decode_message, encode, encode_me
 from router.values import Described, symbol, uint, ulong, ushort
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+PAYLOAD_BYTES = 60_000
 HEADERS = {"sasl": b"AMQP\x03\x01\x00\x00", "amqp": b"AMQP\x00\x01\x00\x00"}
 
 
 def frame(code: int, fields: list[Any], payload: bytes = b"") -> bytes:
     body = encode(Described(ulong(code), fields)) + payload
     return struct.pack(">IBBH", 8 + len(body), 2, 0, 0) + body
+
+
+def transfers(number: int, message: bytes) -> Iterator[bytes]:
+    """A message in frames of the size that the tools take."""
+    for start in range(0, len(message), PAYLOAD_BYTES):
+        part = message[start : start + PAYLOAD_BYTES]
+        has_more = start + len(part) < len(message)
+        yield frame(TRANSFER, [uint(0), uint(number), b"t%d" % number, uint(0), True, has_more], part)
 
 
 class LoopbackRouter:
@@ -48,6 +57,7 @@ class LoopbackRouter:
         leaves: bool = False,
     ) -> None:
         self.leaves = leaves
+        self.reason = "you are denied"
         self.context, self.users, self.offered = context, users, offered
         self.answer, self.on_open, self.idle_ms = answer or (lambda request: [reply_to(request)]), on_open, idle_ms
         self.empty_frames = 0
@@ -150,7 +160,7 @@ class LoopbackRouter:
                 if self.on_open != "say nothing":
                     self.write(frame(OPEN, ["loopback", None, None, None, uint(self.idle_ms)]))
                 if self.on_open == "close":
-                    error = Described(ulong(0x1D), [symbol("amqp:connection:policy"), "you are denied"])
+                    error = Described(ulong(0x1D), [symbol("amqp:connection:policy"), self.reason])
                     self.write(frame(CLOSE, [error]))
             case 0x11 if self.on_open in ("serve", "refuse links"):
                 self.write(frame(BEGIN, [ushort(0), uint(0), uint(100), uint(100)]))
@@ -173,7 +183,7 @@ class LoopbackRouter:
         count = uint(0) if is_receiver else None
         self.write(frame(ATTACH, [name, handle, not is_receiver, None, None, source, fields[6], None, None, count]))
         if not is_receiver:
-            self.write(frame(FLOW, [uint(0), uint(100), uint(0), uint(100), handle, uint(0), uint(10)]))
+            self.write(frame(FLOW, [uint(0), uint(100), uint(0), uint(100), handle, uint(0), uint(1000)]))
 
     def transfer(self, fields: list[Any], payload: bytes) -> None:
         self.write(frame(DISPOSITION, [True, fields[1], None, True, Described(ulong(0x24), [])]))
@@ -183,7 +193,7 @@ class LoopbackRouter:
             if isinstance(message, float):
                 time.sleep(message)
             else:
-                sent = frame(TRANSFER, [uint(0), uint(number), b"t%d" % number, uint(0), True], message)
+                sent = b"".join(transfers(number, message))
                 error = Described(ulong(0x1D), [symbol("amqp:connection:forced"), "go away"])
                 self.write(sent + (frame(CLOSE, [error]) if self.leaves else b""))
 

@@ -172,3 +172,30 @@ def test_a_terminal_of_any_width_gets_a_table(columns: int) -> None:
     assert len(lines) == 5
     assert all("12345678901" in line or "short" in line or "1 " not in line for line in lines[3:])
     assert max(map(len, lines)) <= max(columns, 2 + 7 + 11 + 10 + 13)
+
+
+@pytest.mark.parametrize(
+    ("cell", "field"),
+    [
+        ("=1+1", '"\'=1+1"'),
+        ("@x", '"\'@x"'),
+        (' "=1', '"\' ""=1"'),
+        ("-1+1", '"\'-1+1"'),
+        ("a;=1", '"a;\'=1"'),
+        (-1, '"-1"'),
+        ("-1,234.5", '"-1,234.5"'),
+        ("+3", '"+3"'),
+        ("-", '"-"'),
+        ("a=b-c", '"a=b-c"'),
+        ("", ""),
+    ],
+)
+def test_a_formula_is_made_text_in_csv_and_a_number_stays_one(cell: Any, field: str) -> None:
+    assert render_csv(Table(title="T", headers=("a",), rows=((cell,),)))[-1] == field
+
+
+def test_a_cell_wider_than_any_table_is_out_of_line_alone() -> None:
+    rows = tuple((name, "x") for name in ("a", "w" * 5000))
+    lines = render_classic(Table(title="T", headers=("n", "m"), rows=rows))
+    assert [len(line) for line in lines[2:]] == [2 + 1026 + 3, 2 + 1026 + 1, 2 + 5000 + 3]
+    assert lines[-1].endswith("w  x")

@@ -21,8 +21,8 @@ def nodes(source: Source) -> list[Block]:
             row += [plain(node.get("protocolVersion")), plain(node["cost"]) if node.get("cost") else ""]
             row += [str(node.get("linkState") or []), str(node.get("validOrigins") or [])]
         rows.append(row)
-    title = "Routers in the Network"
+    subtitle = ""
     changed_s = max((node.get("lastTopoChange") or 0 for node in found), default=0)
     if changed_s > 1:
-        title += time.strftime("\nLast Topology Change: %A %b %d %H:%M:%S %Y GMT", time.gmtime(changed_s))
-    return [Table(title=title, headers=headers, rows=tuple(rows))]
+        subtitle = time.strftime("Last Topology Change: %A %b %d %H:%M:%S %Y GMT", time.gmtime(changed_s))
+    return [Table(title="Routers in the Network", subtitle=subtitle, headers=headers, rows=tuple(rows))]

@@ -1,0 +1,29 @@
+"""Text from others as it may be printed: a terminal, a log or a reviewer sees what is there, and obeys none of it.
+
+Pure. qdstat, qdmanage and qdpolicy print no text of a peer or of a policy file that has not passed `printable`.
+"""
+
+import re
+from typing import Final
+
+# Characters that Unicode counts as printable and that nothing shows: fillers, joiners, selectors of variants. Two names
+# that differ in one of them look the same. Directional marks and zero-width spaces are not printable to begin with.
+_INVISIBLE: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def printable(text: str, kept: str = "") -> str:
+    """`text` with control characters, directional marks and what cannot be seen as escapes: `\\x1b`, `\\u202e`.
+
+    kept  characters that stay, such as line ends in a text of several lines
+    """
+    if text.isprintable() and not _INVISIBLE.search(text):
+        return text
+    return "".join(
+        character if character in kept or _is_visible(character) else ascii(character)[1:-1] for character in text
+    )
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() and not _INVISIBLE.match(character)
