@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from router.amqp.decoding import Buffer, CodecError, decode, skip
+from router.amqp.decoding import Buffer, CodecError, decode, decode_counted, skip
 from router.amqp.encoding import encode
 from router.values import Described, symbol, timestamp, ubyte, uint, ulong
 
@@ -69,6 +69,7 @@ class Message:
                list; None without a body
     body_kind  "value", "data", "sequence" or None
     raw_correlation_id  the correlation-id exactly as it came, for encode_message
+    value_count  values in its sections, where the caller of decode_message limited them; else 0
     """
 
     durable: bool | None = None
@@ -95,6 +96,7 @@ class Message:
     application_properties: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     body_kind: str | None = None
+    value_count: int = 0
 
 
 def encode_message(
@@ -130,9 +132,12 @@ def encode_message(
     return b"".join(sections)
 
 
-def decode_message(data: Buffer) -> Message:
-    """Errors: CodecError for malformed values, sections out of order or repeated, fields of the wrong type."""
+def decode_message(data: Buffer, *, max_values: int | None = None) -> Message:
+    """max_values  accepted in all sections together; None: the bytes limit them
+    Errors  CodecError for malformed values, sections out of order or repeated, fields of the wrong type.
+    """
     found: dict[str, Any] = {}
+    value_count = 0
     parts: list[Any] = []
     offset, previous = 0, 0
     while offset < len(data):
@@ -148,7 +153,11 @@ def decode_message(data: Buffer) -> Message:
         if code in _BODY and previous in _BODY and code != previous:
             raise CodecError("a message has bodies of two kinds")
         previous = code
-        section, offset = decode(data, start)
+        if max_values is None:
+            section, offset = decode(data, start)
+        else:
+            section, offset, counted = decode_counted(data, start, max_values - value_count)
+            value_count += counted
         _take_section(code, section.value, found, parts)
         if code == _PROPERTIES and found.get("correlation_id") is not None:
             found["raw_correlation_id"] = _element(data, value_offset, _CORRELATION_ID_INDEX)
@@ -158,7 +167,7 @@ def decode_message(data: Buffer) -> Message:
         found["body"] = b"".join(parts)
     elif found.get("body_kind") == "sequence":
         found["body"] = [element for part in parts for element in part]
-    return Message(**found)
+    return Message(value_count=value_count, **found)
 
 
 def _take_section(code: int, value: Any, found: dict[str, Any], parts: list[Any]) -> None:

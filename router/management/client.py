@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from router.management.redaction import shown
 from router.values import int_
 
 MANAGEMENT_TYPE = "org.amqp.management"
@@ -16,8 +17,10 @@ LOCAL_ADDRESS = "$management"
 
 # One reply should fit a few frames; 500 is what the tools of the router we replace ask for.
 PAGE_ROWS = 500
-# Stops a router that answers every page in full, for ever.
+# Stop a router that answers every page in full, for ever, or with rows that fill the memory.
 MAX_QUERY_ROWS = 1_000_000
+MAX_QUERY_VALUES = 20_000_000
+MAX_QUERY_BYTES = 512 * 1024 * 1024
 
 
 class ManagementError(Exception):
@@ -99,8 +102,12 @@ class LinkDetached(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
+    """value_count, size_bytes  of the message, where the transport counts them"""
+
     application_properties: Mapping[str, Any]
     body: Any
+    value_count: int = 0
+    size_bytes: int = 0
 
 
 class Transport(Protocol):
@@ -163,16 +170,24 @@ class ManagementClient:
         """
         names: tuple[str, ...] = ()
         rows: list[tuple[Any, ...]] = []
+        value_count = size_bytes = 0
         while True:
             wanted = min(PAGE_ROWS, count - len(rows)) if count else PAGE_ROWS
             properties = {"entityType": type, "offset": int_(offset + len(rows)), "count": int_(wanted)}
-            body = self.node("QUERY", body={"attributeNames": list(attribute_names)}, **properties)
-            names, page = _query_page(body)
+            properties |= {"type": MANAGEMENT_TYPE, "name": "self", "operation": "QUERY"}
+            reply = self.exchange(properties, {"attributeNames": list(attribute_names)})
+            names, page = _query_page(reply.body)
             rows += page
+            value_count += reply.value_count
+            size_bytes += reply.size_bytes
             if len(page) != wanted or (count and len(rows) >= count):
                 break
             if len(rows) > MAX_QUERY_ROWS:
                 raise ValueError(f"the router gave more than {MAX_QUERY_ROWS} rows")
+            if value_count > MAX_QUERY_VALUES or size_bytes > MAX_QUERY_BYTES:
+                raise ValueError(
+                    f"the router's rows hold more than {MAX_QUERY_VALUES} values or {MAX_QUERY_BYTES >> 20} MiB"
+                )
         return QueryResult(attribute_names=names, rows=tuple(rows))
 
     def create(
@@ -255,5 +270,5 @@ def _query_page(body: Any) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
 
 def _entity(body: Any) -> dict[str, Any]:
     if not isinstance(body, dict):
-        raise ValueError(f"the router's answer is no entity but {body!r}")
+        raise ValueError(f"the router's answer is no entity but {shown(body)}")
     return body

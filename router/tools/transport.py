@@ -6,6 +6,7 @@ Source: docs/spec/management.md section 9.1.
 
 import contextlib
 import itertools
+import math
 import socket
 import ssl
 import time
@@ -30,6 +31,12 @@ from router.tools.connection_options import ConnectionOptions
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 _READ_BYTES = 64 * 1024
+# A page of 500 rows has some twenty thousand values. A hostile router's 12 MB of the smallest ones, or of those nested
+# as deep as may be, would be 12 s of work.
+MAX_REPLY_VALUES = 500_000
+# For all answers of one command line: a router may be slow, but not hold an operator's shell for hours by thousands of
+# pages, each of which comes just in time.
+MAX_RUN_S = 600.0
 # For the farewell, which nobody waits for with interest.
 _CLOSE_TIMEOUT_S = 1.0
 
@@ -39,15 +46,18 @@ def connect(options: ConnectionOptions, address: str = LOCAL_ADDRESS) -> Managem
 
     Errors  ConnectionException, Timeout, LinkDetached.
     """
-    return ManagementClient(SocketTransport(options), options.address or address)
+    return ManagementClient(SocketTransport(options, MAX_RUN_S), options.address or address)
 
 
 class SocketTransport:
     """One connection to one router. Not for several threads."""
 
-    def __init__(self, options: ConnectionOptions) -> None:
+    def __init__(self, options: ConnectionOptions, max_run_s: float = math.inf) -> None:
+        """max_run_s  for the connection and all answers together; the options' timeout where that is longer"""
         self._options = options
         self._where = options.where
+        self._max_run_s = max(max_run_s, options.timeout_s)
+        self._run_deadline = time.monotonic() + self._max_run_s
         self._deadline = time.monotonic() + options.timeout_s
         self._correlation_ids = map(str, itertools.count(1))
         self._session = ClientSession(container_id=f"palisade-tools-{uuid.uuid4()}", hostname=options.host)
@@ -74,7 +84,7 @@ class SocketTransport:
         return self._session.reply_to
 
     def request(self, address: str, application_properties: Mapping[str, Any], body: Any) -> Reply:
-        self._deadline = time.monotonic() + self._options.timeout_s
+        self._deadline = min(time.monotonic() + self._options.timeout_s, self._run_deadline)
         correlation_id = next(self._correlation_ids)
         try:
             payload = encode_message(
@@ -83,19 +93,27 @@ class SocketTransport:
                 application_properties=application_properties,
                 body=body,
             )
+        except CodecError as error:
+            raise ValueError(f"the request cannot be encoded: {error}") from None
+        try:
             self._session.send_message(address, payload)
             self._flush()
             while True:
                 while (message := self._session.take_message()) is None:
                     self._exchange(f"{address} to answer {application_properties.get('operation')}{_hint(address)}")
-                reply = decode_message(message)
+                reply = decode_message(message, max_values=MAX_REPLY_VALUES)
                 # A late answer to a request that timed out is not the answer to this one.
                 if reply.correlation_id == correlation_id:
-                    return Reply(application_properties=reply.application_properties, body=reply.body)
+                    return Reply(
+                        application_properties=reply.application_properties,
+                        body=reply.body,
+                        value_count=reply.value_count,
+                        size_bytes=len(message),
+                    )
         except ProtocolError as error:
             raise ConnectionException(f"Connection to {self._where} failed: {error}") from None
         except CodecError as error:
-            raise ValueError(f"a message cannot be encoded or decoded: {error}") from None
+            raise ValueError(f"the router's answer cannot be decoded: {error}") from None
 
     def close(self) -> None:
         """Say goodbye, without insisting on an answer."""
@@ -259,6 +277,8 @@ class SocketTransport:
         return ConnectionException(f"Connection to {self._where} failed: SSL Failure: {reason}{_tls_hint(reason)}")
 
     def _timeout(self, awaited: str) -> Timeout:
+        if time.monotonic() >= self._run_deadline:
+            return Timeout(f"Connection to {self._where} timed out: the answers took more than {self._max_run_s:g} s")
         return Timeout(
             f"Connection to {self._where} timed out after {self._options.timeout_s:g} s: waited for {awaited}"
         )
