@@ -20,6 +20,7 @@ from policy.cli.sources import (
 )
 from policy.files.layout import formatted
 from policy.files.loader import PolicyFileError
+from policy.files.redaction import lines_without_secrets
 from policy.printing import printable
 
 EPILOG = """\
@@ -81,8 +82,8 @@ def _lay_out(file: Path, options: argparse.Namespace) -> int:
     if before == after:
         return CLEAN
     if options.diff:
-        lines = unified_diff(before.splitlines(), after.splitlines(), f"a/{file}", f"b/{file}", lineterm="")
-        print("\n".join(printable(line) for line in lines))
+        was, is_ = lines_without_secrets(before), lines_without_secrets(after)
+        print("\n".join(map(printable, unified_diff(was, is_, f"a/{file}", f"b/{file}", lineterm=""))))
         return FINDINGS
     if options.check:
         print(printable(f"{file}: would change"))

@@ -29,11 +29,12 @@ from policy.cli.sources import (
 )
 from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import NotJson, parse
+from policy.files.redaction import lines_without_secrets
 from policy.files.validation import load_sections
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
 from policy.lint.findings import Finding, Level
 from policy.lint.ignoring import fingerprints, with_levels, without_known
-from policy.lint.places import fixed, without_secrets
+from policy.lint.places import fixed
 from policy.lint.reports import FORMATS, Report
 from policy.lint.rules import check_all
 from policy.printing import printable
@@ -166,7 +167,7 @@ def _mend(options: argparse.Namespace, configuration: LintConfiguration) -> int:
             print(printable(f"{file}: not changed, {problem}"))
             status = UNREADABLE
         elif options.diff:
-            print("\n".join(printable(without_secrets(line)) for line in _difference(file, texts[file], text)))
+            print("\n".join(map(printable, _difference(file, texts[file], text))))
         elif STDIN in map(str, options.paths) and file in STDIN_NAMES:
             print("qdpolicy: standard input cannot be mended: --diff shows the fixes", file=sys.stderr)
             status = WRONG_USE
@@ -198,8 +199,8 @@ def _show_problems(report: Report) -> None:
 
 
 def _difference(file: str, before: str, after: str) -> Iterator[str]:
-    lines = before.splitlines(), after.splitlines()
-    yield from unified_diff(*lines, f"a/{file}", f"b/{file}", lineterm="")
+    was, is_ = lines_without_secrets(before), lines_without_secrets(after)
+    yield from unified_diff(was, is_, f"a/{file}", f"b/{file}", lineterm="")
 
 
 def _configuration(path: Path | None) -> LintConfiguration:

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from policy.files.redaction import without_secrets
 from policy.lint.findings import Finding
 
 # How far behind the beginning of an attribute its value is looked through.
 _MAX_VALUE_CHARACTERS = 100_000
 MAX_SHOWN_CHARACTERS = 160
-# The text behind the word is bounded: a line of nothing but such words would take the square of its length.
-_SECRET = re.compile(r"(?i)((?:password|secret|passphrase)\w{0,64}[\"']?\s*:\s*).*")
 _WORD = re.compile(r'"[^"]*"|[^\s:,{]+')
 
 
@@ -50,7 +49,7 @@ def _placed(finding: Finding, text: str | None) -> Finding:
 
 
 def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
-    """The line of a finding, without anything that looks like a password."""
+    """The line of a finding, without anything that may be a password."""
     if text is None or not 1 <= finding.line <= len(_line_starts(text)):
         return None
     line, shown = _line(text, finding.line)
@@ -60,11 +59,6 @@ def excerpt(finding: Finding, text: str | None) -> Excerpt | None:
     cut = max(0, start - MAX_SHOWN_CHARACTERS // 2) if len(shown) > MAX_SHOWN_CHARACTERS else 0
     shown = shown[cut : cut + MAX_SHOWN_CHARACTERS].replace("\t", " ")
     return Excerpt(text=shown, start=start - cut, length=max(1, min(length, len(shown) - start + cut)))
-
-
-def without_secrets(line: str) -> str:
-    """The line, without anything that looks like a password."""
-    return _SECRET.sub(r"\1…", line)
 
 
 # A policy of thousands of vhosts may be one line, which is not to be gone through for each of its findings.

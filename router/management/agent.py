@@ -21,7 +21,7 @@ from router.management.journal import Journal, denial_reason, emit_refused
 from router.management.kinds import kind_of
 from router.management.node_operations import type_filter
 from router.management.query import QueryRows, Row, agent_results, number, requested_names
-from router.management.redaction import shown
+from router.management.redaction import hide_secrets, shown
 from router.management.requests import CHANGES, ManagementError, NotAllowedError, Plan, Request, Requester, Response
 from router.management.schema import MAX_QUOTED_CHARACTERS, EntityType, Schema, ValidationError
 from router.management.views import Views
@@ -289,7 +289,9 @@ class Agent:
                 raise ManagementError(400, f"Conflicting values for '{name}'")
             given[name] = outside
         if given.get("type") is None:
-            raise ManagementError(400, f"No 'type' attribute in {shown(given, MAX_QUOTED_CHARACTERS)}")
+            # A name that no type has may be that of a secret, misspelt.
+            hidden = hide_secrets(given, given.keys() - self.schema.attribute_names(None))
+            raise ManagementError(400, f"No 'type' attribute in {shown(hidden, MAX_QUOTED_CHARACTERS)}")
         return given
 
     def _create(self, entity_type: EntityType, given: dict[str, object], requester: Requester) -> object:

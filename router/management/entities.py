@@ -13,7 +13,7 @@ from router.management.config import ConfiguredEntity
 from router.management.kinds import KINDS, kind_of
 from router.management.kinds.core_kind import CoreKind, Existing
 from router.management.owners import Owner
-from router.management.redaction import shown
+from router.management.redaction import hide_secrets, shown
 from router.management.requests import ManagementError
 from router.management.rules import RuleError, TakenError, UniqueNames, default_name
 from router.management.schema import (
@@ -332,10 +332,10 @@ class EntityStore:
             return self.schema.find(value) is entity_type
         return attribute.convert(value, entity_type.long_name) == before[name]
 
-    @staticmethod
-    def _refuse_identity(given: Attributes) -> None:
+    def _refuse_identity(self, given: Attributes) -> None:
         if given.get("identity") is not None:
-            text = shown(given, MAX_QUOTED_CHARACTERS)
+            hidden = hide_secrets(given, given.keys() - self.schema.attribute_names(None))
+            text = shown(hidden, MAX_QUOTED_CHARACTERS)
             raise ManagementError(400, f"'identity' attribute cannot be specified {text}")
 
     def _warn(self, module: str, text: str) -> None:

@@ -8,9 +8,10 @@ from policy.files.conf import conf_sections
 from policy.files.conf_json import conf_json_sections
 from policy.files.conf_text import ConfError
 from policy.files.positioned_json import Problem
+from policy.files.redaction import is_secret_name, without_secrets
 from policy.files.sections import Section
 from router.effects import Log
-from router.management.redaction import HIDDEN, is_secret_name
+from router.management.redaction import HIDDEN
 
 # Enough to mend a file by; a binary file given by mistake would fill the log.
 MAX_REPORTED_LINES = 20
@@ -86,8 +87,10 @@ def _config_error(error: ConfError, path: str) -> ConfigError:
     is_hidden = False
     for number, line in error.bad_lines[:MAX_REPORTED_LINES]:
         # A password on the line after its name is as secret as one on the same line.
-        is_hidden, was_hidden = is_secret_name(line), is_hidden
-        shown = HIDDEN if is_hidden or was_hidden else line
+        visible, was_hidden = without_secrets(line), is_hidden
+        is_hidden = any(map(is_secret_name, line.split()))
+        shown = HIDDEN if is_hidden or was_hidden else visible
+        is_hidden = is_hidden or visible != line or line.rstrip().endswith((":", "="))
         logs.append(f"Invalid config file syntax (line {number}):\n>>> {shown}")
         contents.append(f"Line {number} |{shown}")
     return ConfigError(

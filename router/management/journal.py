@@ -11,11 +11,12 @@ from dataclasses import asdict
 from typing import Any, Final, cast
 
 from policy.decision import Reason
+from policy.files.redaction import is_secret_name
 from policy.rights import NAMING
 from router.effects import Audit, AuditEvent, Emit, Log, ManagementMembers, Refused, RuleMembers, audit_event
 from router.faults import fault_text
 from router.management.query import Row
-from router.management.redaction import HIDDEN, is_secret_name
+from router.management.redaction import HIDDEN
 from router.management.requests import FORBIDDEN, Plan, Request, Requester, Response
 from router.management.schema import EntityType
 

@@ -3,23 +3,15 @@
 Sources: docs/spec/management.md §2.6 (hidden values), §6.5.
 """
 
-import re
 from collections.abc import Iterable, Mapping
+
+from policy.files.redaction import is_secret_name
 
 HIDDEN = "*******"
 # A log line holds 2048 bytes; more would only be built to be cut off, at the cost of the sender of the largest request.
 MAX_SHOWN_CHARACTERS = 1800
 # A request nested a thousand levels deep would exhaust the stack of the code that prints it.
 MAX_SHOWN_DEPTH = 8
-
-# Also hides a secret under a misspelt name, which is when error texts quote it. Only values are hidden, never names.
-_SECRET_NAME = re.compile(r"pass|passwd|secret|token|credential", re.IGNORECASE)
-# Switches and file names whose names only look secret.
-_NOT_SECRET = frozenset({"passwordFile"})
-
-
-def is_secret_name(name: object) -> bool:
-    return isinstance(name, str) and name not in _NOT_SECRET and _SECRET_NAME.search(name) is not None
 
 
 def hide_secrets(attributes: Mapping[str, object], secrets: Iterable[str]) -> dict[str, object]:
@@ -51,6 +43,7 @@ def _show(value: object, left: int, depth: int, pieces: list[str]) -> int:
             if is_map:
                 assert isinstance(value, Mapping)
                 left = _put(f"{_scalar(item, left)}: ", left, pieces)
+                # Also hides a secret under a misspelt name, which is when error texts quote it. Names are never hidden.
                 if is_secret_name(item) and value[item] is not None:
                     left = _put(HIDDEN, left, pieces)
                 else:

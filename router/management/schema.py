@@ -124,7 +124,10 @@ class EntityType:
 
     def text(self, attributes: Mapping[str, object]) -> str:
         """`ListenerEntity(host=…, port=…)`: keys sorted, secrets hidden, bounded."""
-        visible = sorted((name, value) for name, value in self.redacted(attributes).items() if value is not None)
+        # A name that the type does not have may be that of a secret, misspelt.
+        unknown = (name for name in attributes if name not in self.canonical_names and name not in self.columns)
+        redacted = hide_secrets(attributes, {*self.secrets, *unknown})
+        visible = sorted((name, value) for name, value in redacted.items() if value is not None)
         pairs = ", ".join(
             f"{name}={value[:MAX_QUOTED_CHARACTERS] if isinstance(value, str) else shown(value, MAX_QUOTED_CHARACTERS)}"
             for name, value in visible

@@ -48,7 +48,9 @@ def parse_attributes(
     for argument in arguments:
         name, has_value, text = argument.partition("=")
         if entity_type and name not in known:
-            raise ValidationError(f"Unknown attribute '{name}' for '{entity_type}'")
+            # What has no `=` may be the value of the one before it: `saslPassword secret`.
+            quoted = f"'{name}'" if has_value else "'…', which has no '=',"
+            raise ValidationError(f"Unknown attribute {quoted} for '{entity_type}'")
         if not has_value:
             found[name] = None
         elif name == "type":
@@ -93,7 +95,8 @@ def parse_json_option(text: str, *, is_text_allowed: bool = False) -> Any:
     except (json.JSONDecodeError, RecursionError) as error:
         if is_text_allowed and not set(text) & set('"{}[]'):
             return text
-        raise ValueError(f"Invalid JSON '{text}': {error}") from None
+        # Not the text itself, which may hold a password.
+        raise ValueError(f"Invalid JSON '…': {error}") from None
 
 
 def parse_entities(text: str) -> dict[str, Any] | list[dict[str, Any]]:
