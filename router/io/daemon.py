@@ -21,7 +21,7 @@ from router.faults import fault_text
 from router.io.descriptors import raise_limit
 from router.io.memory import give_back_freed_memory
 from router.io.options import Options, UsageError, parse, usage
-from router.io.process import daemonize
+from router.io.process import DaemonError, become, daemonize
 from router.management.config import ConfigError, load_config
 from router.management.schema import load_schema
 
@@ -52,6 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     config_path = options.config
     if not options.is_daemon:
+        if options.user is not None:
+            # Before the configuration is read, as with --daemon. To go on as root would be silent and wrong.
+            try:
+                become(options.user)
+            except DaemonError as error:
+                return _failed(str(error), Logs(), options, report=None)
         return run(config_path, options, report=None)
     config_path = str(Path(config_path).absolute())
     return run(config_path, options, report=daemonize(pidfile=options.pidfile, user=options.user))

@@ -44,7 +44,8 @@ A policy- and security-focused AMQP 1.0 message router.
   -d, --daemon          Run as a daemon: return when the configuration is
                         loaded and the listeners are open
   -P, --pidfile=PATH    With --daemon: write the daemon's process id
-  -U, --user=NAME       With --daemon: run as this user, with its groups
+  -U, --user=NAME       Run as this user, with its groups: the configuration and
+                        all files are read as this user
   -T, --test-hooks      Internal test features: stuck deliveries are looked for
                         every 5 seconds
   -v, --version         Print the version and exit

@@ -1,11 +1,12 @@
-"""Becoming a daemon: fork, session, pid file, user. Sources: docs/spec/management.md §2.2."""
+"""Becoming a daemon and another user: fork, session, pid file, user. Sources: docs/spec/management.md §2.2."""
 
 import grp
 import os
 import pwd
 import sys
 from collections.abc import Callable
-from pathlib import Path
+
+from router.io.pidfile import PidFileError, write_pidfile
 
 # Files a daemon makes are not for the world. (The C router leaves umask 0.)
 DAEMON_UMASK = 0o027
@@ -44,9 +45,9 @@ def daemonize(*, pidfile: str | None, user: str | None) -> Callable[[str | None]
 
     try:
         if pidfile is not None:
-            _write_pidfile(pidfile)
+            _write_pidfile(pidfile, user)
         if user is not None:
-            _become(user)
+            become(user)
     except DaemonError as error:
         report(str(error))
         os._exit(1)
@@ -62,19 +63,29 @@ def _wait_for_report(reader: int) -> None:
     os._exit(1)
 
 
-def _write_pidfile(path: str) -> None:
+def _write_pidfile(path: str, user: str | None) -> None:
+    owners = {os.geteuid()} if user is None else {os.geteuid(), _entry(user).pw_uid}
     try:
-        Path(path).write_text(f"{os.getpid()}\n")
-    except OSError as error:
-        raise DaemonError(f"Can't write pidfile {path}: {error.strerror}") from None
+        write_pidfile(path, os.getpid(), owners)
+    except PidFileError as error:
+        raise DaemonError(f"Can't write pidfile {path}: {error}") from None
 
 
-def _become(user: str) -> None:
-    """Take on the user's id, group and supplementary groups, for good."""
+def _entry(user: str) -> pwd.struct_passwd:
     try:
-        entry = pwd.getpwnam(user)
+        return pwd.getpwnam(user)
     except KeyError:
         raise DaemonError(f"Can't look up user {user}") from None
+
+
+def become(user: str) -> None:
+    """Take on the user's id, group and supplementary groups, for good; nothing where the process is this user's.
+
+    Raises DaemonError; the process may then have lost some of its groups, and is to end.
+    """
+    entry = _entry(user)
+    if os.getresuid() == (entry.pw_uid,) * 3 and entry.pw_uid != 0:
+        return
     try:
         groups = [group.gr_gid for group in grp.getgrall() if user in group.gr_mem]
         os.setgroups(sorted({*groups, entry.pw_gid}))
