@@ -54,7 +54,7 @@ clean:
 	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
 	@touch $@
 
-.venv/.installed: .venv/.created pyproject.toml setup.py $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py)
+.venv/.installed: .venv/.created pyproject.toml setup.py $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py) router/amqp/hardening.py
 	@echo "Installing (the first time this builds python-qpid-proton and fetches pyspark: one to three minutes)"
 	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark]'
 	@touch $@

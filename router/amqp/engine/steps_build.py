@@ -1,5 +1,6 @@
 """Compiles steps.c: `setup.py` names this to setuptools. Where it does not compile, the router runs without it."""
 
+import runpy
 from pathlib import Path
 
 from cffi import FFI
@@ -20,4 +21,6 @@ ffibuilder.cdef(
     ssize_t pull(void *transport);
     """
 )
-ffibuilder.set_source("router.amqp.engine._steps", Path(__file__).with_name("steps.c").read_text(), optional=True)
+_HARDENED = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))["HARDENED"]
+_SOURCE = Path(__file__).with_name("steps.c").read_text()
+ffibuilder.set_source("router.amqp.engine._steps", _SOURCE, optional=True, **_HARDENED)

@@ -1,5 +1,6 @@
 """Compiles frames.c: `setup.py` names this to setuptools. Where it does not compile, the router runs without it."""
 
+import runpy
 from pathlib import Path
 
 from cffi import FFI
@@ -19,4 +20,6 @@ ffibuilder.cdef(
     size_t scan(tables_t *tables, const uint8_t *data, size_t size, uint32_t max_span);
     """
 )
-ffibuilder.set_source("router.amqp.guard._frames", Path(__file__).with_name("frames.c").read_text(), optional=True)
+_HARDENED = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))["HARDENED"]
+_SOURCE = Path(__file__).with_name("frames.c").read_text()
+ffibuilder.set_source("router.amqp.guard._frames", _SOURCE, optional=True, **_HARDENED)

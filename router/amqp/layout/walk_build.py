@@ -1,5 +1,6 @@
 """Compiles walk.c: `setup.py` names this to setuptools. Where it does not compile, the router runs without it."""
 
+import runpy
 from pathlib import Path
 
 from cffi import FFI
@@ -16,4 +17,6 @@ ffibuilder.cdef(
     bool is_over(const walk_t *walk);
     """
 )
-ffibuilder.set_source("router.amqp.layout._walk", Path(__file__).with_name("walk.c").read_text(), optional=True)
+_HARDENED = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))["HARDENED"]
+_SOURCE = Path(__file__).with_name("walk.c").read_text()
+ffibuilder.set_source("router.amqp.layout._walk", _SOURCE, optional=True, **_HARDENED)
