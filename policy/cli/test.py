@@ -37,8 +37,9 @@ A file of expectations is JSON; lines that begin with # are comments:
 
 `policy` is a file, a folder or a router's .conf, as seen from the file. Keep expectations out of a policyDir: routers
 read every *.json file there. Further members: name, vhost, mechanism, groups, tls, and instead of send and receive,
-which may be lists, dynamic or anonymous; multiTenant where the listener is; and at, a time: without it no group that
-has validFrom or validUntil is valid.
+which may be lists, dynamic, anonymous, or manage, a management request or several ("update vhost"); beside send,
+replyAge: so many seconds ago the connection received a message with that reply-to; multiTenant where the listener is;
+and at, a time: without it no group that has validFrom or validUntil is valid.
 """
 EPILOG = """\
 exit status:

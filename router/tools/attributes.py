@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import schemas
+
 TYPE_PREFIX = "org.apache.qpid.dispatch."
 
 # Long type name -> attribute name (deprecated ones too) -> type in the schema; None for an unknown entity type.
 AttributeTypes = Callable[[str], Mapping[str, Any] | None]
 
-_CONFIG_TYPES = frozenset({"address", "linkRoute", "autoLink", "exchange", "binding"})
-_ROUTER_TYPES = frozenset({"link", "node"})
 _BOOLEANS = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
 
@@ -25,11 +25,9 @@ def expand_type(name: str) -> str:
     """`listener` is org.apache.qpid.dispatch.listener, `link` is ...router.link; a name with a dot stays."""
     if "." in name:
         return name
-    if name in _ROUTER_TYPES:
-        return f"{TYPE_PREFIX}router.{name}"
-    if name in _CONFIG_TYPES:
-        return f"{TYPE_PREFIX}router.config.{name}"
-    return TYPE_PREFIX + name
+    known = schemas.load("management")["entityTypes"]
+    found = known.get(name) or known.get(f"router.{name}")
+    return str(found["fullyQualifiedType"]) if found is not None else TYPE_PREFIX + name
 
 
 def parse_attributes(

@@ -1,7 +1,9 @@
 """The compiled steps of a message do what the ones in Python do: both are shown the same frames on an engine each."""
 
+import importlib
 import os
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.amqp.codec import encode
+from router.amqp.engine import steps
 from router.amqp.engine.library import OUTPUT_VIEW, Pointer, ffi, lib, load_message, message_bytes
 from router.amqp.engine.steps import COMPILED, FLOW, MESSAGE, NOTHING, OUTCOME, PROTOTYPES, PYTHON, Steps
 from router.values import Described, uint, ulong
@@ -257,3 +260,17 @@ def test_both_see_the_same(script: list[tuple[Any, ...]]) -> None:
 def test_prototypes_are_those_of_the_installed_proton() -> None:
     """Otherwise the compiled steps are not used, and nobody notices but by the speed."""
     assert {name: ffi.typeof(ffi.addressof(lib, name)).cname for name in PROTOTYPES} == PROTOTYPES
+
+
+@pytest.mark.skipif(COMPILED is None, reason="not compiled")
+@pytest.mark.parametrize("fault", [TypeError, AttributeError])
+def test_steps_of_older_sources_say_what_to_do(fault: type[Exception], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an update of the sources without `make`."""
+    module = importlib.import_module("router.amqp.engine._steps")
+
+    def refuse(*_: object) -> None:
+        raise fault("bind() takes exactly 9 arguments")
+
+    monkeypatch.setattr(module, "lib", SimpleNamespace(bind=refuse))
+    with pytest.raises(ImportError, match="run `make`"):
+        steps._bind()

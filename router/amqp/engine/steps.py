@@ -197,7 +197,10 @@ PROTOTYPES: Final = {
 
 
 def _bind() -> Steps | None:
-    """The compiled steps; None where they were not compiled, or for a proton whose functions are not those."""
+    """The compiled steps; None where they were not compiled, or for a proton whose functions are not those.
+
+    Raises ImportError where they were compiled from other sources than those beside this file.
+    """
     try:
         from router.amqp.engine._steps import ffi as steps_ffi
         from router.amqp.engine._steps import lib as steps
@@ -207,16 +210,20 @@ def _bind() -> Steps | None:
     if [ffi.typeof(function).cname for function in functions] != list(PROTOTYPES.values()):
         return None
     table = steps_ffi.new("void *[]", [ffi.cast("void *", function) for function in functions])
-    step = steps.bind(
-        table, len(table), lib.PN_DELIVERY, lib.PN_LINK_FLOW, sum(1 << kind for kind in CONTROL), lib.PN_ACCEPTED,
-        MESSAGE_C, MESSAGE_BYTES, OUTPUT_C, OUTPUT_BYTES,
-    )  # fmt: skip
-    if not step:
-        return None
-    return Steps(
-        step, steps.set_slice, steps.first_event, steps.next_event, steps.take, steps.new_delivery, steps.send_whole,
-        steps.accept, steps.pull,
-    )  # fmt: skip
+    try:
+        step = steps.bind(
+            table, len(table), lib.PN_DELIVERY, lib.PN_LINK_FLOW, sum(1 << kind for kind in CONTROL), lib.PN_ACCEPTED,
+            MESSAGE_C, MESSAGE_BYTES, OUTPUT_C, OUTPUT_BYTES,
+        )  # fmt: skip
+        if not step:
+            return None
+        return Steps(
+            step, steps.set_slice, steps.first_event, steps.next_event, steps.take, steps.new_delivery,
+            steps.send_whole, steps.accept, steps.pull,
+        )  # fmt: skip
+    except (AttributeError, TypeError):
+        text = "router.amqp.engine._steps was compiled from older sources: run `make`, or install the router anew"
+        raise ImportError(text) from None
 
 
 PYTHON: Final = Steps(_step, _set_slice, _first_event, _next_event, _take, _new_delivery, _send_whole, _accept, _pull)
