@@ -49,7 +49,7 @@ from router.core.watch import NORMAL, Thresholds
 from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
-from router.io.memory import virtual_text
+from router.io.memory import Trimmer, virtual_text
 from router.io.workers import Workers
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
@@ -394,5 +394,7 @@ def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
     router.core.budgets = Budgets(Limits(**budgets))
     router.gate.entrance.limit_by(attributes)
     router.progress.timeout_s = int(attributes["messageProgressTimeout"])
+    handshakes = router.gate.entrance.handshakes
+    router.on_second.append(Trimmer(lambda: router.core.budgets.router.held + handshakes.bytes_held).on_second)
     if has_processor_to_spare():
         router.busy_poll.seconds = int(attributes["busyPollMicroseconds"]) / 1e6

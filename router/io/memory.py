@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,10 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _TRIM_THRESHOLD: Final = (-1, 4 * 1024 * 1024)
 _MMAP_THRESHOLD: Final = (-3, 128 * 1024)
 _ARENA_MAX: Final = (-8, 2)
+
+# When so much less is held than at the most, and how often at the most.
+_TRIM_BYTES: Final = 8 * 1024 * 1024
+_TRIM_EVERY_S: Final = 10.0
 
 
 def give_back_freed_memory() -> None:
@@ -24,6 +29,32 @@ def give_back_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for name, value in (_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX):
             mallopt(name, value)
+
+
+class Trimmer:
+    """Gives the holes between what stays back to the system, when much was held and is not any more.
+
+    Attack: a flood that is over leaves as much free memory in small pieces as it held. Some ten milliseconds for
+    100 MiB, so not for little and not often.
+    """
+
+    def __init__(self, held: Callable[[], int]) -> None:
+        """held  bytes that the router holds for its peers"""
+        self._held = held
+        self._most = 0  # since the last time
+        self._next_s = 0.0
+        self._trim: Callable[[int], int] = lambda _pad: 0
+        with contextlib.suppress(AttributeError, OSError):
+            self._trim = ctypes.CDLL(None).malloc_trim
+
+    def on_second(self, now: float) -> None:
+        """now  monotonic seconds"""
+        held = self._held()
+        self._most = max(self._most, held)
+        if self._most - held >= _TRIM_BYTES and now >= self._next_s:
+            self._most = held
+            self._next_s = now + _TRIM_EVERY_S
+            self._trim(0)
 
 
 def virtual_bytes() -> int | None:

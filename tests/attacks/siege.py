@@ -19,6 +19,10 @@ from daemon_process import Daemon, start, write_users
 HERE = Path(__file__).parent
 MIB = 1024 * 1024
 BUDGET_BYTES = 128 * MIB
+GIVEN_BACK_BYTES = 80 * MIB
+# Attackers, honest clients and the router share two processors here, and others' machines the host: five times the p99
+# of a quiet second is asked only above this.
+P99_S = 0.05
 CONFIGURATION = """
 router {{
     id: besieged
@@ -135,7 +139,9 @@ def wage(folder: Path, seconds: float, seed: int) -> Outcome:
         while (held := held_bytes(router)) > MIB and time.monotonic() < deadline:
             time.sleep(0.2)
         assert router.process.poll() is None, "the router died"
-        afterwards = resident(router) - at_rest
+        deadline = time.monotonic() + 15
+        while (afterwards := resident(router) - at_rest) > GIVEN_BACK_BYTES and time.monotonic() < deadline:
+            time.sleep(0.5)
         records = sum(each.stat().st_size for each in (folder / "audit").iterdir())
         records += sum(len(line) for line in router.log())
     finally:
@@ -156,11 +162,11 @@ def faults(outcome: Outcome) -> list[str]:
     found = list(outcome.during.faults)
     if outcome.largest > BUDGET_BYTES + 100 * MIB:
         found.append(f"memory grew by {outcome.largest / MIB:.0f} MiB")
-    if outcome.afterwards > 100 * MIB:
+    if outcome.afterwards > GIVEN_BACK_BYTES:
         found.append(f"memory was not given back: {outcome.afterwards / MIB:.0f} MiB")
     if outcome.held_at_the_end > MIB:
         found.append(f"{outcome.held_at_the_end} bytes are held for nobody")
-    if outcome.during.p99_s > 5 * outcome.before.p99_s:
+    if outcome.during.p99_s > max(5 * outcome.before.p99_s, P99_S):
         found.append(f"p99 {outcome.during.p99_s * 1e3:.1f} ms, {outcome.before.p99_s * 1e3:.1f} before")
     if outcome.during.slowest_login_s > 1.0:
         found.append(f"a login took {outcome.during.slowest_login_s:.2f} s")
