@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from auth.credentials import VerifyRequest, VerifyResult
+from router.core.addresses import Treatment
 from router.core.core import Core
+from router.core.work import SetTimer, Work
 from router.effects import Emit
 
 
@@ -39,3 +41,35 @@ class Surroundings:
     emit: Emit
     verify: Verifier
     wall_clock: Callable[[], float]
+
+
+def assemble(
+    *,
+    router_id: str,
+    version: str,
+    work: Work,
+    treatment_of: Callable[[str], Treatment],
+    random_name: Callable[[], str],
+    clock: Callable[[], float],
+    wall_clock: Callable[[], float],
+    set_timer: SetTimer,
+    emit: Emit,
+    verify: Verifier,
+) -> Surroundings:
+    """A core and what surrounds its connections: of the daemon, and of the router in memory that tests use.
+
+    treatment_of  (name) → the treatment of the address of that name
+    random_name   15 characters, never the same twice
+    clock         monotonic seconds
+    wall_clock    seconds since 1970 UTC
+    set_timer     replaces the deadline at which somebody is called; None: none
+    """
+    core = Core(
+        router_id=router_id,
+        work=work,
+        treatment_of=treatment_of,
+        random_name=random_name,
+        clock=clock,
+        set_timer=set_timer,
+    )
+    return Surroundings(core=core, version=version, emit=emit, verify=verify, wall_clock=wall_clock)

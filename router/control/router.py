@@ -14,7 +14,7 @@ from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection
 from router.connection.outgoing import Connector
 from router.connection.stack import Stack
-from router.connection.surroundings import Surroundings
+from router.connection.surroundings import assemble
 from router.connection.terms import Listener
 from router.control.accepting import Accepting
 from router.control.connecting import Connecting
@@ -23,7 +23,6 @@ from router.control.frame_trace import FrameTrace
 from router.control.redecision import Expiry, Redecision
 from router.control.server import Port, listen
 from router.core.addresses import Treatment
-from router.core.core import Core
 from router.core.progress import Progress
 from router.core.watch import NORMAL, Thresholds, Watch
 from router.core.work import Work
@@ -67,17 +66,19 @@ class Router:
         self.busy_poll = BusyPoll(call_soon)
         self.work = Work(message_bytes, self.turns.begin, lambda: call_soon(self.work.finish), self.turns.later)
         self._timers = Timers(self.clock, self.work.finish)
-        self.core = Core(
+        self.surroundings = assemble(
             router_id=router_id,
+            version=version,
             work=self.work,
             treatment_of=treatment_of,
             random_name=random_name,
             clock=self.clock,
+            wall_clock=self.wall_clock,
             set_timer=self._timers.set,
+            emit=emit,
+            verify=workers.submit,
         )
-        self.surroundings = Surroundings(
-            core=self.core, version=version, emit=emit, verify=workers.submit, wall_clock=self.wall_clock
-        )
+        self.core = self.surroundings.core
         self.connections: dict[int, Stack] = {}
         self._opened: dict[int, Stack] = {}  # those of them whose Open was admitted: what management shows
         self.accepting = Accepting(self)

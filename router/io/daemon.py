@@ -138,8 +138,8 @@ async def _serve(application: Application, report: Report | None) -> int:
     # All objects loaded by now stay. A full garbage collection, which holds up every message, need not look at them.
     gc.collect()
     gc.freeze()
-    # Full ones come a fifth as often as by default. Attack: links and connections without end, to have one several times
-    # a second. The garbage that waits for it is some 35 MB at most.
+    # Full ones come a fifth as often as by default. Attack: links and connections without end, to have one several
+    # times a second. The garbage that waits for it is some 35 MB at most.
     gc.set_threshold(700, 10, 50)
     if report is not None:
         report(application.failure)

@@ -1,0 +1,34 @@
+"""A router in memory: real proton clients piped to real connections, no sockets, no sleeping, the clock in our hands.
+
+    net = Net({"m": "multicast"})
+    sender, receiver = net.client().sender("a"), net.client().receiver("a", credit=10)
+    net.pump()
+    sender.send(b"hello")
+    net.pump()
+    assert receiver.bodies == [b"hello"]
+
+Pumping carries bytes both ways until nobody has any. A client that stops reading makes its socket fill up as a real
+one does; a client that is killed leaves without a word.
+"""
+
+from memory_net.clients import Client
+from memory_net.ends import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+    Outcome,
+    Received,
+    Receiver,
+    Sender,
+    Sending,
+    encoded,
+)
+from memory_net.frames import Frame, frames
+from memory_net.net import ROUTER_ID, Net, at, free_clients
+from memory_net.policies import Vhosts, ruleset_of
+
+__all__ = [
+    "ACCEPTED", "MODIFIED", "REJECTED", "RELEASED", "ROUTER_ID", "Client", "Frame", "Net", "Outcome", "Received",
+    "Receiver", "Sender", "Sending", "Vhosts", "at", "encoded", "frames", "free_clients", "ruleset_of",
+]  # fmt: skip

@@ -1,0 +1,277 @@
+"""The router in memory, the clock and the pump."""
+
+import gc
+import itertools
+import string
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from auth.credentials import VerifyRequest, VerifyResult
+from memory_net.clients import Client
+from memory_net.policies import Vhosts, ruleset_of
+from policy.addressing.address import Address, resolve
+from policy.usage import UsageLedger
+from router.admission.candidate import Shadow
+from router.admission.connection_gate import ConnectionGate, Gate
+from router.amqp.buffers import READ_BYTES
+from router.amqp.engine import message_bytes
+from router.connection.accepted import Connection, Stage
+from router.connection.peer import Peer
+from router.connection.surroundings import Verifier, assemble
+from router.connection.terms import Listener
+from router.core.addresses import Treatment
+from router.core.budget import NO_LIMITS, Budgets, Limits
+from router.core.progress import Progress
+from router.core.work import Timed, Work
+from router.effects import Audit, Effect, Log
+
+ROUTER_ID = "QDR"
+
+
+def at(text: str, tenant: str | None = None) -> Address:
+    """The address of a clear text at the router in memory."""
+    address = resolve(text, router_id=ROUTER_ID, tenant=tenant)
+    assert isinstance(address, Address)
+    return address
+
+
+class Net:
+    """One router, its clients and the clock.
+
+    distributions  address → distribution; whatever is not in it is `default`
+    candidate      a policy to be tried beside that of `vhosts`
+    read_bytes     how much of a client's bytes the router reads at once
+    progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
+    is_sliced      turns are over after two steps, and what is done later is done one step in each round of `pump`
+    """
+
+    def __init__(
+        self,
+        distributions: Mapping[str, str] | None = None,
+        *,
+        default: str = "balanced",
+        capacity: int = 250,
+        strip: str = "both",
+        vhosts: Vhosts | None = None,
+        candidate: Vhosts | None = None,
+        read_bytes: int = READ_BYTES,
+        limits: Limits = NO_LIMITS,
+        progress_s: int = 0,
+        is_sliced: bool = False,
+        **listener: Any,
+    ) -> None:
+        self.now = 1000.0
+        self.wall_s = 1_700_000_000.0  # seconds since 1970 UTC
+        self.remote_host = "10.0.0.1"  # of clients that come from now on
+        self.verify: Verifier = _verify_nothing
+        self.read_bytes = read_bytes
+        self.effects: list[Effect] = []
+        self.clients: list[Client] = []
+        self.deadlines: dict[Client, float] = {}
+        self.timers: dict[Timed, float] = {}
+        self.is_sliced = is_sliced
+        self.remainders: deque[Iterator[object]] = deque()
+        self.work = Work(message_bytes, _short_turn, later=self.remainders.append) if is_sliced else Work(message_bytes)
+        self.work.now_s = int(self.now)
+        self.distributions = dict(distributions or {})
+        self._random = itertools.count()
+        # As the daemon does, but for its clock, its timers and its threads.
+        self.surroundings = assemble(
+            router_id=ROUTER_ID,
+            version="1.20.0",
+            work=self.work,
+            treatment_of=lambda address: Treatment(distribution=self.distributions.get(address, default)),  # type: ignore[arg-type]
+            random_name=self._random_name,
+            clock=lambda: self.now,
+            wall_clock=lambda: self.wall_s,
+            set_timer=self._set_timer,
+            emit=self.effects.append,
+            verify=lambda request, host, begins, done: self.verify(request, host, begins, done),
+        )
+        self.core = self.surroundings.core
+        self.core.budgets = Budgets(limits)
+        self.progress = Progress(self.core.links, lambda: self.now)
+        self.progress.timeout_s = progress_s
+        self.ledger = UsageLedger()
+        self.shadow = Shadow(self.effects.append) if candidate is not None else None
+        self.gate = Gate(ruleset_of(vhosts), self.ledger, self.effects.append, self.shadow)
+        if self.shadow is not None:
+            self.shadow.use(ruleset_of(candidate))
+        self.listener_terms: dict[str, Any] = {"capacity": capacity, **strip_terms(strip), **listener}
+        self._last_id = 0
+
+    def _set_timer(self, member: Timed, deadline: float | None) -> None:
+        self.timers.pop(member, None)
+        if deadline is not None:
+            self.timers[member] = deadline
+
+    def _random_name(self) -> str:
+        number = next(self._random)
+        return string.ascii_letters[number % 52] * 15 if number < 52 else f"{number:015d}"
+
+    def listener(self, **terms: Any) -> Listener:
+        merged = {"name": "l", "host": "127.0.0.1", "port": "5672", **self.listener_terms, **terms}
+        return Listener(**merged)
+
+    def client(
+        self,
+        name: str | None = None,
+        *,
+        strip: str | None = None,
+        opens: bool = True,
+        hostname: str | None = None,
+        **terms: Any,
+    ) -> Client:
+        """A new connection; it opens itself and one session unless `opens` is False."""
+        if strip is not None:
+            terms |= strip_terms(strip)
+        client = Client(self, self.listener(**terms), name or f"c{len(self.clients) + 1}", hostname)
+        self.clients.append(client)
+        if opens:
+            client.open()
+        return client
+
+    def accept(self, listener: Listener, client: Client) -> Connection:
+        self._last_id += 1
+        name = f"{self.remote_host}:{self._last_id}"
+        self.gate.accept(
+            connection_id=self._last_id, remote_host=self.remote_host, connection_name=name, listener=listener.place
+        )
+        gate = ConnectionGate(
+            self.gate,
+            connection_id=self._last_id,
+            connection_name=name,
+            remote_host=self.remote_host,
+            listener=listener.place,
+            is_governed=listener.is_governed,
+        )
+        return Connection(
+            listener=listener,
+            gate=gate,
+            surroundings=self.surroundings,
+            write=client.write,
+            close=client.close_socket,
+            on_opened=lambda _connection: self.deadlines.__setitem__(client, self.now),
+        )
+
+    def pump(self, *, rounds: int = 100_000) -> None:
+        """Carry bytes both ways until nobody has any."""
+        for _ in range(rounds):
+            moved = self.do_later()
+            for client in list(self.clients):
+                moved |= client.push_to_router()
+                moved |= client.pull_from_router()
+                if client.router_closed and not client.is_dead and not client.inbox:
+                    client.is_dead = True
+                    client.router.on_lost()
+                    self.work.finish()
+                    moved = True
+            if self.work.relieved:
+                self.work.finish()
+                moved = True
+            if not moved:
+                self.work.busy.clear()  # as the daemon does every second
+                return
+        raise AssertionError("the network does not come to rest")
+
+    def do_later(self) -> bool:
+        """One step of all that is to be done later. Was there any?"""
+        for _ in range(len(self.remainders)):
+            steps = self.remainders.popleft()
+            if next(steps, self) is not self:
+                self.remainders.append(steps)
+            self.work.finish()
+        return bool(self.remainders)
+
+    def advance(self, seconds: float, *, step: float = 0.25) -> None:
+        """Let time pass; timers run when they are due."""
+        end = self.now + seconds
+        while self.now < end:
+            before, self.now = self.now, min(self.now + step, end)
+            self.wall_s += self.now - before
+            self.work.now_s = int(self.now)
+            for client in list(self.clients):
+                if client.is_dead:
+                    continue
+                deadline = self.deadlines.get(client, client.router._deadline)
+                if deadline <= self.now:
+                    following = client.router.on_timer(self.now)
+                    self.deadlines[client] = following if following is not None else float("inf")
+            for member in [member for member, deadline in self.timers.items() if deadline <= self.now]:
+                self._set_timer(member, member.on_timer(self.now))
+            for _ in self.progress.on_second():
+                self.work.finish()
+            self.work.finish()
+            self.pump()
+
+    # Looking at the router
+
+    @staticmethod
+    def peer(client: Client) -> Peer:
+        assert client.router.peer is not None
+        return client.router.peer
+
+    @property
+    def logs(self) -> list[Log]:
+        return [effect for effect in self.effects if isinstance(effect, Log)]
+
+    @property
+    def audit_effects(self) -> list[Audit]:
+        return [effect for effect in self.effects if isinstance(effect, Audit)]
+
+    @property
+    def audits(self) -> list[Mapping[str, Any]]:
+        return [effect.event for effect in self.audit_effects]
+
+    def log_texts(self, module: str = "ROUTER_CORE") -> list[str]:
+        return [entry.text for entry in self.logs if entry.module == module]
+
+    def no_errors(self) -> None:
+        """Nothing crashed so far: an internal error is a bug of ours, whatever the peer did."""
+        errors = [entry for entry in self.logs if entry.level == "error" and "handshake" not in entry.text]
+        assert not errors, errors
+
+    def nothing_left(self) -> None:
+        """Everybody leaves: the router holds nothing any more."""
+        for client in list(self.clients):
+            client.kill()
+        self.pump()
+        self.no_errors()
+        core, work = self.core, self.work
+        assert not core.links
+        assert not core.table.addresses
+        assert not work.refill
+        assert not work.touched
+        assert not work.resumable
+        assert not work.closing
+        assert not self.timers
+        assert self.ledger.open_connections == 0
+        for client in self.clients:
+            assert client.router.stage is Stage.CLOSED
+            peer = client.router.peer
+            if peer is not None:
+                assert peer.engine.is_freed
+                assert not peer.attachment.in_links
+                assert not peer.attachment.out_links
+
+
+def _short_turn() -> Callable[[], bool]:
+    steps = itertools.count(1)
+    return lambda: next(steps) < 2
+
+
+def _verify_nothing(
+    request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[VerifyResult], None]
+) -> Callable[[], None]:
+    raise AssertionError("no test here verifies credentials")
+
+
+def strip_terms(strip: str) -> dict[str, bool]:
+    return {"strips_in": strip in ("in", "both"), "strips_out": strip in ("out", "both")}
+
+
+def free_clients(net: Net) -> None:
+    """Let go of proton's objects before the next test, not in the middle of it."""
+    net.clients.clear()
+    gc.collect()
