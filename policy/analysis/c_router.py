@@ -30,11 +30,7 @@ _GROUP_KEYS: Final = frozenset(
 )
 
 # Attributes of other sections with which 1.20 does not start, as far as they concern rights.
-BYTE_BUDGETS: Final = tuple(f"{kind}ByteBudget" for kind in ("link", "connection", "user", "host", "router"))
-SECTION_EXTENSIONS: Final = {
-    "router": ("managementDirs", "busyPollMicroseconds", *BYTE_BUDGETS),
-    "connector": ("allowManagement",),
-}
+SECTION_EXTENSIONS: Final = {"router": ("managementDirs",), "connector": ("allowManagement",)}
 
 
 @cache
