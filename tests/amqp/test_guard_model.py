@@ -174,7 +174,7 @@ class Model:
 
     def attaches(self, session: ModelSession, said: Said) -> bool:
         handle = said.handle or 0
-        if handle in session.links or handle >= 2**31:
+        if handle in session.links or handle >= 2**31 or handle > max(0xFFFF, 4 * len(session.links)):
             return False
         if (said.name, not said.is_receiver) in session.awaited:
             session.awaited.remove((said.name, not said.is_receiver))
@@ -213,7 +213,7 @@ class Model:
 
 
 numbers = st.one_of(st.none(), st.integers(0, 6), st.sampled_from([0xFFFFFFFE, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000]))
-handles = st.one_of(st.integers(0, 3), st.sampled_from([0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]))
+handles = st.one_of(st.integers(0, 3), st.sampled_from([0xFFFF, 0x10000, 0x7FFFFFFF, 0xFFFFFFFF]))
 channels = st.one_of(st.integers(0, 2), st.sampled_from([OUR_CHANNEL_MAX, OUR_CHANNEL_MAX + 1, 32768, 65534, 65535]))
 anything: st.SearchStrategy[Said] = st.builds(
     Said,

@@ -102,12 +102,13 @@ def test_csv_is_quoted(router: Daemon) -> None:
         ("--vhosts", ["Vhosts"]),
         ("--vhostgroups", ["Vhost Groups", "Vhost 'example.com' UserGroup 'staff'"]),
         ("--vhoststats", ["Vhost Stats", "Vhost User Stats"]),
+        ("--budgets", ["Byte Budgets"]),
     ],
 )
 def test_each_display_has_its_titles(router: Daemon, option: str, titles: list[str]) -> None:
     """Management 78, 82."""
     found = lines(router.tool("qdstat", option))
-    has_header = option not in ("--vhosts", "--vhostgroups", "--vhoststats")
+    has_header = option not in ("--vhosts", "--vhostgroups", "--vhoststats", "--budgets")
     assert bool(re.fullmatch(DATE, found[0])) == has_header
     at = 0
     for title in titles:

@@ -567,6 +567,19 @@ def test_vhost_stats(show: Show) -> None:
     assert show("--vhoststats") == ["No Vhost Stats"]
 
 
+def test_budgets(show: Show) -> None:
+    router = {"kind": "router", "owner": "", "held": 5_000_000, "peak": 7_000_000, "limit": 0, "connections": 2,
+              "heldBack": 0}  # fmt: skip
+    user = {"kind": "user", "owner": "alice", "held": 4_000_000, "peak": 4_000_000, "limit": 4_000_000,
+            "connections": 1, "heldBack": 1}  # fmt: skip
+    lines = show("--budgets", tables={"budget": [router, user]})
+    assert lines[0] == "Byte Budgets"
+    assert words(lines[1]) == "kind owner held peak limit connections heldBack"
+    assert words(lines[3]) == "router - 5000000 7000000 none 2 0"
+    assert words(lines[4]) == "user alice 4000000 4000000 4000000 1 1"
+    assert show("--budgets") == ["No Budgets"]
+
+
 def test_log(show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     """management 82"""
     monkeypatch.setenv("TZ", "UTC")
