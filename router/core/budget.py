@@ -101,18 +101,30 @@ class Level:
                 account.leave_behind(self)
 
     def _over(self, account: "Account") -> None:
-        if account.held * self.using > self.limit and account not in self.held_back:
+        if account not in self.held_back and self._has_more_than_its_share(account):
             self.held_back[account] = None
             account.fall_behind(self)
         if self.held > self._last:
-            greatest = max((each for each in self.accounts if each.is_open), key=_held_of, default=None)
-            if greatest is not None:
+            open_ones = [each for each in self.accounts if each.is_open]
+            if open_ones:
+                greatest = max(open_ones, key=self._weight)
                 greatest.is_open = False
                 greatest.party.exhaust(self)
 
+    def _has_more_than_its_share(self, account: "Account") -> bool:
+        """Of the router's bytes users have shares, of the others' connections.
 
-def _held_of(account: "Account") -> int:
-    return account.held
+        Attack: one user's ten thousand connections, so that what each of another's holds is more than a share.
+        """
+        user = account.user
+        if self.kind != "router" or user is None:
+            return account.held * self.using > self.limit
+        share = self.limit // account.count_users()
+        return user.held > share and account.held * user.using > share
+
+    def _weight(self, account: "Account") -> tuple[int, int]:
+        """The greatest goes first: of the user that holds most, the connection that does."""
+        return account.user.held if account.user is not None else 0, account.held
 
 
 class Account:
@@ -123,12 +135,13 @@ class Account:
     is_open   the connection can still be closed
     """
 
-    __slots__ = ("_budgets", "_is_crowded", "behind", "held", "is_open", "levels", "party", "waiting")
+    __slots__ = ("_budgets", "_is_crowded", "behind", "held", "is_open", "levels", "party", "user", "waiting")
 
     def __init__(self, budgets: "Budgets", party: Party, levels: tuple[Level, ...]) -> None:
         self._budgets = budgets
         self.party = party
         self.levels: tuple[Level, ...] = ()
+        self.user: Level | None = None  # None before the Open
         self.held = self.waiting = 0
         self.behind: dict[Level, None] = {}  # the levels that hold it back
         self.is_open = True
@@ -144,6 +157,10 @@ class Account:
     def link_limit(self) -> int:
         return self._budgets.limits.link
 
+    def count_users(self) -> int:
+        """How many users there are."""
+        return self._budgets.user_count
+
     def session_bytes(self, number: int) -> int:
         """What the `number`th session of the connection may send before it is taken, at most.
 
@@ -156,6 +173,8 @@ class Account:
         """From now on, and for what it holds already, it is one of this level's."""
         self.levels = (*self.levels, level)
         level.accounts[self] = None
+        if level.kind == "user":
+            self.user = level
         if self.held:
             level.using += 1
             level.take(self, self.held)
@@ -263,6 +282,10 @@ class Budgets:
         if name not in self._users:
             self._users[name] = Level("user", name, self.limits.user)
         return self._users[name]
+
+    @property
+    def user_count(self) -> int:
+        return len(self._users)
 
     def forget(self, level: Level) -> None:
         """Nobody belongs to the level any more."""

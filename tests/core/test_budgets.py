@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from memory_net import ACCEPTED, Client, Net, Sender
 
-from router.core.budget import Limits
+from router.core.budget import Account, Budgets, Level, Limits
 from router.core.watch import Watch
 from router.effects import Audit, Log
 
@@ -147,6 +147,48 @@ def test_those_with_less_than_their_share_go_on() -> None:
     reader.flow(100)
     net.pump()
     assert honest.outcomes == [ACCEPTED] * 5
+
+
+class Silent:
+    """A connection that hears what its account costs it, and does nothing."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def hold_back(self, level: Level) -> None:
+        self.heard.append(f"held back for {level.kind}")
+
+    def let_go(self) -> None:
+        self.heard.append("let go")
+
+    def crowd(self, *, is_crowded: bool) -> None:
+        raise AssertionError(is_crowded)
+
+    def exhaust(self, level: Level) -> None:
+        self.heard.append(f"closed for {level.kind}")
+
+
+def test_many_connections_of_one_user_make_nobody_elses_share_small() -> None:
+    budgets = Budgets(Limits(link=0, connection=0, user=0, host=0, router=1_000_000))
+
+    def account_of(user: str) -> tuple[Silent, Account]:
+        party = Silent()
+        made = Account(budgets, party, budgets.levels_for(user, "10.0.0.1"))
+        made.join(budgets.user(user))
+        return party, made
+
+    honest, queue = account_of("honest")
+    queue.charge(300_000)
+    crowd = [account_of("evil") for _ in range(1000)]
+    for _, each in crowd:
+        each.charge(1000)
+    queue.charge(10_000)  # 310 times what each of them has
+    assert honest.heard == []
+    assert any(party.heard for party, _ in crowd)
+    for _, each in crowd[:100]:
+        each.charge(200)
+    assert honest.heard == []
+    assert any("closed for router" in party.heard for party, _ in crowd)
 
 
 def test_the_greatest_is_closed_where_holding_back_is_not_enough() -> None:
