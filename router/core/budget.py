@@ -69,15 +69,28 @@ class Level:
     limit   bytes; 0: none
     held    bytes, at present
     peak    the most that was held
+    leaving of the bytes held: those of connections that are closed, which closing another does not free
     """
 
-    __slots__ = ("_last", "_resume", "accounts", "held", "held_back", "kind", "limit", "name", "peak", "using")
+    __slots__ = (
+        "_last",
+        "_resume",
+        "accounts",
+        "held",
+        "held_back",
+        "kind",
+        "leaving",
+        "limit",
+        "name",
+        "peak",
+        "using",
+    )
 
     def __init__(self, kind: Kind, name: str, limit: int) -> None:
         self.kind = kind
         self.name = name
         self.limit = limit
-        self.held = self.peak = 0
+        self.held = self.peak = self.leaving = 0
         self.using = 0  # accounts that hold something
         self.accounts: dict[Account, None] = {}
         self.held_back: dict[Account, None] = {}
@@ -104,23 +117,22 @@ class Level:
         if account not in self.held_back and self._has_more_than_its_share(account):
             self.held_back[account] = None
             account.fall_behind(self)
-        if self.held > self._last:
-            open_ones = [each for each in self.accounts if each.is_open]
-            if open_ones:
-                greatest = max(open_ones, key=self._weight)
-                greatest.is_open = False
-                greatest.party.exhaust(self)
+        if self.held - self.leaving > self._last:
+            greatest = max((each for each in self.accounts if each.is_open), key=self._weight)
+            greatest.shut()
+            greatest.party.exhaust(self)
 
     def _has_more_than_its_share(self, account: "Account") -> bool:
-        """Of the router's bytes users have shares, of the others' connections.
+        """Of the router's bytes users have shares, of the others' connections, once what gone ones left is taken off.
 
-        Attack: one user's ten thousand connections, so that what each of another's holds is more than a share.
+        Attacks: one user's ten thousand connections, so that what each of another's holds is more than a share; a
+        connection that sends its share and goes, again and again.
         """
         user = account.user
         if self.kind != "router" or user is None:
-            return account.held * self.using > self.limit
+            return account.held * self.using > self.limit - self.leaving
         share = self.limit // account.count_users()
-        return user.held > share and account.held * user.using > share
+        return user.held > share and account.held * user.using > share - user.leaving
 
     def _weight(self, account: "Account") -> tuple[int, int]:
         """The greatest goes first: of the user that holds most, the connection that does."""
@@ -181,6 +193,9 @@ class Account:
 
     def charge(self, size: int) -> None:
         """`size` bytes more are held; fewer, where it is negative."""
+        if not self.is_open:
+            for level in self.levels:
+                level.leaving += size
         if size > 0:
             if not self.held:
                 for level in self.levels:
@@ -216,9 +231,16 @@ class Account:
         if not self.behind:
             self.party.let_go()
 
+    def shut(self) -> None:
+        """The connection is about to go: closing it again would free nothing."""
+        if self.is_open:
+            self.is_open = False
+            for level in self.levels:
+                level.leaving += self.held
+
     def close(self) -> None:
         """The connection is gone. What is still held for it goes on to be counted."""
-        self.is_open = False
+        self.shut()
         if not self.held:
             self._leave()
 

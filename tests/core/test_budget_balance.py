@@ -106,6 +106,7 @@ class World:
         assert budgets.router.held == total
         for level in budgets.levels():
             assert level.held == sum(account.held for account in level.accounts)
+            assert level.leaving == sum(account.held for account in level.accounts if not account.is_open)
             assert level.using == sum(account.held > 0 for account in level.accounts)
             assert set(level.held_back) <= set(level.accounts)
         for account in self.accounts.values():

@@ -185,10 +185,25 @@ def test_many_connections_of_one_user_make_nobody_elses_share_small() -> None:
     queue.charge(10_000)  # 310 times what each of them has
     assert honest.heard == []
     assert any(party.heard for party, _ in crowd)
-    for _, each in crowd[:100]:
+    for _, each in crowd:
         each.charge(200)
     assert honest.heard == []
     assert any("closed for router" in party.heard for party, _ in crowd)
+
+
+def test_no_more_is_closed_than_has_to_go() -> None:
+    """What a closed connection holds is on its way out: nobody else goes for it."""
+    budgets = Budgets(Limits(link=0, connection=0, user=100_000, host=0, router=0))
+    parties = [Silent() for _ in range(10)]
+    accounts = [Account(budgets, party, budgets.levels_for(str(at), "h")) for at, party in enumerate(parties)]
+    for account in accounts:
+        account.join(budgets.user("all"))
+        account.charge(5_000)
+    accounts[0].charge(90_000)
+    for account in accounts[1:]:
+        for _ in range(5):
+            account.charge(1_000)
+    assert ["closed for user" in party.heard for party in parties] == [True, *[False] * 9]
 
 
 def test_the_greatest_is_closed_where_holding_back_is_not_enough() -> None:
