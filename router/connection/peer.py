@@ -131,7 +131,7 @@ class Peer(Asker):
         if refusal is not None:
             self._close(refusal)
             return
-        self.attachment.account.join(self.core.budgets.user(self.identity.user or ""))
+        self.attachment.account.join(self.core.budgets.user(self._budget_owner()))
         self.tenant = self._tenant()
         self.messages.follow_rates()
         self.messages.follow_replies(self.tenant)
@@ -146,6 +146,13 @@ class Peer(Asker):
         )
         self._log(f"{self.summary} props={describe_map(remote.properties)}")
         self._carrier.opened()
+
+    def _budget_owner(self) -> str:
+        """Those without a login are told apart by their hosts."""
+        identity = self.identity
+        if identity.user is not None and identity.mechanism != "ANONYMOUS":
+            return identity.user
+        return f"anonymous from {self.gate.remote_host}"
 
     def _tenant(self) -> str | None:
         """The tenant by the connection's settings of now, None where it shares the common address space."""

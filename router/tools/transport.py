@@ -31,9 +31,9 @@ from router.tools.connection_options import ConnectionOptions
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 _READ_BYTES = 64 * 1024
-# A page of 500 rows has some twenty thousand values. A hostile router's 12 MB of the smallest ones, or of those nested
-# as deep as may be, would be 12 s of work.
-MAX_REPLY_VALUES = 500_000
+# A page of 500 rows has some twenty thousand values, ten thousand links in one reply a million and a half. A hostile
+# router's 12 MB of the smallest ones, or of those nested as deep as may be, would be 12 s of work.
+MAX_REPLY_VALUES = 1_600_000
 # For all answers of one command line: a router may be slow, but not hold an operator's shell for hours by thousands of
 # pages, each of which comes just in time.
 MAX_RUN_S = 600.0

@@ -17,6 +17,7 @@ from daemon_process import Daemon, Started, audit_events, eventually
 from frames_attacker import GREETING, Attacker, wire
 
 MIB = 1024 * 1024
+HONEST = "127.0.0.2"  # where an honest peer comes from
 USER_BYTES = 32 * MIB
 CONFIGURATION = """
 router {{
@@ -37,7 +38,7 @@ listener {{
 }}
 """
 # Beside the budget: what the allocators of C and Python keep, and a turn's work.
-GROWTH_BYTES = USER_BYTES + USER_BYTES // 4 + 48 * MIB
+GROWTH_BYTES = USER_BYTES + USER_BYTES // 4 + 100 * MIB
 ATTACK_S = 8.0
 PIECE = 15_000  # of a message that does not fit into one of the router's frames
 
@@ -47,8 +48,8 @@ def resident_bytes(router: Daemon) -> int:
 
 
 @contextmanager
-def peer_of(router: Daemon, *, credit_for: int | None = None) -> Iterator[Attacker]:
-    with socket.create_connection(("127.0.0.1", router.port("plain")), 10) as connected:
+def peer_of(router: Daemon, host: str = "127.0.0.1") -> Iterator[Attacker]:
+    with socket.create_connection(("127.0.0.1", router.port("plain")), 10, (host, 0)) as connected:
         peer = Attacker(connected)
         peer.say(GREETING, wire.frame(wire.open_("greedy", channels=1000)), wire.frame(wire.begin(incoming=1 << 30)))
         peer.wait_for(wire.BEGIN)
@@ -162,7 +163,7 @@ def attack(router: Daemon, make: Callable[[int], tuple[bytes, Iterator[bytes]]])
 
 def honest(router: Daemon) -> None:
     """Somebody with a little to send and to receive is served as ever."""
-    with peer_of(router) as sender, peer_of(router) as receiver:
+    with peer_of(router, HONEST) as sender, peer_of(router, HONEST) as receiver:
         receiver.say(wire.frame(wire.attach("r", 0, is_receiver=True, address="honest")))
         receiver.wait_for(wire.ATTACH, 20)
         receiver.say(wire.frame(wire.flow(0, credit=100, count=0)))

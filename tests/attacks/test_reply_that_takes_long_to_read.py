@@ -40,7 +40,7 @@ def with_body(request: Message, body: bytes) -> bytes:
     return whole[:-1] + body
 
 
-COUNT = 1_500_000
+COUNT = 2_500_000
 BODIES = {
     "nulls": of_list(b"\x40" * COUNT, COUNT),
     "integers": of_list(b"\x54\x01" * COUNT, COUNT),
