@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -34,8 +35,8 @@ def give_back_freed_memory() -> None:
 class Trimmer:
     """Gives the holes between what stays back to the system, when much was held and is not any more.
 
-    Attack: a flood that is over leaves as much free memory in small pieces as it held. Some ten milliseconds for
-    100 MiB, so not for little and not often.
+    Attack: a flood that is over leaves as much free memory in small pieces as it held. It takes some ten milliseconds
+    for 100 MiB, and a full garbage collection, so it is not done for little and not often.
     """
 
     def __init__(self, held: Callable[[], int]) -> None:
@@ -54,6 +55,7 @@ class Trimmer:
         if self._most - held >= _TRIM_BYTES and now >= self._next_s:
             self._most = held
             self._next_s = now + _TRIM_EVERY_S
+            gc.collect()  # links and connections that are gone refer to each other
             self._trim(0)
 
 
