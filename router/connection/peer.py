@@ -148,8 +148,10 @@ class Peer(Asker):
         self._carrier.opened()
 
     def _budget_owner(self) -> str:
-        """Those without a login are told apart by their hosts."""
+        """The user. Peers without a login are told apart by their hosts; brokers by connectors, whoever logs in there."""
         identity = self.identity
+        if self.is_outgoing:
+            return f"connector {self.terms.name}"
         if identity.user is not None and identity.mechanism != "ANONYMOUS":
             return identity.user
         return f"anonymous from {self.gate.remote_host}"
@@ -257,7 +259,9 @@ class Peer(Asker):
         """A level that is over its limit costs the connection something. Recorded once a minute for each step."""
         self.attachment.held_back_count += step != "closed"
         now_s = self.core.work.now_s
-        if step == "closed" and not self.engine.is_deaf:
+        if step == "closed":
+            if self.engine.is_deaf:
+                return
             refusal = self.links.refuse_over_budget(level, "transfer", "AMQP connection")
             self.break_off(condition_of(refusal))
             self._carrier.shut()

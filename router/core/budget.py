@@ -21,10 +21,6 @@ BUDGET_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 # A delivery in flight, beside its payload: the engine's object on both sides and the core's record.
 RECORD_BYTES: Final = 2048
-# A link and a session beside the texts of their frames: the engine's objects, the wire, the core's link.
-LINK_BYTES: Final = 6 * 1024
-SESSION_BYTES: Final = 2 * 1024
-
 MIB: Final = 1024 * 1024
 MAX_SESSION_BYTES: Final = 2**31 - 1
 
