@@ -3,6 +3,7 @@
 from auth.identity import Identity
 from policy.decide import Settings
 from policy.facts import ConnectionFacts
+from policy.failures import counted_as
 from router.effects import ConnectionMembers
 
 
@@ -34,6 +35,17 @@ class Party:
         self.hostname: str | None = None  # of the Open
         self.requested_vhost = ""
         self.settings: Settings | None = None
+
+    @property
+    def counted_host(self) -> str:
+        """The host as bans and logins count it: one IPv4 address, or an IPv6 network of 64 bits.
+
+        Attack: a budget for each of the addresses of one's own network.
+        """
+        try:
+            return str(counted_as(self.remote_host).network_address)
+        except ValueError:
+            return self.connection_name
 
     @property
     def user_text(self) -> str:

@@ -100,7 +100,7 @@ class Peer(Asker):
             capacity=terms.capacity,
             budgets=core.budgets,
             work=core.work,
-            host=gate.remote_host,
+            host=gate.counted_host,
             is_route_container=terms.role == "route-container",
         )
         self.engine.account = self.attachment.account
@@ -148,13 +148,13 @@ class Peer(Asker):
         self._carrier.opened()
 
     def _budget_owner(self) -> str:
-        """The user. Peers without a login are told apart by their hosts; brokers by connectors, whoever logs in there."""
+        """The user. Peers without a login are told apart by their hosts, brokers by their connectors."""
         identity = self.identity
         if self.is_outgoing:
             return f"connector {self.terms.name}"
         if identity.user is not None and identity.mechanism != "ANONYMOUS":
             return identity.user
-        return f"anonymous from {self.gate.remote_host}"
+        return f"anonymous from {self.gate.counted_host}"
 
     def _tenant(self) -> str | None:
         """The tenant by the connection's settings of now, None where it shares the common address space."""

@@ -25,7 +25,17 @@ class Attachment:
 
     __slots__ = (
         *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_route_container"),
-        *("_has_full_buffer", "_work", "account", "is_crowded", "on_budget", "out_links", "pacing", "unsent_bytes"),
+        *(
+            "_has_full_buffer",
+            "_was_crowded",
+            "_work",
+            "account",
+            "is_crowded",
+            "on_budget",
+            "out_links",
+            "pacing",
+            "unsent_bytes",
+        ),
     )
 
     def __init__(
@@ -54,6 +64,7 @@ class Attachment:
         self.is_crowded = False  # its receivers get nothing before they have read and settled some
         self.on_budget: Callable[[Level, BudgetStep], None] = _say_nothing
         self._has_full_buffer = False
+        self._was_crowded = False  # its receivers have not been told that they may have more
         self._work = work
 
     def forget(self, link: Link) -> None:
@@ -89,6 +100,7 @@ class Attachment:
     def crowd(self, *, is_crowded: bool) -> None:
         self.is_crowded = is_crowded
         if is_crowded:
+            self._was_crowded = True
             for out in self.out_links:
                 out.room = 0
             self.on_budget(self.account.own, "not_sent_to")
@@ -99,7 +111,8 @@ class Attachment:
         self._work.closing.append(partial(self.on_budget, level, "closed"))
 
     def relieve(self, has_time: Callable[[], bool]) -> bool:
-        if not self.is_crowded:
+        if self._was_crowded and not self.is_crowded:
+            self._was_crowded = False
             for out in list(self.out_links):
                 out.refresh_room()
         for link in list(self.in_links):

@@ -301,3 +301,14 @@ def test_management_replies_that_nobody_reads_are_the_readers() -> None:
         send(address, BODY)
     net.pump()
     assert account(client).behind
+
+
+def test_one_network_of_64_bits_is_one_host() -> None:
+    """Attack: a budget for each of the addresses of one's own network."""
+    net = Net()
+    for number in range(5):
+        net.remote_host = f"2001:db8:0:7::{number + 1:x}"
+        net.client()
+    net.pump()
+    levels = [(level.kind, level.name, len(level.accounts)) for level in net.core.budgets.levels()]
+    assert levels[1:3] == [("host", "2001:db8:0:7::", 5), ("user", "anonymous from 2001:db8:0:7::", 5)]
