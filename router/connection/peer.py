@@ -152,7 +152,7 @@ class Peer(Asker):
         identity = self.identity
         if self.is_outgoing:
             return f"connector {self.terms.name}"
-        if identity.user is not None and identity.mechanism != "ANONYMOUS":
+        if identity.user not in (None, "anonymous") and identity.mechanism != "ANONYMOUS":
             return identity.user
         return f"anonymous from {self.gate.counted_host}"
 
