@@ -1,6 +1,6 @@
 """The effects that the control plane may ask for: plain values, carried out by `router.io`.
 
-Imports nothing of ours. Hot data (transfers, dispositions) never becomes an effect; see docs/architecture.md.
+Imports nothing of ours. Hot data (transfers, dispositions) never becomes an effect; see docs/journeys.md.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The layers between a connection's socket and AMQP, in a list: TLS now; what else changes the bytes is one more.
 
 Above them stands one end at a time, which passes nothing on: the protocol header, the SASL negotiation, the engine.
-Sans-IO. Source: docs/architecture.md, three journeys.
+Sans-IO. Source: docs/journeys.md, three journeys.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """From one incoming link to the receivers of an address: balanced, closest, multicast, unavailable, anonymous.
 
 Every function takes (link, address, delivery, size): the message is complete, advanced, and stands in the engine's
-message buffer. Hot path: see docs/architecture.md before adding anything.
+message buffer. Hot path: see docs/journeys.md before adding anything.
 
 Sources: docs/spec/routing.md §7, §8.
 """

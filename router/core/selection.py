@@ -1,4 +1,4 @@
-"""Selects the receivers of a message. Hot: see docs/architecture.md before adding anything.
+"""Selects the receivers of a message. Hot: see docs/journeys.md before adding anything.
 
 Sources: docs/spec/routing.md §7.
 """

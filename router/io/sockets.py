@@ -1,6 +1,6 @@
 """The loop's end of a connection: moving its bytes. One event loop, one read buffer for all.
 
-Source: docs/architecture.md, three journeys.
+Source: docs/journeys.md, three journeys.
 """
 
 import asyncio

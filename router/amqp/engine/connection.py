@@ -6,7 +6,7 @@ SASL detection of a bare proton transport never runs; `transport.user` is never 
 Control (open, begin, attach, detach, end, close) goes to an `Owner` by method calls with plain values. Messages do not:
 the link objects below call what the core put into their slots when the link was admitted.
 
-Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
+Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Sessions and links as the core meets them: hot functions first, everything else beside them.
 
 Messages do not pass through an Owner: the link objects call what the core put into their slots when the link was
-admitted. Sources: AMQP 1.0 part 2; docs/architecture.md, the data plane.
+admitted. Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
 """
 
 from collections.abc import Callable
@@ -684,7 +684,7 @@ class IncomingWire(_Granting):
     # Incoming messages
 
     def on_message(self, delivery: Pointer) -> None:
-        """A complete message came, and nothing else of it. Hot: see docs/architecture.md before adding anything."""
+        """A complete message came, and nothing else of it. Hot: see docs/journeys.md before adding anything."""
         if self.forward is None or self.stream is not None or self.untaken:
             self.on_delivery(delivery)
         else:
