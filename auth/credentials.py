@@ -1,7 +1,8 @@
-"""The questions of a mechanism to a verifier, and the answer. Values only."""
+"""The questions of a mechanism to a verifier, and the answers. Values only."""
 
 from dataclasses import dataclass
 
+from auth.identity import Proof
 from auth.secrets import Secret
 
 # The texts of docs/spec/policy-and-auth.md §8.2; they go to the log, never to the client.
@@ -12,10 +13,13 @@ WRONG_PASSWORD = "SASL(-13): authentication failure: Password verification faile
 MAX_USER_BYTES = 1024
 MAX_PASSWORD_BYTES = 4096
 
+# More than any real token: those of large organisations list some hundred groups.
+MAX_TOKEN_BYTES = 32 * 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckPassword:
-    """Is this the user's password?
+    """Is this the user's password? The answer is a VerifyResult.
 
     user      as the client wrote it: 1..MAX_USER_BYTES of UTF-8, printable
     password  1..MAX_PASSWORD_BYTES of UTF-8
@@ -25,24 +29,80 @@ class CheckPassword:
     password: Secret
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchScramKeys:
+    """What SCRAM knows a user's password by. The answer is ScramKeys, or a VerifyResult that is unavailable.
+
+    user       as in CheckPassword
+    hash_name  as in the mechanism's name: SHA-1, SHA-256, SHA-512
+    """
+
+    user: str
+    hash_name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckToken:
+    """Whose token is this, and is it good? The answer is a VerifyResult with the user.
+
+    token  a bearer token of 1..MAX_TOKEN_BYTES
+    user   the name that the client gave beside it; "" where it gave none. The token's user has to be this one
+    """
+
+    token: Secret
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchGroups:
+    """The groups of a user whom TLS has authenticated. The answer is a VerifyResult; an unknown user is not valid."""
+
+    user: str
+
+
 # Everything that a mechanism may ask of a verifier: the sum of the classes above.
-VerifyRequest = CheckPassword
+VerifyRequest = CheckPassword | FetchScramKeys | CheckToken | FetchGroups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyResult:
-    """is_valid  true only when the password was compared and is the user's
+    """is_valid  true only when the credentials were compared and are the user's
     is_compared  false: the verifier is overloaded or broken, which says nothing about the credentials
-    groups    names the authenticator vouches for (LDAP, tokens)
-    detail    why not, for the log (UNKNOWN_USER, WRONG_PASSWORD, ...); "" when valid
-    proof     of the compared entry: another one, or none, when the user's password is changed or the user removed
+    user         the name that the verifier knows the user by, of a token; None: the name that was asked about
+    groups       names the authenticator vouches for (LDAP, tokens)
+    detail       why not, for the log (UNKNOWN_USER, WRONG_PASSWORD, ...); "" when valid
+    proof        of what was compared
+    ends_at_s    when the credentials end, seconds since 1970 UTC; None: never
     """
 
     is_valid: bool
+    user: str | None = None
     groups: tuple[str, ...] = ()
     detail: str = ""
-    proof: str | None = None
+    proof: Proof | None = None
+    ends_at_s: float | None = None
     is_compared: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramKeys:
+    """The keys of RFC 5802 §3 for one user and hash.
+
+    is_known  false: there is no such user, and the keys are made up, the same for the same name, so that the exchange
+              goes on and fails as it does for a wrong password. Attack: to learn which users there are
+    groups, proof  as in VerifyResult
+    """
+
+    salt: bytes
+    iterations: int
+    stored_key: bytes
+    server_key: bytes
+    is_known: bool
+    groups: tuple[str, ...] = ()
+    proof: Proof | None = None
+
+
+Answer = VerifyResult | ScramKeys
 
 
 def unavailable(why: str) -> VerifyResult:

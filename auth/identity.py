@@ -4,14 +4,32 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What a verifier has compared for an open connection, by which it can be asked again later.
+
+    verifier  name of the verifier, as configured
+    user      whom it knows
+    value     another one, or none, when the user's credentials are changed or the user removed; nothing to guess at
+    """
+
+    verifier: str
+    user: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """user        name as policy sees it; None when there is none (TLS without SASL and certificate)
     mechanism      SASL mechanism that succeeded, None without a SASL layer
     is_authenticated  true after any successful SASL exchange, ANONYMOUS included
     groups         names the authenticator vouches for (LDAP, tokens)
+    proof          of the verifier; None where none was asked
+    ends_at_s      when the credentials end, seconds since 1970 UTC; None: never
     """
 
     user: str | None
     mechanism: str | None = None
     is_authenticated: bool = False
     groups: tuple[str, ...] = ()
+    proof: Proof | None = None
+    ends_at_s: float | None = None

@@ -18,15 +18,34 @@ from auth.credentials import (
     MAX_PASSWORD_BYTES,
     MAX_USER_BYTES,
     WRONG_PASSWORD,
+    Answer,
     CheckPassword,
     VerifyRequest,
     VerifyResult,
 )
+from auth.identity import Proof
 from auth.secrets import Secret
 
 ANONYMOUS_USER = "anonymous"
 
 NOT_OWN_AUTHZID = "SASL(-13): authentication failure: Requested identity not authenticated identity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel:
+    """The connection below SASL.
+
+    external_user    of the client certificate that TLS verified; None without one
+    has_certificate  TLS has verified a client certificate, whether or not it gives a user
+    is_encrypted     inside TLS
+    binding          (type, such as `tls-exporter`) → the data of that channel binding, RFC 5929 and 9266; None where
+                     there is none of that type
+    """
+
+    external_user: str | None = None
+    has_certificate: bool = False
+    is_encrypted: bool = False
+    binding: Callable[[str], bytes | None] = lambda _type: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +64,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
+    """groups, proof, ends_at_s  as in auth.identity.Identity"""
+
     user: str
     groups: tuple[str, ...] = ()
+    proof: Proof | None = None
+    ends_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +90,22 @@ class ServerMechanism(Protocol):
         """Take the initial response (None when absent) or the answer to the last challenge."""
         ...
 
-    def conclude(self, result: VerifyResult) -> Step:
+    def conclude(self, result: Answer) -> Step:
         """Take the answer to the last `Ask`."""
         ...
 
 
-# (mechanism name, user of the verified client certificate or None) -> the mechanism, None when we have no such one.
-MechanismFactory = Callable[[str, str | None], ServerMechanism | None]
+# (mechanism name, the channel) → the mechanism, None when we have no such one.
+MechanismFactory = Callable[[str, Channel], ServerMechanism | None]
 
 
-def create_server_mechanism(name: str, external_user: str | None) -> ServerMechanism | None:
+def create_server_mechanism(name: str, channel: Channel) -> ServerMechanism | None:
     """The mechanism of that upper-case name, fresh for one exchange; None when there is none."""
     match name:
         case "ANONYMOUS":
             return _Anonymous()
         case "EXTERNAL":
-            return _External(external_user)
+            return _External(channel.external_user)
         case "PLAIN":
             return _Plain()
         case _:
@@ -95,7 +118,7 @@ class _Anonymous:
     def respond(self, response: bytes | None) -> Step:
         return Accepted(user=ANONYMOUS_USER)
 
-    def conclude(self, result: VerifyResult) -> Step:
+    def conclude(self, result: Answer) -> Step:
         return _unasked()
 
 
@@ -116,7 +139,7 @@ class _External:
             return Refused(detail=NOT_OWN_AUTHZID)
         return Accepted(user=self._user)
 
-    def conclude(self, result: VerifyResult) -> Step:
+    def conclude(self, result: Answer) -> Step:
         return _unasked()
 
 
@@ -139,12 +162,14 @@ class _Plain:
             return Ask(request=parsed)
         return parsed
 
-    def conclude(self, result: VerifyResult) -> Step:
-        if self._user is None:
+    def conclude(self, result: Answer) -> Step:
+        if self._user is None or not isinstance(result, VerifyResult):
             return _unasked()
         if not result.is_valid:
             return Refused(detail=result.detail or WRONG_PASSWORD, is_compared=result.is_compared)
-        return Accepted(user=self._user, groups=result.groups)
+        return Accepted(
+            user=result.user or self._user, groups=result.groups, proof=result.proof, ends_at_s=result.ends_at_s
+        )
 
 
 def parse_plain(response: bytes) -> CheckPassword | Refused:

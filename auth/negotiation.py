@@ -13,12 +13,13 @@ from enum import Enum, auto
 
 from auth import sasl_frames
 from auth.client_mechanisms import ClientMechanism, MechanismFault, choose
-from auth.credentials import VerifyRequest, VerifyResult
+from auth.credentials import Answer, VerifyRequest
 from auth.identity import Identity
 from auth.mechanisms import (
     Accepted,
     Ask,
     Challenge,
+    Channel,
     MechanismFactory,
     Refused,
     ServerMechanism,
@@ -99,12 +100,12 @@ class ServerNegotiation:
     """The side that offers: one object per connection, used once.
 
     offered        upper-case names in the order to offer them (`verifiers.sasl_config.offered_mechanisms`)
-    external_user  the user of the client certificate that TLS verified, None without one
+    channel        what is below
     mechanisms     makes the mechanism the client chose
     """
 
     __slots__ = (
-        "_external_user",
+        "_channel",
         "_mechanism",
         "_mechanism_name",
         "_mechanisms",
@@ -118,11 +119,11 @@ class ServerNegotiation:
         self,
         *,
         offered: Sequence[str],
-        external_user: str | None,
+        channel: Channel,
         mechanisms: MechanismFactory = create_server_mechanism,
     ) -> None:
         self._offered = tuple(offered)
-        self._external_user = external_user
+        self._channel = channel
         self._mechanisms = mechanisms
         self._reader = FrameReader()
         self._state = _State.NEW
@@ -145,7 +146,7 @@ class ServerNegotiation:
         self._reader.feed(data)
         return self._read()
 
-    def resume(self, result: VerifyResult) -> list[SaslEffect]:
+    def resume(self, result: Answer) -> list[SaslEffect]:
         """Take the answer to `Verify`. One that was not asked for changes nothing: it may be late, after a failure."""
         if self._state is not _State.VERIFYING or self._mechanism is None:
             return []
@@ -187,7 +188,7 @@ class ServerNegotiation:
         chosen = name.upper()
         self._mechanism_name = chosen if _MECHANISM_NAME.fullmatch(chosen) else None
         if chosen in self._offered:
-            self._mechanism = self._mechanisms(chosen, self._external_user)
+            self._mechanism = self._mechanisms(chosen, self._channel)
         if self._mechanism is None:
             return self._refuse(NOT_OFFERED)
         return self._take(self._mechanism.respond(response))
@@ -203,9 +204,16 @@ class ServerNegotiation:
             case Ask(request=request):
                 self._state = _State.VERIFYING
                 return [Verify(request=request)]
-            case Accepted(user=user, groups=groups):
+            case Accepted():
                 self._state = _State.DONE
-                identity = Identity(user=user, mechanism=self._mechanism_name, is_authenticated=True, groups=groups)
+                identity = Identity(
+                    user=step.user,
+                    mechanism=self._mechanism_name,
+                    is_authenticated=True,
+                    groups=step.groups,
+                    proof=step.proof,
+                    ends_at_s=step.ends_at_s,
+                )
                 success = sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_OK))
                 return [Reply(data=success), Authenticated(identity=identity)]
             case Refused(detail=detail, is_compared=is_compared):

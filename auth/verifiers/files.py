@@ -14,6 +14,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,11 +24,14 @@ from auth.credentials import (
     UNKNOWN_USER,
     WRONG_PASSWORD,
     CheckPassword,
+    VerifyRequest,
     VerifyResult,
     unavailable,
 )
+from auth.identity import Proof
 from auth.secrets import Secret
 from auth.verifiers.hashes import Argon2idCost, Cost, HashError, check_hash, decoy_hash, hash_password, verify_hash
+from auth.verifiers.verifier import DEFAULT, HASHING_THREADS
 from policy.files.regular import read_regular
 
 # Stops a path to something that is not a user file from filling memory; room for 100,000 users.
@@ -90,7 +94,7 @@ class UserFile:
             return VerifyResult(is_valid=False, detail=f"SASL(-1): generic failure: {found}")
         if not found:
             return VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
-        return VerifyResult(is_valid=True, proof=self.proof(user))
+        return VerifyResult(is_valid=True)
 
     def proof(self, user: str) -> str | None:
         """Another one for every entry that a user may have; None for an unknown user. No hash to guess at."""
@@ -112,7 +116,10 @@ class UserFileVerifier:
     threads: the only state is one pair, replaced as a whole.
     """
 
-    __slots__ = ("_loaded", "_path")
+    __slots__ = ("_loaded", "_path", "name")
+
+    mechanisms = ("PLAIN",)
+    threads = HASHING_THREADS
 
     @property
     def path(self) -> str:
@@ -123,13 +130,16 @@ class UserFileVerifier:
         """Those of the file as it was read last, see UserFile.costs."""
         return self._loaded[1].costs
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, name: str = DEFAULT) -> None:
         """Errors: UserFileError when the file cannot be used now."""
+        self.name = name
         self._path = path
         self._loaded = (_fingerprint(path), UserFile.load(path))
 
-    def verify(self, request: CheckPassword) -> VerifyResult:
+    def verify(self, request: VerifyRequest) -> VerifyResult:
         """Is the request's password its user's?"""
+        if not isinstance(request, CheckPassword):
+            return unavailable("a file of users holds passwords only")
         fingerprint, users = self._loaded
         try:
             current = _fingerprint(self._path)
@@ -138,7 +148,14 @@ class UserFileVerifier:
                 self._loaded = (current, users)
         except UserFileError as fault:
             return unavailable(str(fault))
-        return users.verify(request.user, request.password)
+        result = users.verify(request.user, request.password)
+        value = users.proof(request.user)
+        if not result.is_valid or value is None:
+            return result
+        return replace(result, proof=Proof(verifier=self.name, user=request.user, value=value))
+
+    def close(self) -> None:
+        """There is nothing to give back."""
 
 
 def parse_users(text: str, path: str) -> dict[str, str]:

@@ -7,10 +7,11 @@ Sources: docs/spec/policy-and-auth.md §7, §8.1.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from auth.mechanisms import Channel
 from policy.files.regular import read_regular
 
 # Where the SASL library looks when saslConfigDir is not set.
@@ -19,9 +20,6 @@ DEFAULT_FOLDERS = ("/etc/sasl2", "/usr/lib/sasl2")
 # A configuration has a dozen lines; stops a wrong path from filling memory.
 MAX_CONFIG_BYTES = 64 * 1024
 
-# Our mechanisms, strongest first: the order of the offer where mech_list gives none.
-PASSWORD_MECHANISMS = ("PLAIN",)
-INSTALLED = ("EXTERNAL", *PASSWORD_MECHANISMS, "ANONYMOUS")
 
 # Mechanisms of the SASL library that check a password, whether we have them or not.
 _CHECKS_PASSWORD = re.compile(r"PLAIN|LOGIN|CRAM-MD5|DIGEST-MD5|NTLM|SRP|OTP|SCRAM-.*")
@@ -103,30 +101,32 @@ def parse_sasl_config(text: str, path: str) -> SaslConfig:
 def offered_mechanisms(
     config: SaslConfig,
     *,
+    served: Sequence[str],
     sasl_mechanisms: str | None,
     authenticate_peer: bool,
-    has_verified_certificate: bool,
+    channel: Channel,
 ) -> tuple[str, ...]:
     """The mechanisms for one connection, in the order to offer them; may be none.
 
+    served                    those that a verifier answers for, strongest first: the order where mech_list gives none
     sasl_mechanisms           the listener's filter: words in any case; None or blank for no filter
     authenticate_peer         leaves ANONYMOUS out
-    has_verified_certificate  without it EXTERNAL is left out
+    channel                   without a verified certificate EXTERNAL is left out
     Errors                    SaslConfigError when a mechanism with passwords would be offered but the configured user
                               database cannot be used: offering the rest silently would lock users out, or let them in
                               as `anonymous`.
     """
     wanted = set(_words(sasl_mechanisms or ""))
-    listed = INSTALLED if config.mechanisms is None else tuple(dict.fromkeys(config.mechanisms))
+    # The database that cannot be used would have served passwords.
+    installed = ("EXTERNAL", *(("PLAIN",) if config.database_fault else served), "ANONYMOUS")
+    listed = installed if config.mechanisms is None else tuple(dict.fromkeys(config.mechanisms))
     chosen = [name for name in listed if not wanted or name in wanted]
     if config.database_fault and any(_CHECKS_PASSWORD.fullmatch(name) for name in chosen):
         raise SaslConfigError(config.database_fault)
-    usable = set(INSTALLED)
-    if config.user_file is None:
-        usable -= set(PASSWORD_MECHANISMS)
+    usable = set(installed)
     if authenticate_peer:
         usable.discard("ANONYMOUS")
-    if not has_verified_certificate:
+    if not channel.has_certificate:
         usable.discard("EXTERNAL")
     return tuple(name for name in chosen if name in usable)
 

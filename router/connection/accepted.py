@@ -7,8 +7,9 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 from collections.abc import Callable
 from typing import Final
 
-from auth.credentials import VerifyResult
-from auth.identity import Identity
+from auth.credentials import Answer, VerifyResult
+from auth.identity import Identity, Proof
+from auth.mechanisms import Channel
 from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Rejected, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
 from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
@@ -70,10 +71,9 @@ class Connection(Recorded):
         self._claimed_user: str | None = None
         # Gives up the verification of the password; None while there is none whose answer counts.
         self._give_up: Callable[[], None] | None = None
-        self._proof: str | None = None  # what the verifier compared
         self._certificate_ends_at_s: float | None = None  # since 1970 UTC, of the certificate that names the user
-        # (user, proof) → is it worth nothing any more? Set by the owner where open connections are to end then.
-        self.is_revoked: Callable[[str, str], bool] = lambda _user, _proof: False
+        # Is what a verifier compared worth nothing any more? Set by the owner where open connections are to end then.
+        self.is_revoked: Callable[[Proof], bool] = lambda _proof: False
         # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
         self.on_held: Callable[[int], None] = lambda _size: None
         age = listener.max_connection_age_s
@@ -107,9 +107,8 @@ class Connection(Recorded):
         return True
 
     def _ending(self, now: float) -> tuple[Condition, RouterReason] | None:
-        identity = self._identity
-        user = identity.user if identity is not None else None
-        if self._proof is not None and user is not None and self.is_revoked(user, self._proof):
+        proof = self._identity.proof if self._identity is not None else None
+        if proof is not None and self.is_revoked(proof):
             text = "The user was removed or has another password"
             return Condition(name=_FORCED, description=text), "credentials_revoked"
         if self._certificate_ends_at_s is not None and self._certificate_ends_at_s <= self.surroundings.wall_clock():
@@ -187,17 +186,20 @@ class Connection(Recorded):
         self.layers.write(headers.SASL)
         certificate = self.tunnel.peer_certificate if self.tunnel is not None else None
         tls = self.listener.tls
-        external_user = tls.user_of(certificate) if tls is not None and certificate is not None else None
-        offered = self.listener.mechanisms(certificate is not None)
-        self._start_sasl(ServerNegotiation(offered=offered, external_user=external_user))
+        channel = Channel(
+            external_user=tls.user_of(certificate) if tls is not None and certificate is not None else None,
+            has_certificate=certificate is not None,
+            is_encrypted=self.tunnel is not None,
+        )
+        self._start_sasl(ServerNegotiation(offered=self.listener.mechanisms(channel), channel=channel))
         return data[headers.HEADER_BYTES :]
 
     def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
         match effect:
             case Verify(request=request):
-                self._claimed_user = request.user
+                self._claimed_user = request.user or None
                 if not self._expel_where_banned():
-                    verify, host = self.surroundings.verify, self.gate.remote_host
+                    verify, host = self.listener.verify, self.gate.remote_host
                     self._give_up = verify(request, host, self._begins_verification, self._on_verified)
             case Authenticated(identity=identity):
                 self._identity = identity
@@ -230,19 +232,18 @@ class Connection(Recorded):
             give_up()
             self.gate.count_failure()
 
-    def _on_verified(self, result: VerifyResult) -> None:
+    def _on_verified(self, result: Answer) -> None:
         """The verifier answered, perhaps after the router has closed the connection."""
         if self._give_up is None:
             return
         self._give_up = None
         if self.stage is not Stage.SASL:
             # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
-            if result.is_compared and not result.is_valid:
+            if isinstance(result, VerifyResult) and result.is_compared and not result.is_valid:
                 self.gate.count_failure()
         elif isinstance(self._end, SaslEnd):
             try:
                 if not self._expel_where_banned():
-                    self._proof = result.proof if result.is_valid else None
                     self._pass_up(self._end.resume(result))
             except Exception as error:
                 self.crash(error)

@@ -6,7 +6,7 @@ Sans-IO. Sources: docs/spec/routing.md §1.7; docs/spec/policy-and-auth.md §8.
 from collections.abc import Callable
 from typing import Protocol
 
-from auth.credentials import VerifyResult
+from auth.credentials import Answer
 from auth.negotiation import (
     Authenticated,
     ClientNegotiation,
@@ -72,7 +72,7 @@ class SaslEnd:
     def receive(self, data: bytes) -> bytes:
         return self._follow(self._negotiation.receive(data))
 
-    def resume(self, result: VerifyResult) -> bytes:
+    def resume(self, result: Answer) -> bytes:
         """The verifier has answered a server's negotiation. Returns as `receive`."""
         assert isinstance(self._negotiation, ServerNegotiation)
         return self._follow(self._negotiation.resume(result))

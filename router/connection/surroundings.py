@@ -2,28 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from auth.credentials import VerifyRequest, VerifyResult
 from router.core.addresses import Treatment
 from router.core.core import Core
 from router.core.work import SetTimer, Work
 from router.effects import Emit
-
-
-class Verifier(Protocol):
-    """Has credentials verified off the event loop, in the turn of the peer's host, and calls back on the loop.
-
-    host     numeric address
-    begins   called when the turn has come: is the answer still wanted? If not, `done` is not called. Must not raise
-    done     gets the answer, after the call has returned
-    Returns  what gives the request up: one that still waits is never begun, and `done` is not called. One that is being
-             verified is finished, and `done` called
-    """
-
-    def __call__(
-        self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[VerifyResult], None], /
-    ) -> Callable[[], None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +15,12 @@ class Surroundings:
 
     core        routes messages, and has the monotonic clock
     version     of the router, for its Open
-    verify      a Verifier
     wall_clock  seconds since 1970 UTC, for rules and certificates that hold for a time
     """
 
     core: Core
     version: str
     emit: Emit
-    verify: Verifier
     wall_clock: Callable[[], float]
 
 
@@ -54,7 +35,6 @@ def assemble(
     wall_clock: Callable[[], float],
     set_timer: SetTimer,
     emit: Emit,
-    verify: Verifier,
 ) -> Surroundings:
     """A core and what surrounds its connections: of the daemon, and of the router in memory that tests use.
 
@@ -72,4 +52,4 @@ def assemble(
         clock=clock,
         set_timer=set_timer,
     )
-    return Surroundings(core=core, version=version, emit=emit, verify=verify, wall_clock=wall_clock)
+    return Surroundings(core=core, version=version, emit=emit, wall_clock=wall_clock)

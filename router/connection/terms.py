@@ -5,8 +5,10 @@ Sources: docs/spec/routing.md §1.1, §1.5; docs/spec/policy-and-auth.md §6.2, 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from auth.credentials import Answer, VerifyRequest
+from auth.mechanisms import Channel
 from auth.tls import TlsTunnel
 from router.amqp.message_text import chosen_components
 
@@ -22,6 +24,28 @@ DEFAULT_SESSION_BYTES: Final = 8 * 1024 * 1024
 # Where initialHandshakeTimeoutSeconds is 0 ("none"), a peer still gets no longer than this to reach its Open: stops
 # sockets that are opened and never used (slow loris).
 HANDSHAKE_LIMIT_S: Final = 60.0
+
+
+Done = Callable[[Answer], None]
+
+
+class Verify(Protocol):
+    """Has credentials verified off the event loop, in the turn of the peer's host, and calls back on the loop.
+
+    host     numeric address
+    begins   called when the turn has come: is the answer still wanted? If not, `done` is not called. Must not raise
+    done     gets the answer, after the call has returned
+    Returns  what gives the request up: one that still waits is never begun, and `done` is not called. One that is being
+             verified is finished, and `done` called
+    """
+
+    def __call__(
+        self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Done, /
+    ) -> Callable[[], None]: ...
+
+
+def ask_nobody(request: VerifyRequest, host: str, begins: Callable[[], bool], done: Done) -> Callable[[], None]:
+    raise LookupError("the listener has no authenticator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +99,9 @@ class Listener(ConnectionTerms):
     tls: TlsSettings | None = None
     requires_encryption: bool = False
     authenticates_peer: bool = False
-    # (is a client certificate verified) → the mechanisms to offer, in order
-    mechanisms: Callable[[bool], tuple[str, ...]] = lambda _verified: ()
+    # (the channel) → the mechanisms to offer, in order
+    mechanisms: Callable[[Channel], tuple[str, ...]] = lambda _channel: ()
+    verify: Verify = ask_nobody
     handshake_timeout_s: float = HANDSHAKE_LIMIT_S
     max_connection_age_s: float = 0.0  # 0: none
 
@@ -130,7 +155,8 @@ def listener_of(
     attributes: Mapping[str, Any],
     *,
     tls: TlsSettings | None,
-    mechanisms: Callable[[bool], tuple[str, ...]],
+    mechanisms: Callable[[Channel], tuple[str, ...]],
+    verify: Verify,
 ) -> Listener:
     """Work out a Listener from the validated attributes of a `listener` entity."""
     handshake = int(attributes["initialHandshakeTimeoutSeconds"])
@@ -140,6 +166,7 @@ def listener_of(
         requires_encryption=bool(attributes["requireSsl"] or attributes["requireEncryption"]),
         authenticates_peer=bool(attributes["authenticatePeer"]),
         mechanisms=mechanisms,
+        verify=verify,
         is_multi_tenant=bool(attributes["multiTenant"]),
         failover=failover_servers(attributes["failoverUrls"]) if attributes.get("failoverUrls") else (),
         handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,

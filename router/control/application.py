@@ -21,6 +21,7 @@ from router.amqp.engine import limit_slices
 from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
 from router.control.audit_log import open_audit_log
+from router.control.authenticators import Authenticators
 from router.control.bans_in_force import Bans
 from router.control.budget_view import budget_owner
 from router.control.connection_entity import connection_owner
@@ -38,7 +39,6 @@ from router.control.requesters import Requesters
 from router.control.router import Router
 from router.control.router_entity import router_owner
 from router.control.sasl_plugins import SaslPlugins
-from router.control.security import Authentication
 from router.control.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.control.ssl_profiles import SslProfiles
 from router.control.vhost_stats import vhost_stats_owner
@@ -50,7 +50,6 @@ from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
 from router.io.memory import Trimmer, virtual_text
-from router.io.workers import Workers
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore
@@ -151,12 +150,11 @@ class Application:
         self._log("ROUTER", "info", "Router started in Standalone mode")
         self._log("ROUTER", "info", f"Version: {self.version}")
         try:
-            authentication = Authentication.load(self.attributes)
+            self.authenticators = Authenticators.load(self.attributes, self.emit)
         except (SaslConfigError, UserFileError) as error:
             raise StartError(f"Configuration: {error}") from None
-        for text in authentication.warnings:
+        for text in self.authenticators.warnings:
             self._log("AUTHSERVICE", "warning", text)
-        workers = Workers(authentication.verify, lambda text: self.emit(_unverified(text)))
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         folding = Folding(self.emit, time.monotonic, time.time)
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, folding=folding)
@@ -165,7 +163,6 @@ class Application:
             router_id=router_id,
             version=self.version,
             gate=gate,
-            workers=workers,
             emit=self.emit,
             treatment_of=self.addresses.treatment_of,
             trace=FrameTrace(self.logs.write_frame),
@@ -180,17 +177,17 @@ class Application:
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")
         self._log_policy(gate.ruleset)
-        self._start_management(authentication)
+        self._start_management()
         for name in gate.ruleset.vhosts:
             self._log("POLICY", "info", f"Created policy rules for vhost {name}")
-        self._prepare_reload(authentication.user_file)
+        self._prepare_reload()
 
-    def _start_management(self, authentication: Authentication) -> None:
+    def _start_management(self) -> None:
         """The entity store takes in the file through the owners that serve management requests too."""
         router, core, emit = self.router, self.router.core, self.emit
         store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
         profiles, plugins = self.profiles, SaslPlugins(emit)
-        self.listeners = Listeners(router, authentication, profiles, plugins, emit)
+        self.listeners = Listeners(router, self.authenticators, profiles, plugins, emit)
         self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
         self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
         self.reporting = Reporting(router.gate, router.clock())
@@ -202,6 +199,7 @@ class Application:
             *log_owners(self.logs, router),
             profiles.owner,
             plugins.owner,
+            *self.authenticators.owners,
             *core_owners(core, self.addresses),
             *self.vhosts.owners,
             vhost_stats_owner(router.gate.ledger),
@@ -316,9 +314,10 @@ class Application:
 
     # Reload
 
-    def _prepare_reload(self, user_file: str | None) -> None:
+    def _prepare_reload(self) -> None:
         """Add the steps of SIGHUP and the watched files. Errors: StartError."""
         policy, reloading = self.configuration.policy, self.reloading
+        user_file = self.authenticators.user_file
         every_s = int(str(policy["policyDirWatchSeconds"]))
         reloading.add(self.logs.reopen, self.profiles.reload)
         if self.vhosts.has_folder:
@@ -361,18 +360,13 @@ class Application:
         """Close everything; audit events that are still queued are written first."""
         self.reloading.stop()
         await self.router.stop()
+        self.authenticators.close()
         self.reporting.stop()
         if self.candidate is not None:
             await self.candidate.stop()
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")
-
-
-def _unverified(text: str) -> Refused:
-    """Attack: while the verifier cannot be reached each login is a line."""
-    line = Log(module="AUTHSERVICE", level="error", text=text)
-    return Refused(stage="sasl", facts={}, lines=(line,), what="logins could not be verified")
 
 
 def _start_text(error: ManagementError) -> str:

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from auth.identity import Proof
 from auth.verifiers.files import UserFile, UserFileError
+from auth.verifiers.verifier import DEFAULT
 from router.connection.accepted import Connection
 from router.connection.stack import Stack
 from router.effects import Emit, log
@@ -32,9 +34,9 @@ class Credentials:
         self._aside = Aside()
         self.watch = FolderWatch(partial(scan_file, path), self.read_again, read_at_ns=read_at_ns)
 
-    def is_revoked(self, user: str, proof: str) -> bool:
+    def is_revoked(self, proof: Proof) -> bool:
         """Is the proof that a user has shown worth nothing any more?"""
-        return self._users.proof(user) != proof
+        return proof.verifier == DEFAULT and self._users.proof(proof.user) != proof.value
 
     async def read_again(self) -> bool:
         """Read the changed file, and end the connections of users it has no more. False when it cannot be used."""

@@ -4,30 +4,35 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from auth.mechanisms import Channel
 from auth.verifiers.sasl_config import SaslConfigError
 from router.connection.terms import Listener, listener_of
+from router.control.authenticators import AuthenticatorError, Authenticators
 from router.control.connectors import log_configured
 from router.control.router import Router
 from router.control.sasl_plugins import SaslPlugins
-from router.control.security import Authentication, TlsFiles, tls_settings
+from router.control.security import TlsFiles, tls_settings
 from router.control.server import ADDRESS_FAMILIES, Port
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
 from router.management.owners import Owner
 from router.management.requests import ManagementError
 
+# Whatever can be offered is offered to a peer like this.
+_BEST = Channel(has_certificate=True, is_encrypted=True)
+
 
 class Listeners:
     def __init__(
         self,
         router: Router,
-        authentication: Authentication,
+        authenticators: Authenticators,
         profiles: SslProfiles,
         plugins: SaslPlugins,
         emit: Emit,
     ) -> None:
         self._router = router
-        self._authentication = authentication
+        self._authenticators = authenticators
         self._profiles = profiles
         self._plugins = plugins
         self._emit = emit
@@ -55,6 +60,7 @@ class Listeners:
     def delete(self, attributes: Mapping[str, Any]) -> None:
         self._router.close_port(attributes["name"])
         self._profiles.release(attributes["name"])
+        self._authenticators.release(attributes["name"])
 
     def made(self, attributes: Mapping[str, Any]) -> Listener:
         """Ready to be opened. Errors: ManagementError."""
@@ -76,13 +82,15 @@ class Listeners:
             self._warn("Configuration listener attribute 'trustedCertsFile' is not used. "
                        "Specify sslProfile caCertFile instead.")  # fmt: skip
         try:
-            mechanisms = self._authentication.mechanisms(attributes)
+            authentication = self._authenticators.of_listener(attributes)
         except SaslConfigError as error:
             raise ManagementError(500, f"{user}: {error}") from None
-        if attributes["authenticatePeer"] and not (mechanisms(False) or mechanisms(True)):
+        except AuthenticatorError as error:
+            raise ManagementError(400, f"{user}: {error}") from None
+        if attributes["authenticatePeer"] and not authentication.mechanisms(_BEST):
             words = attributes.get("saslMechanisms") or "none given"
             self._warn(f"{user}: nobody can log in, none of its SASL mechanisms can be offered: {words}")
-        listener = listener_of(attributes, tls=tls, mechanisms=mechanisms)
+        listener = listener_of(attributes, tls=tls, mechanisms=authentication.mechanisms, verify=authentication.verify)
         log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name, self._emit)
         return listener
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+from auth.identity import Proof
 from router.admission.connection_gate import ConnectionGate, Gate
 from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection
@@ -32,7 +33,6 @@ from router.io.busy_poll import BusyPoll
 from router.io.random_names import random_name
 from router.io.timers import Timers
 from router.io.turns import Slices, Turns
-from router.io.workers import Workers
 
 # How long a closed connection may take to write what is left for its peer, before the socket is dropped: a peer that
 # does not read would otherwise hold it for ever.
@@ -51,7 +51,6 @@ class Router:
         router_id: str,
         version: str,
         gate: Gate,
-        workers: Workers,
         emit: Emit,
         treatment_of: Callable[[str], Treatment],
         trace: FrameTrace,
@@ -76,7 +75,6 @@ class Router:
             wall_clock=self.wall_clock,
             set_timer=self._timers.set,
             emit=emit,
-            verify=workers.submit,
         )
         self.core = self.surroundings.core
         self.connections: dict[int, Stack] = {}
@@ -86,15 +84,14 @@ class Router:
         self._opening: dict[str, Listener] = {}  # by name; taken out when it is no longer wanted
         self.connectors: dict[str, Connecting] = {}
         self.started_at_s = int(self.clock())
-        self._workers = workers
         self._last_connection_id = 0
         self.watch = Watch(self.core, emit, thresholds)
         self.progress = Progress(self.core.links, self.clock)
         self._watching: Slices | None = None
         self.redecision = Redecision(gate, self.connections, self.work.finish, emit, self.wall_clock)
         self.expiry = Expiry(gate, self.redecision, self.wall_clock)
-        # (user, its proof) → is the proof worth nothing any more? None: nobody asks.
-        self.is_revoked: Callable[[str, str], bool] | None = None
+        # Is a proof worth nothing any more? None: nobody asks.
+        self.is_revoked: Callable[[Proof], bool] | None = None
         self.on_second: list[Callable[[float], None]] = []  # further tasks of each second; get the time
         self._tick()
 
@@ -282,4 +279,3 @@ class Router:
         self._ticker.cancel()
         if self._watching is not None:
             self._watching.cancel()
-        self._workers.close()

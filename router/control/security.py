@@ -1,20 +1,17 @@
-"""sslProfile and SASL configuration made ready for listeners: contexts, certificate users, offered mechanisms.
+"""sslProfiles made ready for listeners and connectors: contexts, certificate users.
 
-Reads files; everything it cannot read is an error that names the file. Sources: docs/spec/policy-and-auth.md §6, §8.
+Reads files; everything it cannot read is an error that names the file. Source: docs/spec/policy-and-auth.md §6.
 """
 
-import os
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from auth.certificates import CertificateError, certificate_subject, certificate_user
-from auth.credentials import VerifyRequest, VerifyResult, unavailable
 from auth.secrets import PasswordError, Secret
 from auth.tls import TlsProfile, TlsTunnel, client_context, server_context
-from auth.verifiers.files import UserFileVerifier
 from auth.verifiers.password_sources import resolve_configured
-from auth.verifiers.sasl_config import SaslConfig, demands_certificate, load_sasl_config, offered_mechanisms
+from auth.verifiers.sasl_config import demands_certificate
 from policy.files.positioned_json import NotJson, RepeatedKeyError, first_repeat, loads
 from policy.files.regular import MAX_OTHER_BYTES, read_regular
 from router.connection.terms import TlsSettings
@@ -205,58 +202,3 @@ def tls_settings(files: TlsFiles, emit: Emit) -> TlsSettings:
             return None
 
     return TlsSettings(tunnel=tunnel, user_of=user_of, subject_of=subject_of)
-
-
-class Authentication:
-    """The process-wide SASL configuration and its user database."""
-
-    def __init__(self, config: SaslConfig) -> None:
-        """Errors: auth.verifiers.files.UserFileError when the user file cannot be used."""
-        self._config = config
-        self._verifier = UserFileVerifier(config.user_file) if config.user_file is not None else None
-
-    @classmethod
-    def load(cls, router: Mapping[str, Any]) -> "Authentication":
-        """From the `router` entity's saslConfigDir and saslConfigName.
-
-        Errors  SaslConfigError, UserFileError (ValueErrors with the file in their text).
-        """
-        return cls(load_sasl_config(router.get("saslConfigDir"), router["saslConfigName"], environment=os.environ))
-
-    def mechanisms(self, listener: Mapping[str, Any]) -> Callable[[bool], tuple[str, ...]]:
-        """The mechanisms that a listener offers, by whether a client certificate was verified.
-
-        Errors  SaslConfigError at once, not at the first connection, when the database it needs cannot be used.
-        """
-        words = listener.get("saslMechanisms")
-        authenticates = bool(listener["authenticatePeer"])
-        offers = {
-            is_verified: offered_mechanisms(
-                self._config,
-                sasl_mechanisms=words,
-                authenticate_peer=authenticates,
-                has_verified_certificate=is_verified,
-            )
-            for is_verified in (False, True)
-        }
-        return offers.__getitem__
-
-    @property
-    def user_file(self) -> str | None:
-        """The path of the file of users; None where there is none."""
-        return self._verifier.path if self._verifier is not None else None
-
-    @property
-    def warnings(self) -> Iterator[str]:
-        """Texts for the log at the start."""
-        if self._verifier is not None and (number := len(self._verifier.costs)) > 1:
-            yield (
-                f"{self._verifier.path}: hashes of {number} different costs. Each login computes one of each, lest its "
-                "time tell which users there are; with new passwords by qdpasswd all have the same"
-            )
-
-    def verify(self, request: VerifyRequest) -> VerifyResult:
-        """Blocking: hashes a password. Runs in a worker thread."""
-        if self._verifier is None:
-            return unavailable("no user database is configured")
-        return self._verifier.verify(request)

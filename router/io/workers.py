@@ -11,13 +11,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
-from auth.credentials import VerifyRequest, VerifyResult, unavailable
+from auth.credentials import Answer, VerifyRequest, unavailable
 from policy.failures import counted_as
 
-# Password hashing is deliberately slow, and takes up to 256 MiB: a few threads.
-THREADS: Final = 3
-# Attack: one host logs in without end. It never has all threads, so that another host's login begins at once.
-MAX_RUNNING_OF_HOST: Final = 2
 # Attack: one host fills the queue, to have everybody else refused, and the memory: each entry holds one password.
 MAX_OF_HOST: Final = 512
 # The same from many hosts. When it is full, the host with the most logins in it makes way.
@@ -34,7 +30,7 @@ class Verification:
         owner: "_Host",
         request: VerifyRequest,
         begins: Callable[[], bool],
-        done: Callable[[VerifyResult], None],
+        done: Callable[[Answer], None],
     ) -> None:
         self.owner = owner
         self.request = request
@@ -64,17 +60,23 @@ class _Host:
 class Workers:
     """Runs a verifier in threads and calls back on the loop, always after `submit` has returned."""
 
-    def __init__(self, verify: Callable[[VerifyRequest], VerifyResult], on_error: Callable[[str], None]) -> None:
+    def __init__(
+        self, verify: Callable[[VerifyRequest], Answer], on_error: Callable[[str], None], *, threads: int
+    ) -> None:
+        """threads  of the pool, 2 at least"""
         self._verify = verify
         self._on_error = on_error
-        self._pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="verifier")
+        self._threads = threads
+        # Attack: one host logs in without end. It never has all threads, so that another host's login begins at once.
+        self._threads_of_host = threads - 1
+        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="verifier")
         self._hosts: dict[object, _Host] = {}  # those with anything that waits or runs
         self._turns: dict[_Host, None] = {}  # those with something that waits, whose turn is next first
         self._running = 0
         self._waiting = 0
 
     def submit(
-        self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[VerifyResult], None]
+        self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[Answer], None]
     ) -> Callable[[], None]:
         """Have a request verified in its host's turn.
 
@@ -132,8 +134,8 @@ class Workers:
 
     def _begin_next(self) -> None:
         """Give the free threads work."""
-        while self._running < THREADS:
-            owner = next((each for each in self._turns if each.running < MAX_RUNNING_OF_HOST), None)
+        while self._running < self._threads:
+            owner = next((each for each in self._turns if each.running < self._threads_of_host), None)
             if owner is None:
                 return
             verification = next(iter(owner.waiting))
@@ -153,11 +155,11 @@ class Workers:
         self._running += 1
         owner.running += 1
 
-        def finished(future: "Future[VerifyResult]") -> None:
+        def finished(future: "Future[Answer]") -> None:
             with suppress(RuntimeError):  # the loop is closed: the router has ended
                 loop.call_soon_threadsafe(conclude, future)
 
-        def conclude(future: "Future[VerifyResult]") -> None:
+        def conclude(future: "Future[Answer]") -> None:
             self._running -= 1
             owner.running -= 1
             self._forget_idle(owner)

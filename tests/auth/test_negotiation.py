@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from auth import sasl_frames
 from auth.credentials import UNKNOWN_USER, WRONG_PASSWORD, CheckPassword, VerifyResult, unavailable
 from auth.identity import Identity
+from auth.mechanisms import Channel
 from auth.negotiation import (
     FRAMING_ERROR,
     MAX_PENDING_BYTES,
@@ -29,7 +30,7 @@ WRONG = VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
 
 
 def server(*offered: str, external_user: str | None = None) -> ServerNegotiation:
-    negotiation = ServerNegotiation(offered=offered, external_user=external_user)
+    negotiation = ServerNegotiation(offered=offered, channel=Channel(external_user=external_user))
     negotiation.start()
     return negotiation
 
@@ -76,7 +77,7 @@ def rejection(effects: list[SaslEffect]) -> Rejected:
 
 def test_the_offer_is_sent_in_order_and_may_be_empty() -> None:
     for offered in ((), ("PLAIN",), ("SCRAM-SHA-256", "PLAIN", "ANONYMOUS")):
-        effects = ServerNegotiation(offered=offered, external_user=None).start()
+        effects = ServerNegotiation(offered=offered, channel=Channel()).start()
         assert frames_of(effects) == [Mechanisms(names=offered)]
 
 
@@ -234,7 +235,7 @@ def test_a_flood_during_verification_is_refused() -> None:
 
 
 def test_bytes_before_the_start_wait_for_it() -> None:
-    negotiation = ServerNegotiation(offered=["ANONYMOUS"], external_user=None)
+    negotiation = ServerNegotiation(offered=["ANONYMOUS"], channel=Channel())
     assert negotiation.receive(init("ANONYMOUS")) == []
     effects = negotiation.start()
     assert frames_of(effects) == [Mechanisms(names=("ANONYMOUS",)), Outcome(code=0)]
@@ -353,7 +354,7 @@ def test_no_effect_prints_a_password() -> None:
 
 @pytest.mark.parametrize("step", [1, 2, 7, 1000])
 def test_client_and_server_understand_each_other_in_pieces(step: int) -> None:
-    ours = ServerNegotiation(offered=["PLAIN", "ANONYMOUS"], external_user=None)
+    ours = ServerNegotiation(offered=["PLAIN", "ANONYMOUS"], channel=Channel())
     theirs = client(None, "alice@example.com", "correct horse")
     to_client = b"".join(effect.data for effect in ours.start() if isinstance(effect, Reply))
     results: list[SaslEffect] = []
@@ -406,7 +407,7 @@ ACTIONS = st.lists(st.one_of(INPUTS, st.sampled_from([VALID, WRONG, None])), max
 @given(ACTIONS, st.sampled_from([None, "CN=alice"]))
 def test_server_every_state_meets_every_input(actions: list[bytes | VerifyResult | None], user: str | None) -> None:
     """Never an exception; one ending at most; nothing after it; success only by a valid answer to our own question."""
-    negotiation = ServerNegotiation(offered=["EXTERNAL", "PLAIN"], external_user=user)
+    negotiation = ServerNegotiation(offered=["EXTERNAL", "PLAIN"], channel=Channel(external_user=user))
     is_over, is_asked = False, False
     for action in actions:
         if action is None:

@@ -5,6 +5,7 @@ from proton import SASL, Connection, Transport
 
 from auth.credentials import WRONG_PASSWORD, VerifyResult
 from auth.identity import Identity
+from auth.mechanisms import Channel
 from auth.negotiation import (
     Authenticated,
     ClientNegotiation,
@@ -43,7 +44,7 @@ def accept(
     transport.sasl().allowed_mechs(mechanism)
     transport.bind(connection)
     connection.open()
-    negotiation = ServerNegotiation(offered=offered, external_user="test@domain.com")
+    negotiation = ServerNegotiation(offered=offered, channel=Channel(external_user="test@domain.com"))
     assert output_of(transport) == SASL_HEADER
     endings: list[SaslEffect] = []
     transport.push(SASL_HEADER + replies(negotiation.start()))

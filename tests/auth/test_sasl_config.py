@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from auth.mechanisms import Channel
 from auth.verifiers.sasl_config import (
     SaslConfig,
     SaslConfigError,
@@ -21,7 +22,11 @@ def offer(
     config: SaslConfig, listed: str | None = None, *, authenticate: bool = False, certificate: bool = False
 ) -> tuple[str, ...]:
     return offered_mechanisms(
-        config, sasl_mechanisms=listed, authenticate_peer=authenticate, has_verified_certificate=certificate
+        config,
+        served=("PLAIN",) if config.user_file is not None else (),
+        sasl_mechanisms=listed,
+        authenticate_peer=authenticate,
+        channel=Channel(has_certificate=certificate),
     )
 
 

@@ -1,11 +1,12 @@
 """A listener's attributes, as its clients meet them in the Open and the Begin."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from memory_net import Client, Net, Vhosts
 
-from router.connection.terms import listener_of
+from router.connection.terms import Listener, ask_nobody, listener_of
 
 DEFAULTS: dict[str, Any] = {
     "name": "l", "host": "127.0.0.1", "port": "5672", "role": "normal", "cost": 1, "maxFrameSize": 16384,
@@ -15,9 +16,13 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
+def made(attributes: Mapping[str, Any]) -> Listener:
+    return listener_of(attributes, tls=None, mechanisms=lambda _: (), verify=ask_nobody)
+
+
 def met(**attributes: Any) -> Client:
     net = Net()
-    net.listener = lambda **_: listener_of({**DEFAULTS, **attributes}, tls=None, mechanisms=lambda _: ())  # type: ignore[method-assign]
+    net.listener = lambda **_: made({**DEFAULTS, **attributes})  # type: ignore[method-assign]
     client = net.client()
     net.pump()
     return client
@@ -84,7 +89,7 @@ def test_open_properties_follow_with_their_types() -> None:
 )  # fmt: skip
 def test_strip_annotations(role: str, strip: str, strips: tuple[bool, bool]) -> None:
     """routing 99: off for routers (§1.1)"""
-    listener = listener_of({**DEFAULTS, "role": role, "stripAnnotations": strip}, tls=None, mechanisms=lambda _: ())
+    listener = made({**DEFAULTS, "role": role, "stripAnnotations": strip})
     assert (listener.strips_in, listener.strips_out) == strips
 
 

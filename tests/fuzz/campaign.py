@@ -23,6 +23,7 @@ from proton import Message, symbol  # noqa: E402
 from test_connection_fuzz import SESSIONS, Bystanders, check, silent  # noqa: E402
 
 from auth import sasl_frames  # noqa: E402
+from auth.mechanisms import Channel  # noqa: E402
 from auth.negotiation import ClientNegotiation, ServerNegotiation  # noqa: E402
 from auth.secrets import Secret  # noqa: E402
 from policy.files.loader import PolicyFileError  # noqa: E402
@@ -84,7 +85,7 @@ def read_sasl_frames(data: bytes) -> None:
 
 
 def negotiate_as_server(data: bytes) -> None:
-    negotiation = ServerNegotiation(offered=("PLAIN", "EXTERNAL", "ANONYMOUS"), external_user="u")
+    negotiation = ServerNegotiation(offered=("PLAIN", "EXTERNAL", "ANONYMOUS"), channel=Channel(external_user="u"))
     negotiation.start()
     negotiation.receive(data)
 

@@ -15,7 +15,6 @@ from router.control.frame_trace import FrameTrace
 from router.control.router import Router
 from router.core.addresses import Treatment
 from router.effects import Effect, Log
-from router.io.workers import Workers
 
 DELAYS = RetryDelays(after_failure_s=0.02, after_loss_s=0.02, with_alternatives_s=0.02)
 NEVER = RetryDelays(after_failure_s=3600, after_loss_s=3600, with_alternatives_s=3600)
@@ -32,7 +31,6 @@ class Scene:
             router_id="R",
             version="1.20.0",
             gate=Gate(ruleset, UsageLedger(), self.effects.append),
-            workers=Workers(lambda request: pytest.fail("nobody is verified here"), lambda text: None),
             emit=self.effects.append,
             treatment_of=lambda address: Treatment(distribution="balanced"),
             trace=FrameTrace(lambda text, is_forced: None),

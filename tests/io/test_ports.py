@@ -14,7 +14,6 @@ from router.control.frame_trace import FrameTrace
 from router.control.router import Router
 from router.core.addresses import Treatment
 from router.effects import Emit
-from router.io.workers import Workers
 
 
 def made_router(emit: Emit) -> Router:
@@ -22,7 +21,6 @@ def made_router(emit: Emit) -> Router:
         router_id="R",
         version="1.20.0",
         gate=Gate(compile_ruleset({}, (), resolve=lambda name: []), UsageLedger(), emit),
-        workers=Workers(lambda request: pytest.fail("nobody is verified here"), lambda text: None),
         emit=emit,
         treatment_of=lambda address: Treatment(distribution="balanced"),
         trace=FrameTrace(lambda text, is_forced: None),

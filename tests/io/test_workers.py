@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from auth.credentials import CheckPassword, VerifyRequest, VerifyResult
+from auth.credentials import Answer, CheckPassword, VerifyRequest, VerifyResult
 from auth.secrets import Secret
 from router.io import workers
-from router.io.workers import MAX_RUNNING_OF_HOST, THREADS, Workers
+from router.io.workers import Workers
+
+THREADS = 3
+MAX_RUNNING_OF_HOST = 2
 
 A, B, C = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 
@@ -25,7 +28,7 @@ class Scene:
         self.unwanted: set[str] = set()
         self.errors: list[str] = []
         self._may_end: dict[str, threading.Event] = {}
-        self.workers = Workers(self._verify, self.errors.append)
+        self.workers = Workers(self._verify, self.errors.append, threads=THREADS)
 
     def _verify(self, request: VerifyRequest) -> VerifyResult:
         assert self._may_end[request.user].wait(10)
@@ -41,7 +44,8 @@ class Scene:
             self.begun.append(name)
             return True
 
-        def done(result: VerifyResult) -> None:
+        def done(result: Answer) -> None:
+            assert isinstance(result, VerifyResult)
             self.answers[name] = result
 
         self._may_end[name] = threading.Event()

@@ -15,7 +15,9 @@ from router.management.owners import DUMMY, Owner
 from router.management.query import Rows
 from router.management.schema import load_schema
 
-SCHEMA = load_schema().without("budget", "shadowPolicy", "shadowDisagreement")  # nobody serves these here
+SCHEMA = load_schema().without(
+    "budget", "shadowPolicy", "shadowDisagreement", "fileAuthenticator"
+)  # nobody serves these here
 HANDLED = ("listener", "sslProfile", "connector", "vhost", "address", "linkRoute", "autoLink", "exchange", "binding")
 
 Make = Callable[[], Iterable[Mapping[str, object]]]

@@ -314,7 +314,12 @@ def test_every_attribute_that_names_something_is_marked() -> None:
     assert changeable == {
         *(("sslProfile", name) for name in ("caCertFile", "certFile", "privateKeyFile", "passwordFile", "password")),
         *(("listener", name) for name in ("trustedCertsFile", "httpRootDir")),
-        *(("connector", "saslPassword"), ("log", "outputFile"), ("sslProfile", "uidNameMappingFile")),
+        *(
+            ("connector", "saslPassword"),
+            ("log", "outputFile"),
+            ("fileAuthenticator", "path"),
+            ("sslProfile", "uidNameMappingFile"),
+        ),
     }
 
 

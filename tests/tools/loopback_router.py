@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from auth.credentials import VerifyResult
+from auth.credentials import CheckPassword, VerifyResult
+from auth.mechanisms import Channel
 from auth.negotiation import Rejected, Reply, ServerNegotiation, Verify
 from auth.secrets import Secret
 from auth.tls import TlsFailure, TlsTunnel
@@ -133,7 +134,7 @@ class LoopbackRouter:
 
     def authenticate(self) -> None:
         assert self.users is not None
-        negotiation = ServerNegotiation(offered=self.offered, external_user="external")
+        negotiation = ServerNegotiation(offered=self.offered, channel=Channel(external_user="external"))
         effects = negotiation.start() + negotiation.receive(self.input)
         while True:
             pending = list(effects)
@@ -141,7 +142,7 @@ class LoopbackRouter:
                 match effect:
                     case Reply(data=data):
                         self.write(data)
-                    case Verify(request=request):
+                    case Verify(request=CheckPassword() as request):
                         expected = Secret(self.users.get(request.user, "\0"))
                         pending += negotiation.resume(VerifyResult(is_valid=request.password == expected))
                     case Rejected():

@@ -25,6 +25,7 @@ CONFIGURED: Final[tuple[Kind, ...]] = (
     PolicyKind("policy"),
     NamedKind("sslProfile"),
     NamedKind("authServicePlugin"),
+    NamedKind("fileAuthenticator"),
     AddressKind("address"),
     LinkRouteKind("linkRoute"),
     AutoLinkKind("autoLink"),

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from auth.credentials import VerifyRequest, VerifyResult
+from auth.credentials import Answer, VerifyRequest
 from memory_net.clients import Client
 from memory_net.policies import Vhosts, ruleset_of
 from policy.addressing.address import Address, resolve
@@ -18,8 +18,8 @@ from router.amqp.buffers import READ_BYTES
 from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection, Stage
 from router.connection.peer import Peer
-from router.connection.surroundings import Verifier, assemble
-from router.connection.terms import Listener
+from router.connection.surroundings import assemble
+from router.connection.terms import Listener, Verify
 from router.core.addresses import Treatment
 from router.core.budget import NO_LIMITS, Budgets, Limits
 from router.core.progress import Progress
@@ -64,7 +64,7 @@ class Net:
         self.now = 1000.0
         self.wall_s = 1_700_000_000.0  # seconds since 1970 UTC
         self.remote_host = "10.0.0.1"  # of clients that come from now on
-        self.verify: Verifier = _verify_nothing
+        self.verify: Verify = _verify_nothing
         self.read_bytes = read_bytes
         self.effects: list[Effect] = []
         self.clients: list[Client] = []
@@ -87,7 +87,6 @@ class Net:
             wall_clock=lambda: self.wall_s,
             set_timer=self._set_timer,
             emit=self.effects.append,
-            verify=lambda request, host, begins, done: self.verify(request, host, begins, done),
         )
         self.core = self.surroundings.core
         self.core.budgets = Budgets(limits)
@@ -111,7 +110,8 @@ class Net:
         return string.ascii_letters[number % 52] * 15 if number < 52 else f"{number:015d}"
 
     def listener(self, **terms: Any) -> Listener:
-        merged = {"name": "l", "host": "127.0.0.1", "port": "5672", **self.listener_terms, **terms}
+        verify = {"verify": lambda *question: self.verify(*question)}
+        merged = {"name": "l", "host": "127.0.0.1", "port": "5672", **verify, **self.listener_terms, **terms}
         return Listener(**merged)
 
     def client(
@@ -262,7 +262,7 @@ def _short_turn() -> Callable[[], bool]:
 
 
 def _verify_nothing(
-    request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[VerifyResult], None]
+    request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[Answer], None]
 ) -> Callable[[], None]:
     raise AssertionError("no test here verifies credentials")
 

@@ -1,0 +1,53 @@
+"""What a verifier is. Each has one file in this room."""
+
+from typing import Protocol
+
+from auth.credentials import Answer, CheckPassword, CheckToken, FetchGroups, FetchScramKeys, VerifyRequest
+
+
+class Verifier(Protocol):
+    """Answers the questions of mechanisms from a user database, a directory or keys. Blocking.
+
+    name        as configured; of the SASL configuration's database: DEFAULT
+    mechanisms  the upper-case names of those whose questions it can answer, strongest first; EXTERNAL where it knows
+                groups of users whom TLS has authenticated
+    threads     how many calls of `verify` may run at a time
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def mechanisms(self) -> tuple[str, ...]: ...
+    @property
+    def threads(self) -> int: ...
+
+    def verify(self, request: VerifyRequest) -> Answer:
+        """Called from several threads. Bounded in time; a question that it cannot answer now is `unavailable`.
+
+        Whatever it raises is taken as unavailable, and its class logged.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back connections and caches. `verify` may be under way."""
+        ...
+
+
+# The name of the verifier that saslConfigDir and saslConfigName configure.
+DEFAULT = "saslConfig"
+
+# Password hashing is deliberately slow, and takes up to 256 MiB: a few threads.
+HASHING_THREADS = 3
+
+
+def mechanism_of(request: VerifyRequest) -> str:
+    """A mechanism that asks this question: who serves it can answer."""
+    match request:
+        case CheckPassword():
+            return "PLAIN"
+        case FetchScramKeys(hash_name=hash_name):
+            return f"SCRAM-{hash_name}"
+        case CheckToken():
+            return "OAUTHBEARER"
+        case FetchGroups():
+            return "EXTERNAL"

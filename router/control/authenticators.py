@@ -1,0 +1,182 @@
+"""The verifiers that listeners ask, by name, each with its own threads; the SASL configuration's is the default.
+
+Sources: docs/spec/policy-and-auth.md §7, §8.1, §8.10.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from auth.credentials import VerifyRequest
+from auth.mechanisms import Channel
+from auth.verifiers.files import UserFileError, UserFileVerifier
+from auth.verifiers.sasl_config import SaslConfig, SaslConfigError, load_sasl_config, offered_mechanisms
+from auth.verifiers.verifier import DEFAULT, Verifier, mechanism_of
+from router.connection.terms import Done
+from router.effects import Emit, Log, Refused
+from router.io.workers import Workers
+from router.management.owners import Owner
+from router.management.requests import ManagementError
+
+
+class AuthenticatorError(ValueError):
+    """A verifier cannot be made from its attributes; the text names what is wrong and what would be right."""
+
+
+def _file(attributes: Mapping[str, Any]) -> Verifier:
+    try:
+        return UserFileVerifier(str(attributes["path"]), str(attributes["name"]))
+    except UserFileError as error:
+        raise AuthenticatorError(str(error)) from None
+
+
+# Entity type → makes its verifier from the validated attributes. Reads files; connects to nobody. Errors:
+# AuthenticatorError.
+MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verifier]]] = {
+    "fileAuthenticator": _file,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticator:
+    """A verifier and the threads that ask it."""
+
+    verifier: Verifier
+    workers: Workers
+
+    def close(self) -> None:
+        self.workers.close()
+        self.verifier.close()
+
+
+class Authenticators:
+    """All of them. A listener keeps those that it was made with."""
+
+    def __init__(self, config: SaslConfig, emit: Emit) -> None:
+        """Errors: auth.verifiers.files.UserFileError when the SASL configuration's user file cannot be used."""
+        self._config = config
+        self._emit = emit
+        self._members: dict[str, Authenticator] = {}
+        self._users: dict[str, tuple[str, ...]] = {}  # listener → the names it was made with
+        if config.user_file is not None:
+            self._add(UserFileVerifier(config.user_file))
+
+    @classmethod
+    def load(cls, router: Mapping[str, Any], emit: Emit) -> "Authenticators":
+        """From the `router` entity's saslConfigDir and saslConfigName.
+
+        Errors  SaslConfigError, UserFileError (ValueErrors with the file in their text).
+        """
+        config = load_sasl_config(router.get("saslConfigDir"), router["saslConfigName"], environment=os.environ)
+        return cls(config, emit)
+
+    def close(self) -> None:
+        """Nothing is verified any more."""
+        for member in self._members.values():
+            member.close()
+
+    # Entities
+
+    @property
+    def owners(self) -> Iterator[Owner]:
+        for kind, make in MAKERS.items():
+            yield Owner(type=kind, create=partial(self._create, make), delete=self._delete)
+
+    def _create(self, make: Callable[[Mapping[str, Any]], Verifier], attributes: Mapping[str, Any]) -> None:
+        name = attributes["name"]
+        if name == DEFAULT or name.split() != [name]:
+            raise ManagementError(400, f"authenticator '{name}': expected a name without blanks, other than {DEFAULT}")
+        try:
+            self._add(make(attributes))
+        except AuthenticatorError as error:
+            raise ManagementError(400, f"authenticator '{name}': {error}") from None
+
+    def _delete(self, attributes: Mapping[str, Any]) -> None:
+        name = attributes["name"]
+        users = sorted(listener for listener, names in self._users.items() if name in names)
+        if users:
+            raise ManagementError(400, f"authenticator '{name}' is used by listener {', '.join(users)}")
+        self._members.pop(name).close()
+
+    def _add(self, verifier: Verifier) -> None:
+        workers = Workers(verifier.verify, lambda text: self._emit(_unverified(text)), threads=verifier.threads)
+        self._members[verifier.name] = Authenticator(verifier, workers)
+
+    # Listeners
+
+    def of_listener(self, attributes: Mapping[str, Any]) -> "ListenerAuthentication":
+        """For a `listener` with these attributes; kept as in use until `release`.
+
+        Errors  AuthenticatorError for a name that nobody has; SaslConfigError at once, not at the first connection,
+                when the database that the SASL configuration names cannot be used.
+        """
+        names = tuple(str(attributes.get("authenticators") or "").split())
+        unknown = [name for name in names if name not in self._members or name == DEFAULT]
+        if unknown:
+            known = ", ".join(sorted(set(self._members) - {DEFAULT})) or "none is defined"
+            raise AuthenticatorError(f"no authenticator named '{unknown[0]}' (known: {known})")
+        # Whoever names authenticators has said who answers: the SASL configuration's list and database do not count.
+        config = SaslConfig() if names else self._config
+        members = [self._members[name] for name in names or (DEFAULT,) if name in self._members]
+        made = ListenerAuthentication(config, members, attributes)
+        made.mechanisms(Channel())
+        self._users[attributes["name"]] = names
+        return made
+
+    def release(self, listener: str) -> None:
+        self._users.pop(listener, None)
+
+    # The SASL configuration
+
+    @property
+    def user_file(self) -> str | None:
+        """The path of the SASL configuration's file of users; None where there is none."""
+        return self._config.user_file
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Texts for the log at the start."""
+        for member in self._members.values():
+            verifier = member.verifier
+            if isinstance(verifier, UserFileVerifier) and (number := len(verifier.costs)) > 1:
+                yield (
+                    f"{verifier.path}: hashes of {number} different costs. Each login computes one of each, lest its "
+                    "time tell which users there are; with new passwords by qdpasswd all have the same"
+                )
+
+
+class ListenerAuthentication:
+    """What one listener offers and whom it asks."""
+
+    def __init__(self, config: SaslConfig, members: Sequence[Authenticator], attributes: Mapping[str, Any]) -> None:
+        self._config = config
+        self._members = tuple(members)
+        self._words = attributes.get("saslMechanisms")
+        self._authenticates = bool(attributes["authenticatePeer"])
+        self._served = tuple(dict.fromkeys(name for each in members for name in each.verifier.mechanisms))
+
+    def mechanisms(self, channel: Channel) -> tuple[str, ...]:
+        """To offer, in order. Errors: SaslConfigError."""
+        return offered_mechanisms(
+            self._config,
+            served=self._served,
+            sasl_mechanisms=self._words,
+            authenticate_peer=self._authenticates,
+            channel=channel,
+        )
+
+    def verify(self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Done) -> Callable[[], None]:
+        """As router.connection.terms.Verify: the first authenticator that can answer is asked."""
+        mechanism = mechanism_of(request)
+        for member in self._members:
+            if mechanism in member.verifier.mechanisms:
+                return member.workers.submit(request, host, begins, done)
+        raise SaslConfigError(f"nobody answers for {mechanism}, which was offered")
+
+
+def _unverified(text: str) -> Refused:
+    """Attack: while the verifier cannot be reached each login is a line."""
+    line = Log(module="AUTHSERVICE", level="error", text=text)
+    return Refused(stage="sasl", facts={}, lines=(line,), what="logins could not be verified")

@@ -1,0 +1,67 @@
+"""Authenticators by name: docs/spec/policy-and-auth.md §8.10."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from daemon_process import LISTENER, Daemon, start, write_users
+
+from auth.secrets import Secret
+from router.management.client import BadRequestStatus, ConnectionException
+
+pytestmark = pytest.mark.interop
+
+LISTEN = "listener {{\n name: {0}\n host: 127.0.0.1\n port: 0\n authenticatePeer: yes\n authenticators: {1}\n}}\n"
+
+
+def configuration(folder: Path) -> str:
+    for name in ("staff", "guests"):
+        (folder / name).mkdir()
+        write_users(folder / name, {"alice": f"of {name}"})
+    return "".join(
+        f"fileAuthenticator {{\n name: {name}\n path: {folder}/{name}/users\n}}\n" + LISTEN.format(f"for-{name}", name)
+        for name in ("staff", "guests")
+    )
+
+
+def is_let_in(router: Daemon, listener: str, password: str) -> bool:
+    try:
+        router.client(listener, username="alice", password=Secret(password)).close()
+    except ConnectionException:
+        return False
+    return True
+
+
+def test_each_listener_asks_its_own(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    router = daemon(configuration(tmp_path) + LISTENER)
+    answers = {
+        (listener, password): is_let_in(router, f"for-{listener}", f"of {password}")
+        for listener in ("staff", "guests")
+        for password in ("staff", "guests")
+    }
+    assert answers == {
+        ("staff", "staff"): True,
+        ("staff", "guests"): False,
+        ("guests", "staff"): False,
+        ("guests", "guests"): True,
+    }
+
+
+def test_one_in_use_is_not_deleted_and_a_new_one_serves(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    router = daemon(configuration(tmp_path) + LISTENER)
+    kind = "org.apache.qpid.dispatch.fileAuthenticator"
+    with router.client() as operator:
+        with pytest.raises(BadRequestStatus, match="authenticator 'staff' is used by listener for-staff"):
+            operator.delete(type=kind, name="staff")
+        with pytest.raises(BadRequestStatus, match="no-such-file: cannot be read"):
+            operator.create({"path": f"{tmp_path}/no-such-file"}, type=kind, name="third")
+        with pytest.raises(BadRequestStatus, match=r"no authenticator named 'third' \(known: guests, staff\)"):
+            operator.create({"port": "0", "authenticators": "staff third"}, type="listener", name="of-the-third")
+        operator.delete(type="listener", name="for-staff")
+        operator.delete(type=kind, name="staff")
+
+
+def test_a_wrong_file_stops_the_start(tmp_path: Path) -> None:
+    router = start(tmp_path, f"fileAuthenticator {{\n name: staff\n path: {tmp_path}/none\n}}\n{LISTENER}")
+    assert router.wait() == 1
+    assert router.log(r"authenticator 'staff': .*/none: cannot be read: .*qdrouterd.conf:1")
