@@ -137,6 +137,19 @@ def expiry_s(der: bytes) -> float:
     return _parse(der).not_valid_after_utc.timestamp()
 
 
+def end_point_binding(der: bytes) -> bytes | None:
+    """The channel binding `tls-server-end-point` of a server's certificate; None where its signature has no hash.
+
+    Errors  CertificateError. Source: RFC 5929 §4.1.
+    """
+    certificate = _parse(der)
+    algorithm = certificate.signature_hash_algorithm
+    if algorithm is None:
+        return None
+    is_weak = isinstance(algorithm, hashes.MD5 | hashes.SHA1)
+    return certificate.fingerprint(hashes.SHA256() if is_weak else algorithm)
+
+
 def _parse(der: bytes) -> x509.Certificate:
     try:
         return x509.load_der_x509_certificate(der)

@@ -99,20 +99,7 @@ class ServerMechanism(Protocol):
 MechanismFactory = Callable[[str, Channel], ServerMechanism | None]
 
 
-def create_server_mechanism(name: str, channel: Channel) -> ServerMechanism | None:
-    """The mechanism of that upper-case name, fresh for one exchange; None when there is none."""
-    match name:
-        case "ANONYMOUS":
-            return _Anonymous()
-        case "EXTERNAL":
-            return _External(channel.external_user)
-        case "PLAIN":
-            return _Plain()
-        case _:
-            return None
-
-
-class _Anonymous:
+class Anonymous:
     """Anybody, as the user `anonymous`; the trace information a client may send is ignored."""
 
     def respond(self, response: bytes | None) -> Step:
@@ -122,7 +109,7 @@ class _Anonymous:
         return _unasked()
 
 
-class _External:
+class External:
     """The user of the client certificate that TLS verified.
 
     An absent response is taken as an empty one; asking for it with an empty challenge, as RFC 4422 would, breaks AMQP
@@ -143,7 +130,7 @@ class _External:
         return _unasked()
 
 
-class _Plain:
+class Plain:
     """authzid NUL user NUL password, verified elsewhere."""
 
     def __init__(self) -> None:

@@ -15,6 +15,7 @@ from auth import sasl_frames
 from auth.client_mechanisms import ClientMechanism, MechanismFault, choose
 from auth.credentials import Answer, VerifyRequest
 from auth.identity import Identity
+from auth.installed import create_server_mechanism
 from auth.mechanisms import (
     Accepted,
     Ask,
@@ -24,7 +25,6 @@ from auth.mechanisms import (
     Refused,
     ServerMechanism,
     Step,
-    create_server_mechanism,
 )
 from auth.sasl_frames import FrameReader, SaslFrame, SaslFrameError
 from auth.secrets import Secret

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from auth.certificates import expiry_s
+from auth.certificates import end_point_binding, expiry_s
 from auth.secrets import Secret
-from policy.files.regular import why_unreadable
+from policy.files.regular import MAX_OTHER_BYTES, read_regular, why_unreadable
 
 # Stops a peer that keeps a handshake going for ever with small messages. Two certificate chains at OpenSSL's own limit
 # of 100 KiB each, and room.
@@ -100,6 +100,7 @@ class TlsTunnel:
 
     __slots__ = (
         "_at",
+        "_end_point",
         "_forgets_session",
         "_handshake_bytes",
         "_incoming",
@@ -116,7 +117,16 @@ class TlsTunnel:
         "has_more",
     )
 
-    def __init__(self, context: ssl.SSLContext, *, server_side: bool, server_hostname: str | None = None) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        *,
+        server_side: bool,
+        server_hostname: str | None = None,
+        end_point: bytes | None = None,
+    ) -> None:
+        """end_point  of a server: the channel binding of its certificate (auth.certificates.end_point_binding)"""
+        self._end_point = end_point
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._ssl = context.wrap_bio(
@@ -319,6 +329,13 @@ class TlsTunnel:
             return None
         return self._ssl.getpeercert(binary_form=True)
 
+    def binding(self, kind: str) -> bytes | None:
+        """The data of a channel binding such as `tls-server-end-point`; None where there is none of that kind."""
+        if not self._is_established or kind != "tls-server-end-point":
+            return None
+        certificate = None if self._ssl.server_side else self._ssl.getpeercert(binary_form=True)
+        return end_point_binding(certificate) if certificate is not None else self._end_point
+
     @property
     def peer_expires_at_s(self) -> float | None:
         """When the certificate that the peer has shown ends, seconds since 1970 UTC; None without one."""
@@ -387,6 +404,23 @@ def failure_text(fault: Exception) -> str:
     if isinstance(reason, str):
         return reason.replace("_", " ").lower()
     return "TLS failure"
+
+
+def own_end_point(profile: TlsProfile) -> bytes | None:
+    """The channel binding of the certificate that `server_context` shows; None where it has none. Reads the file."""
+    if not profile.cert_file:
+        return None
+    try:
+        der = ssl.PEM_cert_to_DER_cert(_first_certificate(read_regular(profile.cert_file, MAX_OTHER_BYTES)))
+        return end_point_binding(der)
+    except (OSError, ValueError):
+        return None
+
+
+def _first_certificate(pem: bytes) -> str:
+    begin, end = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
+    start = pem.index(begin)
+    return pem[start : pem.index(end, start) + len(end)].decode("ascii")
 
 
 def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLContext:

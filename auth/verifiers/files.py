@@ -1,4 +1,4 @@
-"""Users in a file: one `user:hash` a line, `#` begins a comment line.
+"""Users in a file: one `user:hash` a line, perhaps with SCRAM keys behind a blank; `#` begins a comment line.
 
 Blocking: files are read and hashes computed here. Call `verify` off the event loop.
 
@@ -12,25 +12,31 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import overload
 
 from auth.credentials import (
     MAX_PASSWORD_BYTES,
     MAX_USER_BYTES,
     UNKNOWN_USER,
     WRONG_PASSWORD,
+    Answer,
     CheckPassword,
+    FetchScramKeys,
+    ScramKeys,
     VerifyRequest,
     VerifyResult,
     unavailable,
 )
 from auth.identity import Proof
+from auth.scram import HASHES
 from auth.secrets import Secret
 from auth.verifiers.hashes import Argon2idCost, Cost, HashError, check_hash, decoy_hash, hash_password, verify_hash
+from auth.verifiers.scram_keys import decoy_keys, make_scram_keys, read_scram_keys
 from auth.verifiers.verifier import DEFAULT, HASHING_THREADS
 from policy.files.regular import read_regular
 
@@ -49,11 +55,20 @@ class UserFileError(ValueError):
 class UserFile:
     """The users of one file as they were when it was loaded."""
 
-    __slots__ = ("_decoys", "_hashes")
+    __slots__ = ("_decoys", "_entries", "_hashes", "_scram", "_seed")
 
-    def __init__(self, hashes: Mapping[str, str]) -> None:
-        """hashes  user -> PHC string that `check_hash` accepts, of MAX_COSTS costs at most"""
-        self._hashes = dict(hashes)
+    def __init__(self, entries: Mapping[str, str]) -> None:
+        """entries  as `parse_users` returns them"""
+        self._entries = dict(entries)
+        self._hashes: dict[str, str] = {}
+        self._scram: dict[str, dict[str, ScramKeys]] = {}  # by the hash's name, by user
+        for user, entry in self._entries.items():
+            self._hashes[user], *texts = entry.split()
+            for hash_name, keys in map(read_scram_keys, texts):
+                self._scram.setdefault(hash_name, {})[user] = keys
+        # Decoys have to stay the same over restarts: otherwise whoever asks before and after one knows them.
+        first = next(iter(self._entries.items()), ("", ""))
+        self._seed = hashlib.sha256("".join(first).encode()).digest()
         costs = dict.fromkeys(check_hash(phc) for phc in self._hashes.values()) or (Argon2idCost(),)
         self._decoys = {cost: decoy_hash(cost) for cost in costs}
 
@@ -66,6 +81,17 @@ class UserFile:
     def users(self) -> tuple[str, ...]:
         """The names, in the order of the file."""
         return tuple(self._hashes)
+
+    @property
+    def scram_hashes(self) -> tuple[str, ...]:
+        """The hashes that some user has SCRAM keys of, strongest first."""
+        return tuple(name for name in HASHES if name in self._scram)
+
+    def scram_keys(self, user: str, hash_name: str) -> ScramKeys:
+        """The user's keys; decoys for a user without them, so that the exchange does not tell which users there are."""
+        known = self._scram.get(hash_name, {})
+        keys = known.get(user)
+        return keys if keys is not None else decoy_keys(self._seed, user, hash_name, next(iter(known.values()), None))
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -98,8 +124,8 @@ class UserFile:
 
     def proof(self, user: str) -> str | None:
         """Another one for every entry that a user may have; None for an unknown user. No hash to guess at."""
-        phc = self._hashes.get(user)
-        return None if phc is None else hashlib.sha256(phc.encode()).hexdigest()
+        entry = self._entries.get(user)
+        return None if entry is None else hashlib.sha256(entry.encode()).hexdigest()
 
 
 def _fits(password: Secret, phc: str) -> bool | HashError:
@@ -118,8 +144,12 @@ class UserFileVerifier:
 
     __slots__ = ("_loaded", "_path", "name")
 
-    mechanisms = ("PLAIN",)
     threads = HASHING_THREADS
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """PLAIN, and SCRAM by the hashes that the file as it was read last has keys of."""
+        return (*(f"SCRAM-{name}" for name in self._loaded[1].scram_hashes), "PLAIN")
 
     @property
     def path(self) -> str:
@@ -136,9 +166,13 @@ class UserFileVerifier:
         self._path = path
         self._loaded = (_fingerprint(path), UserFile.load(path))
 
-    def verify(self, request: VerifyRequest) -> VerifyResult:
-        """Is the request's password its user's?"""
-        if not isinstance(request, CheckPassword):
+    @overload
+    def verify(self, request: CheckPassword) -> VerifyResult: ...
+    @overload
+    def verify(self, request: VerifyRequest) -> Answer: ...
+    def verify(self, request: VerifyRequest) -> Answer:
+        """Is the request's password its user's? What are its SCRAM keys?"""
+        if not isinstance(request, CheckPassword | FetchScramKeys):
             return unavailable("a file of users holds passwords only")
         fingerprint, users = self._loaded
         try:
@@ -148,18 +182,21 @@ class UserFileVerifier:
                 self._loaded = (current, users)
         except UserFileError as fault:
             return unavailable(str(fault))
-        result = users.verify(request.user, request.password)
         value = users.proof(request.user)
-        if not result.is_valid or value is None:
-            return result
-        return replace(result, proof=Proof(verifier=self.name, user=request.user, value=value))
+        proof = Proof(verifier=self.name, user=request.user, value=value) if value is not None else None
+        if isinstance(request, FetchScramKeys):
+            return replace(users.scram_keys(request.user, request.hash_name), proof=proof)
+        result = users.verify(request.user, request.password)
+        return replace(result, proof=proof) if result.is_valid else result
 
     def close(self) -> None:
         """There is nothing to give back."""
 
 
 def parse_users(text: str, path: str) -> dict[str, str]:
-    """user -> hash. `path` only names the file in errors.
+    """user -> PHC string that `check_hash` accepts, of MAX_COSTS costs at most, and behind it SCRAM keys, by blanks.
+
+    path    only names the file in errors
 
     Errors  UserFileError with the line; never with the line's content, which may be a password by mistake.
     """
@@ -168,7 +205,7 @@ def parse_users(text: str, path: str) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        user, colon, phc = line.strip().partition(":")
+        user, colon, entry = line.strip().partition(":")
         where = f"{path}:{number}"
         if not colon:
             raise UserFileError(f"{where}: expected user:hash")
@@ -176,7 +213,11 @@ def parse_users(text: str, path: str) -> dict[str, str]:
         if user in hashes:
             raise UserFileError(f"{where}: user '{user}' appears twice")
         try:
+            phc, *scram = entry.split() or [""]
             costs.add(check_hash(phc))
+            names = [read_scram_keys(text)[0] for text in scram]
+            if len(set(names)) < len(names):
+                raise HashError("SCRAM keys of one hash twice")
         except HashError as fault:
             raise UserFileError(f"{where}: {fault}") from None
         if len(costs) > MAX_COSTS:
@@ -184,7 +225,7 @@ def parse_users(text: str, path: str) -> dict[str, str]:
                 f"{where}: a hash of one more cost, and a file has {MAX_COSTS} different ones at most, since every "
                 "login computes one of each: take this line out and set the user's password anew with qdpasswd"
             )
-        hashes[user] = phc
+        hashes[user] = entry
     return hashes
 
 
@@ -198,16 +239,26 @@ def check_user(user: str, where: str) -> None:
         raise UserFileError(f"{where}: a user name of more than {MAX_USER_BYTES} bytes")
 
 
-def set_user(path: str, user: str, password: Secret, *, cost: Cost | None = None, must_exist: bool = True) -> None:
+def set_user(
+    path: str,
+    user: str,
+    password: Secret,
+    *,
+    cost: Cost | None = None,
+    scram: Sequence[str] = (),
+    must_exist: bool = True,
+) -> None:
     """Add the user or replace its password; everything else in the file, comments too, stays.
 
+    scram       the hashes to store SCRAM keys of beside the password's own
     must_exist  false to begin a new file (mode 600) where there is none
     Errors      UserFileError, HashError, OSError. The file is replaced as a whole or not at all.
     """
     check_user(user, path)
     if not 0 < len(password.reveal().encode("utf-8")) <= MAX_PASSWORD_BYTES:
         raise UserFileError(f"{path}: a password must have 1 to {MAX_PASSWORD_BYTES} bytes")
-    entry = f"{user}:{hash_password(password, cost or Argon2idCost())}"
+    keys = (make_scram_keys(password, name) for name in scram)
+    entry = " ".join((f"{user}:{hash_password(password, cost or Argon2idCost())}", *keys))
     with _locked(path):
         lines = _lines(path) if must_exist or Path(path).exists() else []
         places = [at for at, line in enumerate(lines) if _user_of(line) == user]

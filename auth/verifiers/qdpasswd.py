@@ -8,6 +8,7 @@ import getpass
 import sys
 from collections.abc import Sequence
 
+from auth.scram import HASHES
 from auth.secrets import Secret
 from auth.verifiers.files import UserFileError, remove_user, set_user
 from auth.verifiers.hashes import Cost, HashError, ScryptCost
@@ -26,7 +27,14 @@ def main(arguments: Sequence[str] | None = None, *, cost: Cost | None = None) ->
             return 0
         password = _from_stdin() if options.stdin else _from_terminal(options.user)
         chosen = cost or (ScryptCost() if options.scrypt else None)
-        set_user(options.file, options.user, password, cost=chosen, must_exist=not options.create)
+        set_user(
+            options.file,
+            options.user,
+            password,
+            cost=chosen,
+            scram=options.scram or (),
+            must_exist=not options.create,
+        )
     except (UserFileError, HashError, _Refused) as fault:
         print(f"qdpasswd: {fault}", file=sys.stderr)
         return 1
@@ -53,6 +61,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-f", "--file", required=True, metavar="FILE", help="the user file (userfile_path)")
     parser.add_argument("-c", "--create", action="store_true", help="create FILE (mode 600) if there is none")
     parser.add_argument("--scrypt", action="store_true", help="hash with scrypt instead of argon2id")
+    parser.add_argument(
+        "--scram",
+        action="append",
+        choices=HASHES,
+        metavar="HASH",
+        help="store keys for SCRAM-HASH too, so that the password need not be sent: SHA-256, SHA-512 or SHA-1; "
+        "may be given again",
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--stdin", action="store_true", help="take the first line of standard input as password")
     what.add_argument("--delete", action="store_true", help="delete USER")

@@ -7,11 +7,12 @@ Sources: docs/spec/policy-and-auth.md §7, §8.1.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from auth.mechanisms import Channel
+from auth.scram import BINDING, PLUS, hash_of, mechanism_names
 from policy.files.regular import read_regular
 
 # Where the SASL library looks when saslConfigDir is not set.
@@ -20,6 +21,10 @@ DEFAULT_FOLDERS = ("/etc/sasl2", "/usr/lib/sasl2")
 # A configuration has a dozen lines; stops a wrong path from filling memory.
 MAX_CONFIG_BYTES = 64 * 1024
 
+
+# Offered only where saslMechanisms or mech_list names them. SHA-1 is not broken in SCRAM, but nobody should begin
+# with it.
+ON_REQUEST = mechanism_names("SHA-1")
 
 # Mechanisms of the SASL library that check a password, whether we have them or not.
 _CHECKS_PASSWORD = re.compile(r"PLAIN|LOGIN|CRAM-MD5|DIGEST-MD5|NTLM|SRP|OTP|SCRAM-.*")
@@ -118,8 +123,9 @@ def offered_mechanisms(
     """
     wanted = set(_words(sasl_mechanisms or ""))
     # The database that cannot be used would have served passwords.
-    installed = ("EXTERNAL", *(("PLAIN",) if config.database_fault else served), "ANONYMOUS")
-    listed = installed if config.mechanisms is None else tuple(dict.fromkeys(config.mechanisms))
+    installed = ("EXTERNAL", *(("PLAIN",) if config.database_fault else _forms(served)), "ANONYMOUS")
+    by_default = tuple(name for name in installed if name not in ON_REQUEST or name in wanted)
+    listed = by_default if config.mechanisms is None else tuple(dict.fromkeys(config.mechanisms))
     chosen = [name for name in listed if not wanted or name in wanted]
     if config.database_fault and any(_CHECKS_PASSWORD.fullmatch(name) for name in chosen):
         raise SaslConfigError(config.database_fault)
@@ -128,7 +134,16 @@ def offered_mechanisms(
         usable.discard("ANONYMOUS")
     if not channel.has_certificate:
         usable.discard("EXTERNAL")
+    if channel.binding(BINDING) is None:
+        usable = {name for name in usable if not name.endswith(PLUS)}
     return tuple(name for name in chosen if name in usable)
+
+
+def _forms(served: Sequence[str]) -> Iterator[str]:
+    """The mechanisms, each of SCRAM behind its form with channel binding."""
+    for name in served:
+        hash_name = hash_of(name)
+        yield from (name,) if hash_name is None else mechanism_names(hash_name)
 
 
 def demands_certificate(sasl_mechanisms: str | None) -> bool:

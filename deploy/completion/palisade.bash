@@ -6,7 +6,7 @@ _palisade_options() {
         "qdrouterd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help" ;;
         "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --all-routers -r --router -d --edge-router --limit --csv -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
         "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
-        "qdpasswd") echo "-h --help -f --file -c --create --scrypt --stdin --delete" ;;
+        "qdpasswd") echo "-h --help -f --file -c --create --scrypt --scram --stdin --delete" ;;
         "qdpolicy") echo "-h --help" ;;
         "qdpolicy convert") echo "-h --help --to --form --narrow --output" ;;
         "qdpolicy diff") echo "-h --help --fail-on --at --router-id --resolve --json" ;;
@@ -65,6 +65,7 @@ _palisade_values() {
         "qdmanage --sasl-password") echo "NOTHING" ;;
         "qdmanage --sasl-password-file") echo "FILES" ;;
         "qdpasswd -f"|"qdpasswd --file") echo "FILES" ;;
+        "qdpasswd --scram") echo "SHA-512 SHA-256 SHA-1" ;;
         "qdpolicy convert --to") echo "json conf" ;;
         "qdpolicy convert --form") echo "as-is compatible extended" ;;
         "qdpolicy convert --output") echo "FILES" ;;

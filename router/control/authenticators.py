@@ -155,13 +155,12 @@ class ListenerAuthentication:
         self._members = tuple(members)
         self._words = attributes.get("saslMechanisms")
         self._authenticates = bool(attributes["authenticatePeer"])
-        self._served = tuple(dict.fromkeys(name for each in members for name in each.verifier.mechanisms))
 
     def mechanisms(self, channel: Channel) -> tuple[str, ...]:
         """To offer, in order. Errors: SaslConfigError."""
         return offered_mechanisms(
             self._config,
-            served=self._served,
+            served=tuple(dict.fromkeys(name for each in self._members for name in each.verifier.mechanisms)),
             sasl_mechanisms=self._words,
             authenticate_peer=self._authenticates,
             channel=channel,

@@ -19,7 +19,7 @@ from router.management.owners import Owner
 from router.management.requests import ManagementError
 
 # Whatever can be offered is offered to a peer like this.
-_BEST = Channel(has_certificate=True, is_encrypted=True)
+_BEST = Channel(has_certificate=True, is_encrypted=True, binding=lambda _type: b"any")
 
 
 class Listeners:

@@ -9,7 +9,7 @@ from typing import Any
 
 from auth.certificates import CertificateError, certificate_subject, certificate_user
 from auth.secrets import PasswordError, Secret
-from auth.tls import TlsProfile, TlsTunnel, client_context, server_context
+from auth.tls import TlsProfile, TlsTunnel, client_context, own_end_point, server_context
 from auth.verifiers.password_sources import resolve_configured
 from auth.verifiers.sasl_config import demands_certificate
 from policy.files.positioned_json import NotJson, RepeatedKeyError, first_repeat, loads
@@ -80,6 +80,7 @@ class TlsFiles:
         self._source = source
         self._make = make
         self._context: ssl.SSLContext | None = None
+        self._end_point: bytes | None = None
 
     @classmethod
     def of_listener(cls, source: "ProfileSource", *, sasl_mechanisms: str | None) -> "TlsFiles":
@@ -95,7 +96,13 @@ class TlsFiles:
         """Errors: TlsProfileError while the profile's files are unusable."""
         if self._context is None:
             self._context = self._make(self.profile)
+            self._end_point = own_end_point(self.profile)
         return self._context
+
+    def server_tunnel(self) -> TlsTunnel:
+        """For an accepted connection. Errors: as `context`."""
+        context = self.context
+        return TlsTunnel(context, server_side=True, end_point=self._end_point)
 
     @property
     def paths(self) -> list[str]:
@@ -111,6 +118,7 @@ class TlsFiles:
         source = self._source.read_again()
         context = self._make(source.profile)
         self.profile, self.display_names, self._context = source.profile, source.display_names, context
+        self._end_point = own_end_point(source.profile)
 
 
 class ProfileSource:
@@ -179,9 +187,6 @@ def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
 def tls_settings(files: TlsFiles, emit: Emit) -> TlsSettings:
     """How connections of one listener start TLS."""
 
-    def tunnel() -> TlsTunnel:
-        return TlsTunnel(files.context, server_side=True)
-
     def user_of(der: bytes) -> str | None:
         try:
             found = certificate_user(der, uid_format=files.profile.uid_format, display_names=files.display_names)
@@ -201,4 +206,4 @@ def tls_settings(files: TlsFiles, emit: Emit) -> TlsSettings:
             log(emit, "SERVER", "error", f"The client's certificate gives no user name: {error}")
             return None
 
-    return TlsSettings(tunnel=tunnel, user_of=user_of, subject_of=subject_of)
+    return TlsSettings(tunnel=files.server_tunnel, user_of=user_of, subject_of=subject_of)

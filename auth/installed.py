@@ -1,0 +1,19 @@
+"""The server's mechanisms by name."""
+
+from auth.mechanisms import Anonymous, Channel, External, Plain, ServerMechanism
+from auth.scram import Scram, hash_of
+
+
+def create_server_mechanism(name: str, channel: Channel) -> ServerMechanism | None:
+    """The mechanism of that upper-case name, fresh for one exchange; None when there is none."""
+    match name:
+        case "ANONYMOUS":
+            return Anonymous()
+        case "EXTERNAL":
+            return External(channel.external_user)
+        case "PLAIN":
+            return Plain()
+        case _ if hash_of(name) is not None:
+            return Scram(name, channel)
+        case _:
+            return None

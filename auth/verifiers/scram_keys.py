@@ -1,0 +1,85 @@
+"""Stored SCRAM keys, in the text form that PostgreSQL has too: `SCRAM-SHA-256$<iterations>:<salt>$<stored>:<server>`.
+
+Source: RFC 5802 §3, RFC 5803.
+"""
+
+import hashlib
+import hmac
+import re
+from base64 import b64decode, b64encode
+from typing import Final
+
+from scramp import ScramException, ScramMechanism
+
+from auth.credentials import ScramKeys
+from auth.secrets import Secret
+from auth.verifiers.hashes import HashError
+
+# Each login costs a client this many hashes, an attacker who has the file each guess. RFC 7677 wants 4,096 at least.
+ITERATIONS: Final = 65_536
+MIN_ITERATIONS: Final = 4_096
+# A client would compute for minutes.
+MAX_ITERATIONS: Final = 10_000_000
+
+_SALT_BYTES: Final = 16
+_FORM: Final = re.compile(
+    r"SCRAM-(SHA-1|SHA-256|SHA-512)\$(\d{4,8}):([A-Za-z0-9+/=]{16,88})\$([A-Za-z0-9+/=]{28,88}):([A-Za-z0-9+/=]{28,88})",
+    re.ASCII,
+)
+
+
+def make_scram_keys(password: Secret, hash_name: str, iterations: int = ITERATIONS) -> str:
+    """The text form for a password, with a random salt. Errors: HashError for a password that SASLprep forbids."""
+    try:
+        salt, stored, server, count = ScramMechanism(f"SCRAM-{hash_name}").make_auth_info(
+            password.reveal(), iteration_count=iterations
+        )
+    except ScramException:
+        raise HashError("the password has a character that SCRAM does not permit (RFC 4013)") from None
+    return f"SCRAM-{hash_name}${count}:{_encode(salt)}${_encode(stored)}:{_encode(server)}"
+
+
+def read_scram_keys(text: str) -> tuple[str, ScramKeys]:
+    """The hash's name and the keys of a text form. Errors: HashError."""
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise HashError("not of the form SCRAM-SHA-256$<iterations>:<salt>$<stored key>:<server key>")
+    hash_name, iterations = found[1], int(found[2])
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise HashError(f"SCRAM with {iterations} iterations: expected {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+    try:
+        salt, stored, server = (b64decode(part, validate=True) for part in found.groups()[2:])
+    except ValueError:
+        raise HashError("SCRAM keys that are not base64") from None
+    size = _digest_bytes(hash_name)
+    if len(stored) != size or len(server) != size or len(salt) < 12:
+        raise HashError(f"SCRAM-{hash_name} keys of a wrong length: expected {size} bytes, and a salt of at least 12")
+    return hash_name, ScramKeys(salt=salt, iterations=iterations, stored_key=stored, server_key=server, is_known=True)
+
+
+def decoy_keys(seed: bytes, user: str, hash_name: str, like: ScramKeys | None) -> ScramKeys:
+    """Keys for a name that nobody has: the same for the same seed and name, so that asking twice tells nothing.
+
+    like  a real entry, whose number of iterations and length of salt the decoy has
+    """
+    size = _digest_bytes(hash_name)
+    salt_bytes = len(like.salt) if like is not None else _SALT_BYTES
+
+    def drawn(what: bytes, length: int) -> bytes:
+        return hmac.digest(seed, what + user.encode("utf-8", "surrogatepass"), "sha512")[:length]
+
+    return ScramKeys(
+        salt=drawn(b"salt:", salt_bytes),
+        iterations=like.iterations if like is not None else ITERATIONS,
+        stored_key=drawn(b"stored:", size),
+        server_key=drawn(b"server:", size),
+        is_known=False,
+    )
+
+
+def _digest_bytes(hash_name: str) -> int:
+    return hashlib.new(hash_name.replace("-", "").lower()).digest_size
+
+
+def _encode(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
