@@ -60,8 +60,21 @@ class FetchGroups:
     user: str
 
 
-# Everything that a mechanism may ask of a verifier: the sum of the classes above.
-VerifyRequest = CheckPassword | FetchScramKeys | CheckToken | FetchGroups
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """Do the credentials of an open connection still hold? The answer is a VerifyResult, valid as long as they do.
+
+    proof   that the verifier gave when it let the user in
+    groups  that it gave then; one that is gone, or new, ends them too: the policy decided on these
+    """
+
+    proof: Proof
+    groups: tuple[str, ...] = ()
+
+
+# Everything that a verifier may be asked: the sum of the classes above. All but Recheck are questions of a mechanism.
+MechanismRequest = CheckPassword | FetchScramKeys | CheckToken | FetchGroups
+VerifyRequest = MechanismRequest | Recheck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

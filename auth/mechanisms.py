@@ -20,7 +20,7 @@ from auth.credentials import (
     WRONG_PASSWORD,
     Answer,
     CheckPassword,
-    VerifyRequest,
+    MechanismRequest,
     VerifyResult,
 )
 from auth.identity import Proof
@@ -59,7 +59,7 @@ class Challenge:
 class Ask:
     """Have this verified, then pass the result to `conclude`."""
 
-    request: VerifyRequest
+    request: MechanismRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

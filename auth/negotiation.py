@@ -13,7 +13,7 @@ from enum import Enum, auto
 
 from auth import sasl_frames
 from auth.client_mechanisms import ClientMechanism, MechanismFault, choose
-from auth.credentials import Answer, VerifyRequest
+from auth.credentials import Answer, MechanismRequest
 from auth.identity import Identity
 from auth.installed import create_server_mechanism
 from auth.mechanisms import (
@@ -56,7 +56,7 @@ class Reply:
 class Verify:
     """Have this verified off the event loop and pass the result to `resume`."""
 
-    request: VerifyRequest
+    request: MechanismRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

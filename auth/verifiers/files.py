@@ -27,6 +27,7 @@ from auth.credentials import (
     Answer,
     CheckPassword,
     FetchScramKeys,
+    Recheck,
     ScramKeys,
     VerifyRequest,
     VerifyResult,
@@ -172,7 +173,7 @@ class UserFileVerifier:
     def verify(self, request: VerifyRequest) -> Answer: ...
     def verify(self, request: VerifyRequest) -> Answer:
         """Is the request's password its user's? What are its SCRAM keys?"""
-        if not isinstance(request, CheckPassword | FetchScramKeys):
+        if not isinstance(request, CheckPassword | FetchScramKeys | Recheck):
             return unavailable("a file of users holds passwords only")
         fingerprint, users = self._loaded
         try:
@@ -182,6 +183,8 @@ class UserFileVerifier:
                 self._loaded = (current, users)
         except UserFileError as fault:
             return unavailable(str(fault))
+        if isinstance(request, Recheck):
+            return VerifyResult(is_valid=users.proof(request.proof.user) == request.proof.value)
         value = users.proof(request.user)
         proof = Proof(verifier=self.name, user=request.user, value=value) if value is not None else None
         if isinstance(request, FetchScramKeys):

@@ -2,7 +2,15 @@
 
 from typing import Protocol
 
-from auth.credentials import Answer, CheckPassword, CheckToken, FetchGroups, FetchScramKeys, VerifyRequest
+from auth.credentials import (
+    Answer,
+    CheckPassword,
+    CheckToken,
+    FetchGroups,
+    FetchScramKeys,
+    MechanismRequest,
+    VerifyRequest,
+)
 
 
 class Verifier(Protocol):
@@ -40,7 +48,7 @@ DEFAULT = "saslConfig"
 HASHING_THREADS = 3
 
 
-def mechanism_of(request: VerifyRequest) -> str:
+def mechanism_of(request: MechanismRequest) -> str:
     """A mechanism that asks this question: who serves it can answer."""
     match request:
         case CheckPassword():

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from auth.credentials import Answer, VerifyResult
-from auth.identity import Identity, Proof
+from auth.identity import Identity
 from auth.mechanisms import Channel
 from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Rejected, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
@@ -24,6 +24,7 @@ from router.connection.peer_open import PeerOpens
 from router.connection.recorded import Recorded
 from router.connection.stack import ABORTED, FRAMING, Stack, Stage
 from router.connection.surroundings import Surroundings
+from router.connection.tenure import REVOKED, Ending, Tenure
 from router.connection.terms import Listener
 from router.effects import (
     Audit,
@@ -36,12 +37,6 @@ from router.effects import (
 __all__ = ["Connection", "Stage"]
 
 _POLICY: Final = "amqp:connection:policy-error"
-_FORCED: Final = "amqp:connection:forced"
-
-# Connections that began together do not end, and come back, together: each ends up to this part of its age earlier.
-_AGE_SPREAD: Final = 0.1
-# The certificate's end is a time of day, and the clock may be set: looked at so often.
-_CLOCK_LOOK_S: Final = 60.0
 
 
 class Connection(Recorded):
@@ -71,14 +66,9 @@ class Connection(Recorded):
         self._claimed_user: str | None = None
         # Gives up the verification of the password; None while there is none whose answer counts.
         self._give_up: Callable[[], None] | None = None
-        self._certificate_ends_at_s: float | None = None  # since 1970 UTC, of the certificate that names the user
-        # Is what a verifier compared worth nothing any more? Set by the owner where open connections are to end then.
-        self.is_revoked: Callable[[Proof], bool] = lambda _proof: False
         # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
         self.on_held: Callable[[int], None] = lambda _size: None
-        age = listener.max_connection_age_s
-        share = 1 - _AGE_SPREAD * _spread(self.connection_id)
-        self._ends_at = self.core.clock() + age * share if age else None
+        self.tenure = Tenure(self.connection_id, self.core.clock(), listener.max_connection_age_s)
 
     # Time
 
@@ -86,10 +76,7 @@ class Connection(Recorded):
         following = super().on_timer(now)
         if not self.is_open or self.end_if_over(now):
             return following
-        limits = [following, self._ends_at]
-        if self._certificate_ends_at_s is not None:
-            left_s = max(self._certificate_ends_at_s - self.surroundings.wall_clock(), 0)
-            limits.append(now + min(left_s, _CLOCK_LOOK_S))
+        limits = (following, self.tenure.look_at(now, self.surroundings.wall_clock()))
         return min((limit for limit in limits if limit is not None), default=None)
 
     def end_if_over(self, now: float = 0.0) -> bool:
@@ -97,26 +84,21 @@ class Connection(Recorded):
 
         now  monotonic seconds; the age is not looked at without
         """
-        ending = self._ending(now) if self.is_open else None
-        if ending is None:
-            return False
+        ending = self.tenure.ending(now, self.surroundings.wall_clock()) if self.is_open else None
+        if ending is not None:
+            self._end_for(ending)
+        return ending is not None
+
+    def revoke(self) -> None:
+        """The verifier vouches for the user no more: end the connection."""
+        if self.is_open:
+            self._end_for(REVOKED)
+
+    def _end_for(self, ending: Ending) -> None:
         condition, reason = ending
         self.report(condition)
         self.emit(Audit(event=self._failure(condition, reason)))
         self.expel(condition)
-        return True
-
-    def _ending(self, now: float) -> tuple[Condition, RouterReason] | None:
-        proof = self._identity.proof if self._identity is not None else None
-        if proof is not None and self.is_revoked(proof):
-            text = "The user was removed or has another password"
-            return Condition(name=_FORCED, description=text), "credentials_revoked"
-        if self._certificate_ends_at_s is not None and self._certificate_ends_at_s <= self.surroundings.wall_clock():
-            return Condition(name=_FORCED, description="The client certificate has expired"), "certificate_expired"
-        if self._ends_at is not None and now >= self._ends_at:
-            text = f"The connection is older than {self.listener.max_connection_age_s:g} seconds"
-            return Condition(name=_FORCED, description=text), "connection_too_old"
-        return None
 
     def _begin(self, protocol: Protocol, data: bytes) -> bytes:
         if protocol is Protocol.AMQP and (self.stage is Stage.HEADER or self._may_skip_sasl()):
@@ -144,7 +126,7 @@ class Connection(Recorded):
         super()._on_tunnel_established()
         self._hold()
         if self.tunnel is not None:
-            self._certificate_ends_at_s = self.tunnel.peer_expires_at_s
+            self.tenure.certificate_ends_at_s = self.tunnel.peer_expires_at_s
 
     def _hold(self, pending: int = 0) -> None:
         """Tell how many bytes are held.
@@ -203,7 +185,7 @@ class Connection(Recorded):
                     verify, host = self.listener.verify, self.gate.remote_host
                     self._give_up = verify(request, host, self._begins_verification, self._on_verified)
             case Authenticated(identity=identity):
-                self._identity = identity
+                self._identity = self.tenure.identity = identity
                 self._await_header()
             case Rejected(condition=condition, description=description, mechanism=mechanism):
                 # Not authenticated: the audit event has the name that the peer claimed.
@@ -342,8 +324,3 @@ def _reason_of(rejected: Rejected) -> RouterReason:
     if not rejected.is_compared:
         return "verifier_unavailable"
     return "sasl_mechanism" if rejected.detail == NOT_OFFERED else "sasl_failed"
-
-
-def _spread(number: int) -> float:
-    """0 to 1: far apart for numbers that are close together."""
-    return number * 0.6180339887498949 % 1

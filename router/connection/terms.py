@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from auth.credentials import Answer, VerifyRequest
+from auth.credentials import Answer, MechanismRequest
 from auth.mechanisms import Channel
 from auth.tls import TlsTunnel
 from router.amqp.message_text import chosen_components
@@ -40,11 +40,11 @@ class Verify(Protocol):
     """
 
     def __call__(
-        self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Done, /
+        self, request: MechanismRequest, host: str, begins: Callable[[], bool], done: Done, /
     ) -> Callable[[], None]: ...
 
 
-def ask_nobody(request: VerifyRequest, host: str, begins: Callable[[], bool], done: Done) -> Callable[[], None]:
+def ask_nobody(request: MechanismRequest, host: str, begins: Callable[[], bool], done: Done) -> Callable[[], None]:
     raise LookupError("the listener has no authenticator")
 
 

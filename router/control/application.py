@@ -27,7 +27,7 @@ from router.control.budget_view import budget_owner
 from router.control.connection_entity import connection_owner
 from router.control.connectors import Connectors
 from router.control.core_entities import core_owners
-from router.control.credentials import Credentials
+from router.control.credential_watch import watch_credentials
 from router.control.frame_trace import FrameTrace
 from router.control.listeners import Listeners
 from router.control.log_entities import log_owners, trace_as_logged
@@ -317,7 +317,6 @@ class Application:
     def _prepare_reload(self) -> None:
         """Add the steps of SIGHUP and the watched files. Errors: StartError."""
         policy, reloading = self.configuration.policy, self.reloading
-        user_file = self.authenticators.user_file
         every_s = int(str(policy["policyDirWatchSeconds"]))
         reloading.add(self.logs.reopen, self.profiles.reload)
         if self.vhosts.has_folder:
@@ -327,16 +326,11 @@ class Application:
                 reloading.add(watch.take)
             reloading.add(self.vhosts.reload)
             reloading.hurry_by(self.vhosts.hurry)
-        if user_file is not None and policy["onPolicyChange"] == "enforce":  # it covers the file of users as well
-            router = self.router
+        if policy["onPolicyChange"] == "enforce":  # it covers credentials as well
             try:
-                credentials = Credentials(user_file, router.connections, router.work.finish, self.emit)
+                watch_credentials(self.router, self.authenticators, policy, reloading)
             except UserFileError as error:
                 raise StartError(f"Configuration: {error}") from None
-            router.is_revoked = credentials.is_revoked
-            if every_s:
-                reloading.watch(credentials.watch, every_s, "the file of users")
-            reloading.add(credentials.watch.take, credentials.read_again)
         if self.candidate is not None:
             reloading.add(self.candidate.reload)
 

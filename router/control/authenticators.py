@@ -3,13 +3,14 @@
 Sources: docs/spec/policy-and-auth.md §7, §8.1, §8.10.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from auth.credentials import VerifyRequest
+from auth.credentials import MechanismRequest, Recheck, VerifyResult
 from auth.mechanisms import Channel
 from auth.verifiers.files import UserFileError, UserFileVerifier
 from auth.verifiers.sasl_config import SaslConfig, SaslConfigError, load_sasl_config, offered_mechanisms
@@ -31,6 +32,9 @@ def _file(attributes: Mapping[str, Any]) -> Verifier:
     except UserFileError as error:
         raise AuthenticatorError(str(error)) from None
 
+
+# Their turn among the hosts whose logins wait.
+RECHECKS: Final = "open connections"
 
 # Entity type → makes its verifier from the validated attributes. Reads files; connects to nobody. Errors:
 # AuthenticatorError.
@@ -128,6 +132,16 @@ class Authenticators:
     def release(self, listener: str) -> None:
         self._users.pop(listener, None)
 
+    # Open connections
+
+    def recheck(self, question: Recheck, done: Done) -> None:
+        """Ask the authenticator that gave the proof. Of one that was deleted, no proof holds any more."""
+        member = self._members.get(question.proof.verifier)
+        if member is None:
+            asyncio.get_running_loop().call_soon(done, VerifyResult(is_valid=False))
+        else:
+            member.workers.submit(question, RECHECKS, lambda: True, done)
+
     # The SASL configuration
 
     @property
@@ -166,7 +180,9 @@ class ListenerAuthentication:
             channel=channel,
         )
 
-    def verify(self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Done) -> Callable[[], None]:
+    def verify(
+        self, request: MechanismRequest, host: str, begins: Callable[[], bool], done: Done
+    ) -> Callable[[], None]:
         """As router.connection.terms.Verify: the first authenticator that can answer is asked."""
         mechanism = mechanism_of(request)
         for member in self._members:

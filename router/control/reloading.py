@@ -17,6 +17,7 @@ class Reloading:
         self._watching: list[asyncio.Task[None]] = []
         self._reloading: asyncio.Task[None] | None = None
         self._wants_reload = False
+        self._stops: list[Callable[[], None]] = []
         self._hurry: Callable[[], None] = _nothing
 
     def add(self, *steps: Step) -> None:
@@ -56,7 +57,13 @@ class Reloading:
         finally:
             self._reloading = None
 
+    def on_stop(self, stop: Callable[[], None]) -> None:
+        """Stop this, too, when reading ends."""
+        self._stops.append(stop)
+
     def stop(self) -> None:
+        for stop in self._stops:
+            stop()
         for task in (*self._watching, self._reloading):
             if task is not None:
                 task.cancel()

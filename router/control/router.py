@@ -119,7 +119,7 @@ class Router:
         self.connections[connection.connection_id] = connection
         connection.on_peer = self.trace.on_peer
         if isinstance(connection, Connection) and self.is_revoked is not None:
-            connection.is_revoked = self.is_revoked
+            connection.tenure.is_revoked = self.is_revoked
         self._timers.set(connection, connection.on_timer(self.clock()))
 
     @staticmethod

@@ -4,7 +4,7 @@ from base64 import b64decode
 
 import pytest
 import scramp.core
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scramp import ScramClient
 
@@ -199,6 +199,7 @@ def test_nothing_is_accepted_twice_or_out_of_turn(verifier: UserFileVerifier) ->
     assert isinstance(server.conclude(verifier.verify(request)), Refused)
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=80), st.none()), max_size=4))
 def test_no_bytes_get_in_or_break_it(verifier: UserFileVerifier, messages: list[bytes | None]) -> None:
     server = Scram("SCRAM-SHA-256", INSIDE_TLS)
@@ -211,6 +212,7 @@ def test_no_bytes_get_in_or_break_it(verifier: UserFileVerifier, messages: list[
             return
 
 
+@settings(deadline=None)
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=3))
 def test_no_changed_proof_gets_in(verifier: UserFileVerifier, at: int, change: bytes) -> None:
     server = Scram("SCRAM-SHA-256", INSIDE_TLS)

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from daemon_process import LISTENER, Daemon, start, write_users
+from daemon_process import LISTENER, Daemon, denials, start, write_users
 
 from auth.secrets import Secret
+from auth.verifiers.files import remove_user
 from router.management.client import BadRequestStatus, ConnectionException
 
 pytestmark = pytest.mark.interop
@@ -65,3 +66,27 @@ def test_a_wrong_file_stops_the_start(tmp_path: Path) -> None:
     router = start(tmp_path, f"fileAuthenticator {{\n name: staff\n path: {tmp_path}/none\n}}\n{LISTENER}")
     assert router.wait() == 1
     assert router.log(r"authenticator 'staff': .*/none: cannot be read: .*qdrouterd.conf:1")
+
+
+def test_who_is_removed_is_disconnected(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    """Within revalidateInterval, on record; the others stay."""
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    users = tmp_path / "users"
+    write_users(tmp_path, {"alice": "x", "bob": "x"})
+    router = daemon(
+        f"router {{\n auditDir: {folder}\n}}\npolicy {{\n onPolicyChange: enforce\n revalidateInterval: 1\n}}\n"
+        f"fileAuthenticator {{\n name: staff\n path: {users}\n}}\n" + LISTEN.format("login", "staff") + LISTENER
+    )
+    with (
+        router.client("login", username="bob", password=Secret("x")) as stays,
+        router.client("login", username="alice", password=Secret("x")) as goes,
+    ):
+        remove_user(str(users), "alice")
+        router.wait_for_log(r"Authenticator staff: the credentials of 'alice' hold no more: 1 connections closed")
+        with pytest.raises(ConnectionException):
+            goes.query("router")
+        assert stays.query("router").rows
+    router.end()
+    (event,) = denials(folder)
+    assert (event["reason"], event["user"]) == ("credentials_revoked", "alice")

@@ -31,6 +31,7 @@ class Scene:
         self.workers = Workers(self._verify, self.errors.append, threads=THREADS)
 
     def _verify(self, request: VerifyRequest) -> VerifyResult:
+        assert isinstance(request, CheckPassword)
         assert self._may_end[request.user].wait(10)
         if request.user == "broken":
             raise RuntimeError

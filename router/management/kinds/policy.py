@@ -22,6 +22,8 @@ class PolicyKind(Kind):
         if not 0 <= int(str(attributes["policyDirWatchSeconds"])) <= MAX_WATCH_SECONDS:
             text = f"policyDirWatchSeconds must be 0 to {MAX_WATCH_SECONDS}"
             raise misconfigured(text, "policyDirWatchSeconds")
+        if not 1 <= int(str(attributes["revalidateInterval"])) <= MAX_WATCH_SECONDS:
+            raise misconfigured(f"revalidateInterval must be 1 to {MAX_WATCH_SECONDS}", "revalidateInterval")
         try:
             read_failure_rule(attributes)
         except BanError as error:
