@@ -113,6 +113,15 @@ class InLink(Link):
             self.work.touched.add(self.engine)
         self.owed += credit
 
+    def offer(self, credit: int) -> None:
+        """Give `credit` as soon as somebody can receive: the sender has no claim to it before."""
+        if self.may_have_credit:
+            self.owe(credit)
+            return
+        self.credit_withheld += credit
+        if self.wire.credit < 0:
+            self.owe(0)  # a sender that goes on beyond its credit is dealt with at the end of the pass
+
     def grant_owed(self) -> None:
         owed, self.owed = self.owed, 0
         if not self.is_open:
@@ -121,7 +130,7 @@ class InLink(Link):
             if self.on_over_credit is not None:
                 self.on_over_credit()
             return
-        if not self.may_have_credit or self.holds & _HOLDS_CREDIT:
+        if self.is_draining or self.holds & _HOLDS_CREDIT:
             self.credit_withheld += owed
             return
         self.grant(owed)
@@ -147,7 +156,7 @@ class InLink(Link):
     def on_drained(self, credit: int) -> None:
         """The sender gave up `credit`. More than it had is an attack on our arithmetic: over its credit."""
         if self.wire.credit >= 0:
-            self.owe(credit)
+            self.offer(credit)
         elif self.on_over_credit is not None:
             self.on_over_credit()
 
@@ -251,18 +260,24 @@ class InLink(Link):
                 self.count_delay(delay)
             self.conclude(source)
 
-    def conclude(self, source: Handle) -> None:
-        """Its state has been given: settle, at once or when the rest of the message has come. One credit returns."""
+    def conclude(self, source: Handle, *, is_undeliverable: bool = False) -> None:
+        """Its state has been given: settle, at once or when the rest of the message has come. One credit returns.
+
+        is_undeliverable  nobody could receive it: the credit waits until somebody can (routing §6.1)
+        """
         if self.wire.is_partial(source):
-            self.wire.read_by(Discard(self, source))
+            self.wire.read_by(Discard(self, source, is_undeliverable=is_undeliverable))
             self.work.touched.add(self.engine)
         else:
-            self.settle_concluded(source)
+            self.settle_concluded(source, is_undeliverable=is_undeliverable)
 
-    def settle_concluded(self, source: Handle) -> None:
+    def settle_concluded(self, source: Handle, *, is_undeliverable: bool) -> None:
         if self.is_open:
             self.settle(source)
-            self.owe()
+            if is_undeliverable:
+                self.offer(1)
+            else:
+                self.owe()
 
     def pay(self, size: int) -> bool:
         """Pay for further bytes of a message that does not come in one piece. May more be taken?"""
@@ -285,7 +300,7 @@ class InLink(Link):
         else:
             self.released += 1
             self.wire.release(delivery)
-        self.conclude(delivery)
+        self.conclude(delivery, is_undeliverable=True)
         if self.address is not None and not self.address.has_path and not self.is_draining:
             self.is_draining = True
             self.wire.start_drain()
@@ -297,11 +312,12 @@ class Discard:
     Settling at once would let the engine drop what still comes without opening the session window for it again.
     """
 
-    __slots__ = ("delivery", "link", "received")
+    __slots__ = ("delivery", "is_undeliverable", "link", "received")
 
-    def __init__(self, link: InLink, delivery: Handle) -> None:
+    def __init__(self, link: InLink, delivery: Handle, *, is_undeliverable: bool) -> None:
         self.link = link
         self.delivery = delivery
+        self.is_undeliverable = is_undeliverable
         self.received = 0
 
     def more(self) -> None:
@@ -322,7 +338,7 @@ class Discard:
     def _end_if_complete(self) -> None:
         if not self.link.wire.is_partial(self.delivery):
             self.link.wire.end_stream()
-            self.link.settle_concluded(self.delivery)
+            self.link.settle_concluded(self.delivery, is_undeliverable=self.is_undeliverable)
 
     def abort(self) -> None:
         """The link is gone, and the message with it."""

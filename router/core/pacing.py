@@ -73,7 +73,7 @@ class Pacing:
             more = self._window - (self._attachment.capacity - paced.missing)
             if more > 0:  # what was granted is never taken back
                 paced.missing -= more
-                paced.link.owe(more)
+                paced.link.offer(more)
         self._look(self._clock())
 
     @property
@@ -91,7 +91,7 @@ class Pacing:
             link = paced.link
             link.grant = link.wire.grant
             link.wire.pay_by(None)
-            link.owe(paced.missing + paced.withheld)
+            link.offer(paced.missing + paced.withheld)
             link.go_on(OVER_RATE)
         self._paced.clear()
 
@@ -225,4 +225,4 @@ class Pacing:
             for paced in self._paced.values():
                 if paced.withheld:
                     credit, paced.withheld = paced.withheld, 0
-                    paced.link.owe(credit)
+                    paced.link.offer(credit)

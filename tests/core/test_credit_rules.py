@@ -85,6 +85,95 @@ def test_last_consumer_leaving_releases_and_drains() -> None:
     assert receiver.bodies == [b"again"]
 
 
+@pytest.mark.parametrize("state", [ACCEPTED, RELEASED, MODIFIED, None])
+@pytest.mark.parametrize("distribution", ["balanced", "closest", "multicast"])
+def test_credit_of_a_settled_message_is_not_lost_when_its_receiver_leaves(distribution: str, state: int | None) -> None:
+    """Issue 12, point 2: the outcome and the Detach arrive in one read; routing 64 (§6.1). None: no outcome comes"""
+    net = Net({"a": distribution})
+    receiver = net.client().receiver("a", credit=10)
+    sender = net.client().sender("a")
+    net.pump()
+    sending = sender.send()
+    net.pump()
+    if state is not None:
+        receiver.complete[0].give(state)
+    receiver.close()
+    net.pump()
+    assert sending.outcome == (state or MODIFIED)
+    assert sender.credit == 250
+    undelivered = sender.send()
+    net.pump()
+    assert undelivered.outcome == RELEASED
+    assert sender.link.drained() == 249
+    net.pump()
+    assert sender.credit == 0
+    net.client().receiver("a", credit=10)
+    net.pump()
+    assert sender.credit == 250
+    net.nothing_left()
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_a_sender_without_a_receiver_is_held_to_its_credit(is_settled: bool) -> None:
+    """Issue 12, point 2: its messages are released, and whoever sends beyond its credit loses its link all the same"""
+    net = Net(capacity=3)
+    consumer = net.client()
+    consumer.receiver("a")
+    sender = net.client().sender("a")
+    net.pump()
+    consumer.kill()
+    for _ in range(3):
+        sender.send(is_settled=is_settled)
+    net.pump()
+    assert sender.credit == 0
+    assert not sender.is_detached
+    for number in range(3, 6):
+        sender.client.say(bare_transfer(number, is_settled=is_settled))
+    net.pump()
+    assert sender.is_detached
+    assert sender.refusal.name == "amqp:link:transfer-limit-exceeded"
+    net.nothing_left()
+
+
+def bare_transfer(number: int, *, is_settled: bool) -> bytes:
+    """A whole message on handle 0, whatever the credit."""
+    fields = b"\x43\x52" + bytes([number]) + b"\xa0\x01" + bytes([number]) + b"\x43" + (b"\x42", b"\x41")[is_settled]
+    body = b"\x00\x53\x14\xc0" + bytes([len(fields) + 1, 5]) + fields + b"\x00\x53\x77\x40"
+    return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
+
+
+def test_a_large_message_that_nobody_receives_holds_its_credit_back() -> None:
+    """Issue 12, point 2: also where the rest of an undeliverable message is still to come"""
+    net = Net()
+    consumer = net.client()
+    consumer.receiver("a")
+    sender = net.client().sender("a")
+    net.pump()
+    consumer.kill()
+    sending = sender.send(bytes(400_000))
+    net.pump()
+    assert sending.outcome == RELEASED
+    assert sender.link.drained() == 249
+    net.pump()
+    assert sender.credit == 0
+
+
+def test_credit_of_a_message_refused_without_a_receiver_returns() -> None:
+    """Issue 12, point 2: only undeliverable messages hold credit back (§6.1: refused by the router itself)"""
+    net = Net()
+    consumer = net.client()
+    consumer.receiver("a")
+    sender = net.client().sender("a")
+    net.pump()
+    consumer.kill()
+    sending = sender.send_bytes(b"")
+    net.pump()
+    assert sending.outcome is not None
+    assert sender.credit == 250
+    assert not sender.link.drain_mode
+    net.nothing_left()
+
+
 def test_a_consumer_returning_before_the_drain_is_answered() -> None:
     """routing 65: no credit is lost or doubled"""
     net = Net()
