@@ -20,6 +20,7 @@ Buffer = bytes | bytearray
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = range(0x70, 0x75)
 VALUE, FOOTER = 0x77, 0x78
 _BODY_AND_FOOTER: Final = frozenset((0x75, 0x76, 0x77, 0x78))
+_SECTIONS: Final = frozenset(range(HEADER, FOOTER + 1))
 ROUTER_PREFIX: Final = b"x-opt-qd."
 
 # How many annotations a message may have if some of them are the router's, and how long one of those may be. Stops
@@ -120,10 +121,12 @@ def find_properties(buffer: Buffer, size: int) -> int:
     return LOOK_CLOSER
 
 
-def find(buffer: Buffer, size: int) -> Envelope:
+def find(buffer: Buffer, size: int, *, may_be_opaque: bool = False) -> Envelope:
     """Locate the sections before the body. Those behind the properties are looked at as far as they have come.
 
-    Errors  MessageFault(INVALID) when a section is malformed, out of order or missing altogether.
+    may_be_opaque  what begins with no section's descriptor counts as a body: the sections before it are absent
+    Errors  MessageFault(INVALID) when a section is malformed or out of order, or the message is empty; and where not
+            `may_be_opaque`, when anything stands before the body that is no section.
     """
     envelope = Envelope(size=size, body_at=size)
     view = memoryview(buffer)[:size]
@@ -131,6 +134,9 @@ def find(buffer: Buffer, size: int) -> Envelope:
     try:
         while at < size:
             envelope.rest_at = at
+            if may_be_opaque and not _is_section(view, at):
+                envelope.body_at = at
+                return envelope
             code, value_at = descriptor_at(view, at)
             if code in _BODY_AND_FOOTER:
                 envelope.body_at = at
@@ -138,7 +144,7 @@ def find(buffer: Buffer, size: int) -> Envelope:
             if code <= last or code > APPLICATION_PROPERTIES:
                 raise MessageFault(INVALID)
             if code == APPLICATION_PROPERTIES:
-                return _after_properties(view, value_at, envelope)
+                return _after_properties(view, value_at, envelope, may_be_opaque=may_be_opaque)
             _expect_container(view[value_at], code)
             end = skip(view, value_at)
             if code == MESSAGE_ANNOTATIONS:
@@ -156,35 +162,48 @@ def find(buffer: Buffer, size: int) -> Envelope:
     return envelope
 
 
-def _after_properties(view: memoryview, value_at: int, envelope: Envelope) -> Envelope:
+def _after_properties(view: memoryview, value_at: int, envelope: Envelope, *, may_be_opaque: bool) -> Envelope:
     """Application-properties may be large and still arriving. No section that was due before may follow them."""
     try:
         at = skip(view, value_at)
     except CodecError:
         return envelope
-    if at < len(view) and descriptor_at(view, at)[0] not in _BODY_AND_FOOTER:
+    is_opaque = may_be_opaque and not _is_section(view, at)
+    if at < len(view) and not is_opaque and _named_at(view, at)[0] not in _BODY_AND_FOOTER:
         raise MessageFault(INVALID)
     envelope.body_at = at
     return envelope
 
 
+def _is_section(view: memoryview, at: int) -> bool:
+    """Does the descriptor of a section stand there? What follows it is not looked at."""
+    try:
+        return _named_at(view, at)[0] in _SECTIONS
+    except (MessageFault, CodecError, IndexError):
+        return False
+
+
 def descriptor_at(view: memoryview, at: int) -> tuple[int, int]:
     """The section code at `at` and the offset of its value."""
+    code, value_at = _named_at(view, at)
+    if value_at >= len(view):
+        raise MessageFault(INVALID)
+    return code, value_at
+
+
+def _named_at(view: memoryview, at: int) -> tuple[int, int]:
+    """The same where the value may be still to come."""
     if view[at] != 0:
         raise MessageFault(INVALID)
     form = view[at + 1]
     if form == 0x53:
-        code, value_at = view[at + 2], at + 3
-    elif form == 0x80:
-        code, value_at = int.from_bytes(view[at + 2 : at + 10], "big"), at + 10
-    elif form in (0xA3, 0xB3):  # a symbolic descriptor is legal AMQP, and rare
+        return view[at + 2], at + 3
+    if form == 0x80 and at + 10 <= len(view):
+        return int.from_bytes(view[at + 2 : at + 10], "big"), at + 10
+    if form in (0xA3, 0xB3):  # a symbolic descriptor is legal AMQP, and rare
         name, value_at = decode(view, at + 1)
-        code = SYMBOLIC.get(name, -1)
-    else:
-        raise MessageFault(INVALID)
-    if value_at >= len(view):
-        raise MessageFault(INVALID)
-    return code, value_at
+        return SYMBOLIC.get(name, -1), value_at
+    raise MessageFault(INVALID)
 
 
 SYMBOLIC: Final = {

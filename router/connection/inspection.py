@@ -40,8 +40,11 @@ def target_of(link: InLink) -> str | None:
 _LAYOUT = layout.CHOSEN(MESSAGE)  # of whole messages
 
 
-def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[Handle, int], int]:
-    """The `inspect` of a link with a target: returns the message's size, or -1 after it was refused."""
+def inspector(link: InLink, gate: ConnectionGate, *, strips: bool, may_be_opaque: bool) -> Callable[[Handle, int], int]:
+    """The `inspect` of a link with a target: returns the message's size, or -1 after it was refused.
+
+    may_be_opaque  nothing is checked of each message: what is no AMQP section is forwarded as it is (routing §10.5)
+    """
     limit = link.max_message_bytes
     own_user = (gate.identity.user or "").encode() if gate.checks_user_id else None
     target = target_of(link)
@@ -62,7 +65,7 @@ def inspector(link: InLink, gate: ConnectionGate, *, strips: bool) -> Callable[[
         try:
             envelope = None
             if properties_at == sections.LOOK_CLOSER:
-                envelope = sections.find(MESSAGE, size)
+                envelope = sections.find(MESSAGE, size, may_be_opaque=may_be_opaque)
                 properties_at = envelope.properties_at
             if own_user is not None:
                 claimed = sections.user_id(MESSAGE, size, properties_at)
@@ -295,7 +298,7 @@ def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
                 ingress=taken.ingress if taken.ingress is not None else own_id,
                 trace=(*taken.trace, own_id),
             )
-        envelope = sections.find(MESSAGE, size)
+        envelope = sections.find(MESSAGE, size, may_be_opaque=True)
         return sections.put_together(MESSAGE, envelope, sections.take_apart(MESSAGE, envelope), own)
 
     return compose

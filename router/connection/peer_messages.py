@@ -28,7 +28,6 @@ from router.core.out_links import OutLink
 from router.core.rates import Rates
 from router.core.selection import AnonymousInLink
 from router.effects import log
-from router.values import Handle
 
 
 class PeerMessages:
@@ -71,9 +70,11 @@ class PeerMessages:
     def choose_inspection(self, link: InLink) -> None:
         """Set the inspection of each message that comes on a link."""
         link.max_message_bytes = self._gate.watched_message_bytes
-        inspect = inspector(link, self._gate, strips=self._terms.strips_in)
-        if self.replies is not None and self.replies.memory is not None:
-            inspect = self._as_reply(link, inspect)
+        replies_to = self._target_of_replies(link)
+        may_be_opaque = replies_to is None and not isinstance(link, AnonymousInLink) and not self._may_refuse_messages
+        inspect = inspector(link, self._gate, strips=self._terms.strips_in, may_be_opaque=may_be_opaque)
+        if replies_to is not None:
+            inspect = reply_inspector(link, inspect, self._gate, replies_to)
         if self._terms.message_components:
             inspect = observed(inspect, self._message_log("Received", link))
         if isinstance(link, AnonymousInLink):
@@ -82,14 +83,20 @@ class PeerMessages:
         else:
             link.inspect = inspect
 
-    def _as_reply(self, link: InLink, inspect: Callable[[Handle, int], int]) -> Callable[[Handle, int], int]:
-        """On a link that was attached to reply each message is asked about: the right is for a time."""
+    @property
+    def _may_refuse_messages(self) -> bool:
+        """May a message be refused for its user-id or its size? A candidate policy refuses none."""
+        settings = self._gate.settings
+        return settings is not None and (not settings.allow_user_id_proxy or settings.max_message_size > 0)
+
+    def _target_of_replies(self, link: InLink) -> Address | None:
+        """The target of a link that was attached to reply: each message is asked about, for the right is for a time."""
         target = link.wire.named
-        if target is None or self._gate.is_listed(target):
-            return inspect
+        if self.replies is None or self.replies.memory is None or target is None or self._gate.is_listed(target):
+            return None
         if self._core.owner_of(target, self._attachment, is_ingress=True) == "own":
-            return inspect
-        return reply_inspector(link, inspect, self._gate, target)
+            return None
+        return target
 
     def choose_composition(self, link: OutLink) -> None:
         """Set the treatment of each message before it leaves on a link."""

@@ -142,12 +142,18 @@ def test_no_bytes_lead_to_anything_but_a_fault(payload: bytes, stale: bytes) -> 
     buffer, size = bytearray(payload + stale), len(payload)
     quick = sections.find_properties(buffer, size)
     plain = sections.is_plain(buffer, size)
+    lenient = None
+    with suppress(MessageFault):
+        lenient = sections.find(buffer, size, may_be_opaque=True)
+        assert lenient.body_at <= size
+        sections.put_together(buffer, lenient, sections.take_apart(buffer, lenient))
     try:
         envelope = sections.find(buffer, size)
     except MessageFault:
         assert quick == LOOK_CLOSER
         assert not plain
         return
+    assert lenient == envelope  # whoever tolerates more finds the same in what nobody has to tolerate
     assert quick in (envelope.properties_at, LOOK_CLOSER)
     if plain:
         assert envelope.annotations_at == -1

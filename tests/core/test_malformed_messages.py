@@ -13,10 +13,6 @@ BODY = b"\x00\x53\x77\x40"
 
 MALFORMED = {
     "empty": b"",
-    "not described": b"\x40\x40\x40\x40\x40\x40\x40\x40\x40",
-    "no descriptor": b"\x00",
-    "unknown section": b"\x00\x53\x6f\x45" + BODY,
-    "section beyond the last": b"\x00\x53\x79\x45" + BODY,
     "header is a map": b"\x00\x53\x70\xc1\x01\x00" + BODY,
     "header cut short": b"\x00\x53\x70\xc0\x10\x01",
     "header twice": EMPTY_HEADER + EMPTY_HEADER + BODY,
@@ -26,21 +22,41 @@ MALFORMED = {
     "properties twice": EMPTY_HEADER + b"\x00\x53\x73\x45\x00\x53\x73\xc0\x06\x02\x40\xa0\x02me" + BODY,
     "application-properties before properties": EMPTY_HEADER + b"\x00\x53\x74\xc1\x01\x00\x00\x53\x73\x45" + BODY,
     "size beyond the end": EMPTY_HEADER + b"\x00\x53\x72\xd1\xff\xff\xff\xff\x00\x00\x00\x00",
+    "header without a value": b"\x00\x53\x70",
+}
+
+# What begins with no section's descriptor.
+OPAQUE = {
+    "not described": b"\x40\x40\x40\x40\x40\x40\x40\x40\x40",
+    "no descriptor": b"\x00",
+    "unknown section": b"\x00\x53\x6f\x45" + BODY,
+    "section beyond the last": b"\x00\x53\x79\x45" + BODY,
     "symbolic nonsense": b"\x00\xa3\x05hello\x45" + BODY,
     "wide descriptor of nothing": b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x01\x45" + BODY,
+    "half a wide descriptor": b"\x00\x80\x00\x00\x00",
+    "half a symbolic descriptor": b"\x00\xa3\x10amqp:header",
+    "text": b"hello, world: this is no AMQP",
+    "a described descriptor": b"\x00\x00\x53\x70\x45" + BODY,
+    "behind a header": EMPTY_HEADER + b"hello",
+    "behind the annotations": EMPTY_HEADER + b"\x00\x53\x72\xc1\x01\x00" + b"\x40" * 9,
+    "behind the properties": b"\x00\x53\x73\x45hello" + BODY,
+    "behind the application-properties": b"\x00\x53\x74\xc1\x01\x00hello",
 }
 
 
-@pytest.mark.parametrize("which", MALFORMED)
-@pytest.mark.parametrize("target", ["a", None])
+@pytest.mark.parametrize(
+    ("which", "target"),
+    [(which, target) for target in ("a", None) for which in MALFORMED] + [(which, None) for which in OPAQUE],
+)
 def test_malformed_messages_are_rejected(which: str, target: str | None) -> None:
-    """routing 95"""
+    """routing 95; issue 12, point 3: on an anonymous link, where each message is judged, also what is no section"""
     net = Net()
     receiver = net.client().receiver("a", credit=10)
     sender = net.client().sender(target)
     net.pump()
-    sending = sender.send_bytes(MALFORMED[which])
-    sender.send_bytes(MALFORMED[which], is_settled=True)
+    payload = {**MALFORMED, **OPAQUE}[which]
+    sending = sender.send_bytes(payload)
+    sender.send_bytes(payload, is_settled=True)
     net.pump()
     (update,) = sending.updates
     assert update.condition is not None
@@ -52,6 +68,136 @@ def test_malformed_messages_are_rejected(which: str, target: str | None) -> None
     net.pump()
     assert receiver.bodies == [b"fine"]
     net.nothing_left()
+
+
+@pytest.mark.parametrize("which", OPAQUE)
+@pytest.mark.parametrize("strip", ["both", "no"])
+@pytest.mark.parametrize("is_governed", [True, False])
+def test_bytes_that_are_no_section_are_forwarded_where_nothing_is_checked(
+    which: str, strip: str, is_governed: bool
+) -> None:
+    """Issue 12, point 3; routing 95 (§10.5): the sections that may be absent are"""
+    net = governed(allowUserIdProxy=True) if is_governed else Net()
+    vhost = {"hostname": "v"} if is_governed else {}
+    receiver = net.client(strip=strip, **vhost).receiver("a", credit=10)
+    sender = net.client(strip=strip, **vhost).sender("a")
+    net.pump()
+    sending = sender.send_bytes(OPAQUE[which])
+    sender.send_bytes(OPAQUE[which], is_settled=True)
+    net.pump()
+    receiver.accept_all()
+    net.pump()
+    assert sending.outcome == ACCEPTED
+    assert len(receiver.complete) == 2
+    payload = OPAQUE[which]
+    for item in receiver.complete:
+        if strip == "both":
+            assert item.payload == payload
+        else:  # the router's annotations stand where they belong, and nothing is lost
+            assert b"x-opt-qd.trace" in item.payload
+            assert len(item.payload) > len(payload)
+            tail = 12 if which == "behind the application-properties" else 5
+            assert item.payload.endswith(payload[-tail:])
+    assert sender.credit == 250
+    net.nothing_left()
+
+
+def test_annotations_are_put_before_bytes_that_are_no_section() -> None:
+    """Issue 12, point 3"""
+    net = Net()
+    receiver = net.client(strip="no").receiver("a", credit=10)
+    sender = net.client(strip="no").sender("a")
+    net.pump()
+    for payload in (b"hello", EMPTY_HEADER + b"hello"):
+        sender.send_bytes(payload)
+        net.pump()
+        got = bytes(receiver.complete[-1].payload)
+        before, after = payload[: payload.index(b"hello")], b"hello"
+        assert got.startswith(before + b"\x00\x53\x72")
+        assert got.endswith(after)
+    net.no_errors()
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        {"allowUserIdProxy": False},
+        {"maxMessageSize": 1_000_000},
+        {"maxMessageSize": 9, "allowUserIdProxy": False},
+    ],
+)
+@pytest.mark.parametrize("which", [*OPAQUE, "large"])
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_bytes_that_are_no_section_are_refused_where_messages_are_checked(
+    group: dict[str, Any], which: str, is_settled: bool
+) -> None:
+    """Issue 12, point 3: by user-id or by size"""
+    net = governed(**group)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    sender = net.client(hostname="v").sender("a")
+    net.pump()
+    sending = sender.send_bytes(OPAQUE.get(which, b"large" * 100_000), is_settled=is_settled)
+    net.pump()
+    assert not receiver.received
+    if not is_settled:
+        assert sending.updates[0].state == REJECTED
+    net.nothing_left()
+
+
+def test_a_candidate_policy_refuses_no_bytes() -> None:
+    """Issue 12, point 3: only the policy in force makes a link one whose messages are checked"""
+    rules = {"remoteHosts": "*", "sources": "*", "targets": "*"}
+    policy, strict = (
+        Vhosts({"v": {"allowUnknownUser": True, "groups": {"$default": {**rules, "allowUserIdProxy": True, **more}}}})
+        for more in ({}, {"maxMessageSize": 1_000_000})
+    )
+    net = Net(vhosts=policy, candidate=strict)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    sender = net.client(hostname="v").sender("a")
+    net.pump()
+    sender.send_bytes(b"hello")
+    net.pump()
+    assert [item.payload for item in receiver.complete] == [b"hello"]
+
+
+@pytest.mark.parametrize("distribution", ["balanced", "multicast"])
+@pytest.mark.parametrize("ends", [True, False])
+def test_large_bytes_that_are_no_section_are_streamed(distribution: str, ends: bool) -> None:
+    """Issue 12, point 3: streamed; and aborted to the receivers where the sender aborts"""
+    net = Net({"a": distribution}, session_bytes=1 << 20)
+    receiver = net.client().receiver("a", credit=10)
+    sender = net.client().sender("a")
+    net.pump()
+    sending = sender.start()
+    sender.append(b"hello" * 60_000)
+    net.pump()
+    assert receiver.received
+    if ends:
+        sender.append(b"hello" * 60_000)
+        sender.finish()
+    else:
+        sending.abort()
+    net.pump()
+    assert receiver.received[0].is_aborted is not ends
+    if ends:
+        assert receiver.complete[0].payload == b"hello" * 120_000
+        receiver.accept_all()
+        net.pump()
+        assert sending.outcome == ACCEPTED
+    assert sender.credit == 250
+    net.nothing_left()
+
+
+def test_bytes_that_are_no_section_reach_a_consumer_inside_the_router() -> None:
+    """Issue 12, point 3: management reads each message for itself"""
+    net = Net()
+    taken: list[bytes] = []
+    net.core.subscribe("agent", lambda payload, link: taken.append(payload))
+    sender = net.client().sender("agent")
+    net.pump()
+    sending = sender.send_bytes(b"hello")
+    net.pump()
+    assert (taken, sending.outcome) == ([b"hello"], ACCEPTED)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +261,7 @@ def test_a_large_malformed_message_is_read_to_its_end(is_settled: bool) -> None:
     sender = net.client().sender("a")
     net.pump()
     for _ in range(3):
-        sending = sender.send_bytes(b"\x00\x53\x6f" + bytes(1_500_000), is_settled=is_settled)
+        sending = sender.send_bytes(b"\x00\x53\x70" + bytes(1_500_000), is_settled=is_settled)
         net.pump()
         if not is_settled:
             assert sending.outcome == REJECTED

@@ -67,6 +67,8 @@ def look_at_sections(data: bytes) -> None:
         if at != sections.LOOK_CLOSER:
             sections.user_id(buffer, len(data), at)
             sections.to(buffer, len(data), at)
+        lenient = sections.find(buffer, len(data), may_be_opaque=True)
+        sections.put_together(buffer, lenient, sections.take_apart(buffer, lenient))
         envelope = sections.find(buffer, len(data))
         sections.user_id(buffer, len(data), envelope.properties_at)
         sections.to(buffer, len(data), envelope.properties_at)
