@@ -177,8 +177,8 @@ class Core:
         link: InLink
         if address is None:
             link = AnonymousInLink(self.next_identity(), wire, attachment, self.work)
-            updates = Updates(link, self._all_receivers)
-            wire.admit(link, None, forward_anonymous, begin_anonymous_stream, updates.on_updated)
+            link.on_updated = Updates(link, self._all_receivers).on_updated
+            wire.admit(link, None, forward_anonymous, begin_anonymous_stream, link.on_updated)
         else:
             link = InLink(self.next_identity(), wire, attachment, self.work)
             treatment = Treatment() if is_dynamic else None
@@ -186,8 +186,8 @@ class Core:
             live.in_links[link] = None
             if is_dynamic:
                 live.made_by = link
-            updates = Updates(link, partial(list, live.out_links))
-            wire.admit(link, live, live.forward, begin_stream, updates.on_updated)
+            link.on_updated = Updates(link, partial(list, live.out_links)).on_updated
+            wire.admit(link, live, live.forward, begin_stream, link.on_updated)
         if attachment.account.behind:
             link.hold(OVER_BUDGET)
         attachment.in_links.add(link)
@@ -237,6 +237,8 @@ class Core:
         link.attachment.forget(link)
         if isinstance(link, InLink):
             link.wire.abort_stream()  # incomplete, and now for ever
+            if link.merging:
+                self.work.begin(link.letting_go())
             address = self.table.bound(link)
             if address is not None:
                 address.retired_ingress += link.delivery_count

@@ -10,10 +10,11 @@ from collections.abc import Callable
 
 from router.core.addresses import LiveAddress
 from router.core.budget import Charge
+from router.core.copies import Copies, DecidedCopy
 from router.core.in_links import InLink
 from router.core.links import Origin, Queued
 from router.core.out_links import OutLink
-from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
+from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective
 from router.core.selection import AnonymousInLink, least_loaded, next_in_turn
 from router.values import Handle
 
@@ -79,7 +80,7 @@ def forward_multicast(link: InLink, address: LiveAddress, delivery: Handle, size
         link.on_accepted(delivery, since_s)
         return
     else:
-        fanout = Fanout(link, delivery, since_s, copies=len(out_links))
+        fanout = Fanout(link, delivery, since_s, len(out_links))
         if address.subscribers:
             fanout.outcome = ACCEPTED
     source = delivery if fanout is not None else None
@@ -184,36 +185,27 @@ def give_copy(
         out.enqueue(Queued(origin, source, since_s, payload, is_settled, charge))
 
 
-class Fanout:
-    """The copies of one unsettled multicast delivery; tells the sender one outcome when all have one."""
+class Fanout(Copies):
+    """The copies of one unsettled multicast message that has come whole."""
 
-    __slots__ = ("copies", "link", "outcome", "since_s", "source")
-
-    def __init__(self, link: InLink, source: Handle, since_s: int, copies: int) -> None:
-        self.link = link
-        self.source = source
-        self.since_s = since_s
-        self.copies = copies
-        self.outcome = RELEASED
+    __slots__ = ()
 
     def on_accepted(self, source: Handle, since_s: int) -> None:
-        self._count(ACCEPTED)
+        self.conclude(ACCEPTED)
 
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
-        self._count(effective(state))
+        self.conclude(effective(state))
 
-    def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
-        """A copy's unsettled outcome decides it: the sender's own settlement is not waited for."""
-        if state >= ACCEPTED:
-            settle(outgoing)
-            self._count(effective(state))
+    def on_progress(
+        self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]
+    ) -> DecidedCopy | None:
+        if state < ACCEPTED:
+            return None
+        copy = DecidedCopy(self, outgoing, settle)
+        return copy if self.decide(copy, effective(state)) else None
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
-        self._count(MODIFIED if was_sent else RELEASED)
+        self.conclude(MODIFIED if was_sent else RELEASED)
 
-    def _count(self, state: int) -> None:
-        self.outcome = merge(self.outcome, state)
-        self.copies -= 1
-        if self.copies:
-            return
-        self.link.on_merged(self.source, self.since_s, self.outcome)
+    def forgo(self, state: int, since_s: int) -> None:
+        self.on_sender_settled()

@@ -3,7 +3,7 @@
 Sources: docs/spec/routing.md §6.1, §8, §9.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from router.core.links import Connection, Link
@@ -38,11 +38,27 @@ class Rest(Protocol):
         ...
 
 
+class Merging(Protocol):
+    """The copies of a multicast message (router.core.copies)."""
+
+    @property
+    def undecided(self) -> int:
+        """How many have no outcome."""
+        ...
+
+    def on_sender_settled(self) -> None: ...
+    def settling(self) -> Iterator[None]: ...
+
+
 # Why nothing is taken from a link.
 OVER_RATE: Final = 1  # its connection sends more in a second than it may
 OVER_BUDGET: Final = 2  # a level of its connection's account holds too much
 LINK_OVER_BUDGET: Final = 4  # the link itself does
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
+
+
+def _ignore(_source: Handle) -> None:
+    """Nobody carries the sender's updates."""
 
 
 def _stop(_delivery: Handle, _size: int, _before: int) -> bool:
@@ -65,9 +81,11 @@ class InLink(Link):
         "is_draining",
         "is_settled",
         "max_message_bytes",
+        "merging",
         "on_over_credit",
         "on_oversize",
         "on_stalled",
+        "on_updated",
         "owed",
         "passed_over",
         "rest",
@@ -94,6 +112,10 @@ class InLink(Link):
         self.on_over_credit: Callable[[], None] | None = None
         # Called with seconds: its message under way has made no progress for so long.
         self.on_stalled: Callable[[float], None] | None = None
+        # Called with a delivery that the sender settled, or gave a state, after it had sent it.
+        self.on_updated: Callable[[Handle], None] = _ignore
+        # Its multicasts of which a receiver has given the outcome, and nobody has settled for all.
+        self.merging: dict[Handle, Merging] = {}
         self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken
         self.owed = 0  # credit to give back at the end of this pass
         self.credit_withheld = 0  # credit not issued because nobody can receive
@@ -207,6 +229,10 @@ class InLink(Link):
 
     # Outcomes (Origin)
 
+    @property
+    def sender(self) -> Link:
+        return self
+
     def on_accepted(self, source: Handle, since_s: int) -> None:
         if not self.is_open:
             return
@@ -249,16 +275,40 @@ class InLink(Link):
             self.released += 1
         self.conclude(source)
 
+    def forgo(self, state: int, since_s: int) -> None:
+        """The sender has settled; `state` is the outcome so far."""
+        if self.is_open:
+            self._count(state, since_s)
+
+    def _count(self, outcome: int, since_s: int) -> None:
+        self.count_outcome(outcome)
+        if (delay := self.work.now_s - since_s) > 1:
+            self.count_delay(delay)
+
+    def report_merged(self, source: Handle, outcome: int) -> None:
+        """Every copy has its outcome, and not every receiver has settled: give theirs unsettled (routing §7.3)."""
+        if outcome == MODIFIED:
+            self.wire.modify(source)
+        elif outcome == RELEASED:
+            self.wire.release(source)
+        else:
+            self.update(source, outcome)
+        self.work.touched.add(self.engine)
+
     def on_merged(self, source: Handle, since_s: int, outcome: int) -> None:
         """The one outcome of several copies: without their data (routing §7.3)."""
         if outcome in (MODIFIED, RELEASED):
             self.on_lost(source, since_s, was_sent=outcome == MODIFIED)
         elif self.is_open:
             self.update(source, outcome)
-            self.count_outcome(outcome)
-            if (delay := self.work.now_s - since_s) > 1:
-                self.count_delay(delay)
+            self._count(outcome, since_s)
             self.conclude(source)
+
+    def letting_go(self) -> Iterator[None]:
+        """The link is gone: settle the copies that wait for its sender to settle, one in each step."""
+        merging, self.merging = self.merging, {}
+        for copies in merging.values():
+            yield from copies.settling()
 
     def conclude(self, source: Handle, *, is_undeliverable: bool = False) -> None:
         """Its state has been given: settle, at once or when the rest of the message has come. One credit returns.

@@ -1,8 +1,8 @@
 """The common part of links of both directions, as the core sees them. `in_links` and `out_links` have the two.
 
 A wire is the engine's link object (`ports`). In flight, an unsettled delivery is one tuple in the receiving link's
-`unsettled`: handle → (origin, source, since_s), where `origin` learns the outcome: the sending link itself, a Fanout
-(multicast) or a Leg (of a stream), and `source` is the sender's delivery.
+`unsettled`: handle → (origin, source, since_s), where `origin` learns the outcome: the sending link itself, a Fanout or
+DecidedCopy (multicast) or a Leg (of a stream), and `source` is the sender's delivery.
 
 Sources: docs/spec/routing.md §8, §9.
 """
@@ -20,13 +20,26 @@ from router.values import Handle
 class Origin(Protocol):
     """Learns the outcome of a copy of a message."""
 
+    @property
+    def sender(self) -> "Link":
+        """The link that the message came on."""
+        ...
+
     def on_accepted(self, source: Handle, since_s: int) -> None: ...
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None: ...
-    def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
-        """The receiver gave a state and has not settled. settle(outgoing) ends the copy: its outcome counts as given"""
+    def on_progress(
+        self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]
+    ) -> "Origin | None":
+        """The receiver gave a state and has not settled. settle(outgoing) ends the copy, now or later.
+
+        Returns  who learns what comes next of the copy; None: the same
+        """
         ...
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None: ...
+    def forgo(self, state: int, since_s: int) -> None:
+        """The sender has settled; of this copy the receiver had given `state`. The copy is settled next."""
+        ...
 
 
 class Growing(Protocol):

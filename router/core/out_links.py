@@ -5,7 +5,7 @@ Sources: docs/spec/routing.md §6.2, §8, §9.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Final, cast
 
 from router.core.budget import RECORD_BYTES
@@ -18,9 +18,6 @@ from router.values import Handle
 # Every so many messages to a receiver one takes the slow way, on which its sender's own credit is looked at. Stops a
 # sender that ignores its credit from filling our memory with deliveries that a patient receiver never settles.
 _ROOM_STEP: Final = 1024
-# Messages whose senders learn at once that their receiver is gone; of the others they learn in turns. Stops a receiver
-# that leaves a hundred thousand unsettled from holding up everybody else.
-_LOST_AT_ONCE: Final = 64
 
 # By so many records a link's account may be wrong until the next second.
 _RECORDS_STEP: Final = 64
@@ -102,7 +99,10 @@ class OutLink(Link):
                 origin.on_outcome(source, since_s, state, outgoing)
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
-            record[0].on_progress(record[1], state, outgoing, self.settle_early)
+            origin, source, since_s = record
+            successor = origin.on_progress(source, state, outgoing, self.settle_early)
+            if successor is not None:
+                self.unsettled[outgoing] = (successor, source, since_s)
 
     def settle_early(self, outgoing: Handle) -> None:
         """The sender will not look at the outcome any more: settle towards the receiver."""
@@ -254,9 +254,7 @@ class OutLink(Link):
             if newest is not None and cast(object, unsettled[newest][0]) is leg:
                 del unsettled[newest]
             leg.lose(was_sent=True)
-        rest = chain(_lose_sent(unsettled.values()), _lose_queued(queue))
-        if len(list(islice(rest, _LOST_AT_ONCE))) == _LOST_AT_ONCE:
-            self.work.later(rest)
+        self.work.begin(chain(_lose_sent(unsettled.values()), _lose_queued(queue)))
 
 
 def _lose_sent(records: Collection[tuple[Origin, Handle, int]]) -> Iterator[None]:

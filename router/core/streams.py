@@ -11,10 +11,11 @@ from typing import Final
 
 from router.core.addresses import LiveAddress
 from router.core.budget import Charge
+from router.core.copies import Copies
 from router.core.in_links import InLink
 from router.core.links import Queued
 from router.core.out_links import OutLink
-from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective, merge
+from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective
 from router.core.ports import Engine
 from router.core.selection import AnonymousInLink, hops
 from router.values import Condition, Handle
@@ -40,13 +41,14 @@ class Leg:
     of it; afterwards the engine may have made another delivery of it.
     """
 
-    __slots__ = ("handle", "has_waited", "is_over", "out", "stream", "waiting", "waiting_bytes")
+    __slots__ = ("handle", "has_waited", "is_decided", "is_over", "out", "stream", "waiting", "waiting_bytes")
 
     def __init__(self, stream: "Stream", out: OutLink) -> None:
         self.stream = stream
         self.out = out
         self.handle: Handle | None = None
         self.is_over = False  # sent, aborted or lost: takes no more
+        self.is_decided = False  # its receiver has given the outcome, which counts from the end of the copy
         self.waiting: list[bytes] = []  # chunks held until the link has room to start
         self.waiting_bytes = 0
         self.has_waited = False  # its chunks are held no longer
@@ -111,13 +113,13 @@ class Leg:
         handle = self.handle
         assert handle is not None  # it has occupied its link
         if handle in out.unsettled:
-            # A copy is complete. One of several whose receiver decided before that can be settled only now.
-            if not stream.has_one_copy and (state := out.wire.remote_state(handle)):
-                self.on_progress(stream.source, state, handle, out.settle_early)
+            # A copy is complete. Of one of several the receiver may have decided before that.
+            if not stream.has_one_copy:
+                self._decide(out.wire.remote_state(handle))
         else:
             out.presettled += stream.is_settled
             out.settle(handle)
-            stream.count(ACCEPTED)
+            stream.conclude(ACCEPTED)
 
     def abort(self) -> None:
         """The message will never be complete: the receiver must not take its part for one."""
@@ -160,58 +162,80 @@ class Leg:
     def forgo_outcome(self) -> None:
         """The sender has settled: no copy of its message needs an outcome any more."""
         self.stream.is_settled = True
-        self.stream.wants_outcome = False
+        self.stream.on_sender_settled()
+
+    def settle(self) -> None:
+        """The receiver has given its outcome, and the sender has settled."""
+        assert self.handle is not None
+        self.out.settle_early(self.handle)
+
+    def _decide(self, state: int) -> None:
+        if state >= ACCEPTED and not self.is_decided:
+            self.is_decided = True
+            self.stream.decide(self, effective(state))
+
+    def _on_settled(self, state: int) -> None:
+        """The receiver has settled, or is gone."""
+        if self.is_decided:
+            self.stream.on_settled(self)
+        else:
+            self.stream.conclude(effective(state))
 
     # Origin
 
+    @property
+    def sender(self) -> InLink:
+        return self.stream.link
+
     def on_accepted(self, source: Handle, since_s: int) -> None:
         self.cut()
-        self.stream.count(ACCEPTED)
+        self._on_settled(ACCEPTED)
 
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
         stream = self.stream
         if stream.has_one_copy and stream.wants_outcome and not stream.is_over:
-            stream.conclude(state, outgoing)
+            stream.pass_on(state, outgoing)
             self.cut()
             return
         self.cut()
-        stream.count(effective(state))
+        self._on_settled(state)
 
     def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
         stream = self.stream
         if stream.has_one_copy:
             if stream.wants_outcome and not stream.is_over:
                 stream.link.on_progress(source, state, outgoing, settle)
-        elif state >= ACCEPTED and self.is_over:
-            settle(outgoing)
-            stream.count(effective(state))
+        elif self.is_over:
+            self._decide(state)
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
         self.is_over = True
-        self.stream.on_leg_lost(was_sent=was_sent)
+        if self.is_decided:
+            self.stream.on_settled(self)
+        else:
+            self.stream.on_leg_lost(was_sent=was_sent)
+
+    def forgo(self, state: int, since_s: int) -> None:
+        if self.stream.has_one_copy:
+            self.stream.link.forgo(state, since_s)
+        self.stream.on_sender_settled()
 
 
-class Stream:
+class Stream(Copies):
     """One message on its way from one incoming link to one or more receivers."""
 
     __slots__ = (
-        *("_charged", "_paid", "_rest", "_waiting_legs", "is_complete", "is_over", "is_settled", "legs", "link"),
-        *("open_legs", "outcome", "received", "since_s", "source", "wants_outcome"),
+        *("_charged", "_paid", "_rest", "_waiting_legs", "is_complete", "is_over", "is_settled", "legs", "received"),
     )
 
     def __init__(self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int) -> None:
-        self.link = link
-        self.source = source
-        self.since_s = link.work.now_s
+        super().__init__(link, source, link.work.now_s, len(out_links))
         self.is_settled = link.is_settled(source)
-        self.wants_outcome = True  # the sender has no outcome yet, and has not settled first
         self.is_complete = False
         self.is_over = False  # aborted or nobody left: what still arrives is discarded
-        self.outcome = RELEASED
         self.received = self._paid = size
         self._rest, link.rest = link.rest, None
         self.legs = [Leg(self, out) for out in out_links]
-        self.open_legs = len(self.legs)
         link.delivery_count += 1
         link.presettled += self.is_settled
         self._waiting_legs = len(self.legs)
@@ -316,6 +340,8 @@ class Stream:
             self.link.settle(self.source)
         for leg in self.legs:
             leg.finish()
+        if not self.is_settled and self.wants_outcome and self.link.is_open and self.link.is_settled(self.source):
+            self.link.on_updated(self.source)  # the sender settled while the message was on its way
 
     def _refuse(self, condition: Condition) -> None:
         """Refuse a malformed message: nobody gets the rest, and the receivers learn that it is not whole."""
@@ -333,24 +359,19 @@ class Stream:
             leg.abort()
 
     def on_leg_lost(self, *, was_sent: bool) -> None:
-        self.count(MODIFIED if was_sent else RELEASED)
+        self.conclude(MODIFIED if was_sent else RELEASED)
         self.link.work.resumable.add(self)
 
-    def conclude(self, state: int, outgoing: Handle) -> None:
+    def pass_on(self, state: int, outgoing: Handle) -> None:
         """The only receiver decided."""
-        self.open_legs = 0
         self._tell_first()
         self.link.on_outcome(self.source, self.since_s, state, outgoing)
 
-    def count(self, state: int) -> None:
-        """A copy has its outcome; one that needs none counts as accepted when it is written."""
-        self.outcome = merge(self.outcome, state)
-        self.open_legs -= 1
-        if self.open_legs or not self.wants_outcome or not self.link.is_open:
-            return
+    def _end(self) -> None:
+        """Every copy is over; one that needs no outcome counts as accepted when it is written."""
         self._tell_first()
         if not self.is_settled:
-            self.link.on_merged(self.source, self.since_s, self.outcome)
+            super()._end()
         elif self.is_complete:
             self.link.owe()
         else:

@@ -36,7 +36,8 @@ class Updates:
         """Carry the sender's dispositions to the copies of its messages.
 
         A search through what is in flight to this link's receivers, once per read and only for senders that do this:
-        keeping the way from message to copies would cost every message.
+        keeping the way from message to copies would cost every message. Multicasts that wait for nothing but their
+        sender know their copies.
         """
         link = self.link
         updated, self.updated = self.updated, set()
@@ -45,33 +46,52 @@ class Updates:
         settled = {source for source in updated if link.is_settled(source)}
         found: set[Handle] = set()  # settled ones whose copies are settled now
         queued: set[Handle] = set()  # those of them whose credit returns when the copy is written
-        for out in self.receivers():
-            for outgoing, (origin, source, _) in list(out.unsettled.items()):
-                if source in settled:
-                    if origin is link:
-                        link.count_outcome(out.wire.remote_state(outgoing))
-                    out.settle_early(outgoing)
-                    found.add(source)
-                elif source in updated and (state := link.wire.remote_state(source)):
-                    out.wire.relay_state(outgoing, source, state)
-                    link.work.touched.add(out.engine)
-            if settled and out.queue:
-                out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
+        for source in settled:
+            copies = link.merging.get(source)
+            if copies is not None and not copies.undecided:
+                copies.on_sender_settled()
+                found.add(source)
+        if len(found) < len(updated):
+            self._search(updated - found, settled - found, found, queued)
         for source in found:
             link.settle(source)
             if source not in queued:
                 link.owe()
         link.work.touched.add(link.engine)
 
+    def _search(self, updated: set[Handle], settled: set[Handle], found: set[Handle], queued: set[Handle]) -> None:
+        """INVARIANT: a handle is the same message's only on the same link; those of links that are gone are reused."""
+        link = self.link
+        for out in self.receivers():
+            for outgoing, (origin, source, since_s) in list(out.unsettled.items()):
+                if source not in updated or origin.sender is not link:
+                    continue
+                if source in settled:
+                    origin.forgo(out.wire.remote_state(outgoing), since_s)
+                    out.settle_early(outgoing)
+                    found.add(source)
+                elif state := link.wire.remote_state(source):
+                    out.wire.relay_state(outgoing, source, state)
+                    link.work.touched.add(out.engine)
+            if settled and out.queue:
+                out.queue = deque(self._as_settled(item, settled, found, queued) for item in out.queue)
+
     def _as_settled(self, item: Queued, settled: set[Handle], found: set[Handle], queued: set[Handle]) -> Queued:
         """A queued copy, made presettled when its sender has settled."""
-        source = item.source
-        if item.is_settled or item.origin is None or source is None or source not in settled:
+        origin, source = item.origin, item.source
+        if (
+            item.is_settled
+            or origin is None
+            or source is None
+            or source not in settled
+            or origin.sender is not self.link
+        ):
             return item
         found.add(source)
         if item.leg is not None:
             item.leg.forgo_outcome()
             return item._replace(is_settled=True)
-        origin = None if source in queued else self.link
+        origin.forgo(0, item.since_s)
+        payer = None if source in queued else self.link
         queued.add(source)
-        return Queued(origin, None, item.since_s, item.payload, True, item.charge)
+        return Queued(payer, None, item.since_s, item.payload, True, item.charge)

@@ -4,6 +4,7 @@ A pass is: read a socket, drain its engine, forward, then finish. Everything her
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 from router.core.ports import Engine
@@ -11,6 +12,11 @@ from router.core.ports import Engine
 # Of what is written to a socket so much waits for the peer before the socket counts as full. Above it the connection's
 # links get no more: it waits in their queues or with their senders.
 FULL_BUFFER_BYTES: Final = 512 * 1024
+
+
+# Deliveries of a link that is gone which are dealt with at once; the others are in turns. Stops a peer that leaves a
+# hundred thousand unsettled from holding up everybody else.
+_AT_ONCE: Final = 64
 
 
 class Timed(Protocol):
@@ -94,6 +100,11 @@ class Work:
         self.copy = copy
         self.begin_turn = begin_turn
         self.later = later
+
+    def begin(self, steps: Iterator[object]) -> None:
+        """Do some steps at once, and the others later."""
+        if len(list(islice(steps, _AT_ONCE))) == _AT_ONCE:
+            self.later(steps)
 
     def finish(self) -> None:
         """Grant the owed credit and flush every touched engine, until none is left. Then close connections that end.

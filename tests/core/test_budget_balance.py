@@ -141,8 +141,12 @@ class World:
         elif what < 0.90 and receivers:
             for item in chance.choice(receivers).complete[:20]:
                 if not item.is_settled_here:
-                    item.give(chance.choice((0x24, 0x24, RELEASED, MODIFIED)))
-        elif what < 0.93:
+                    item.give(chance.choice((0x24, 0x24, RELEASED, MODIFIED)), is_settled=chance.random() < 0.6)
+        elif what < 0.92 and senders:
+            for sending in chance.choice(senders).sent[-20:]:
+                if sending.updates and not sending.updates[-1].is_settled and not sending.is_settled_here:
+                    sending.settle()  # where receivers wait for it, and where not all have decided
+        elif what < 0.94:
             client.is_reading = not client.is_reading
         elif what < 0.97 and ends:
             chance.choice(ends).close()
