@@ -22,6 +22,8 @@ from router.effects import AuditStage, Log, Refused, log
 from router.values import Handle
 
 _ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
+# On a dynamic terminus: the address is to be a topic, whose every receiver gets its copy (JMS TemporaryTopic).
+_TEMPORARY_TOPIC: Final = "temporary-topic"
 _FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
 # Ends the other links of a dynamic address when the link that it was made for is gone.
 _ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
@@ -153,7 +155,9 @@ class PeerLinks:
         settings = self.gate.settings
         limit = settings.max_message_size if settings is not None else 0
         wire.accept(dynamic_address=dynamic.written if dynamic is not None else None, max_message_bytes=limit)
-        link = self.core.add_in_link(wire, self.attachment, wire.named, is_dynamic=dynamic is not None)
+        link = self.core.add_in_link(
+            wire, self.attachment, wire.named, is_dynamic=dynamic is not None, is_topic=_is_topic(target)
+        )
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
         link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
@@ -169,7 +173,9 @@ class PeerLinks:
             return
         assert wire.named is not None  # without a name it would be unroutable
         wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
-        link = self.core.add_out_link(wire, self.attachment, wire.named, is_dynamic=dynamic is not None)
+        link = self.core.add_out_link(
+            wire, self.attachment, wire.named, is_dynamic=dynamic is not None, is_topic=_is_topic(source)
+        )
         link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
         self.messages.choose_composition(link)
 
@@ -307,6 +313,10 @@ def _take_no_more(wire: Wire) -> None:
     """Forward no more messages that have come on the link."""
     if isinstance(wire, IncomingWire):
         wire.take_no_more()
+
+
+def _is_topic(terminus: Terminus | None) -> bool:
+    return terminus is not None and _TEMPORARY_TOPIC in terminus.capabilities
 
 
 def direction_of(wire: Wire) -> Direction:

@@ -39,6 +39,9 @@ _FORWARD: Final[dict[Distribution, Forward]] = {
     "unavailable": forward_balanced,
 }
 _CLOSEST = Treatment(distribution="closest")
+# Of the addresses that the router makes, whatever is configured (routing §5.4).
+_QUEUE: Final = Treatment()
+_TOPIC: Final = Treatment(distribution="multicast")
 
 
 # Why a link cannot be bound (routing §5.6).
@@ -168,11 +171,18 @@ class Core:
         return replace(address, written=text, full=text)
 
     def add_in_link(
-        self, wire: IncomingWire, attachment: Attachment, address: Address | None, *, is_dynamic: bool = False
+        self,
+        wire: IncomingWire,
+        attachment: Attachment,
+        address: Address | None,
+        *,
+        is_dynamic: bool = False,
+        is_topic: bool = False,
     ) -> InLink:
         """Bind an admitted sender to its target; None makes it anonymous. Grants its credit.
 
-        is_dynamic  the address was made for this link: balanced, whatever is configured (routing §5.4)
+        is_dynamic  the address was made for this link
+        is_topic    and every receiver gets its copy; else one of them gets the message
         """
         link: InLink
         if address is None:
@@ -181,7 +191,7 @@ class Core:
             wire.admit(link, None, forward_anonymous, begin_anonymous_stream, link.on_updated)
         else:
             link = InLink(self.next_identity(), wire, attachment, self.work)
-            treatment = Treatment() if is_dynamic else None
+            treatment = (_TOPIC if is_topic else _QUEUE) if is_dynamic else None
             live = link.address = self.table.obtain(address, is_ingress=True, treatment=treatment)
             live.in_links[link] = None
             if is_dynamic:
@@ -197,15 +207,22 @@ class Core:
         return link
 
     def add_out_link(
-        self, wire: OutgoingWire, attachment: Attachment, address: Address, *, is_dynamic: bool = False
+        self,
+        wire: OutgoingWire,
+        attachment: Attachment,
+        address: Address,
+        *,
+        is_dynamic: bool = False,
+        is_topic: bool = False,
     ) -> OutLink:
         """Bind an admitted receiver to its source.
 
-        is_dynamic  the address was made for this link
+        is_dynamic, is_topic  as for a sender
         """
         link = OutLink(self.next_identity(), wire, attachment, self.work)
         wire.admit(link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit)
-        live = link.address = self.table.obtain(address, is_ingress=False)
+        treatment = (_TOPIC if is_topic else _QUEUE) if is_dynamic else None
+        live = link.address = self.table.obtain(address, is_ingress=False, treatment=treatment)
         if is_dynamic:
             live.made_by = link
         had_path = live.has_path

@@ -127,6 +127,48 @@ def test_dynamic_termini_are_balanced_whatever_the_default(default: str) -> None
     assert {address.distribution for address in net.core.table.addresses.values()} == {"balanced"}
 
 
+@pytest.mark.parametrize("is_maker_sending", [True, False])
+def test_a_temporary_topic_gives_each_receiver_its_copy(is_maker_sending: bool) -> None:
+    """issue 12.7: JMS makes one with a sender; the dynamic receiver of another client may be one, too."""
+    net = Net(default="balanced")
+    client = net.client()
+    terminus = {"dynamic": True, "capabilities": symbol("temporary-topic")}
+    receivers = []
+    if is_maker_sending:
+        maker = client.sender(None, target=terminus)
+        net.pump()
+        address = maker.link.remote_target.address
+    else:
+        receivers.append(client.receiver(None, credit=5, source=terminus))
+        net.pump()
+        address = receivers[0].link.remote_source.address
+    while len(receivers) < 2:
+        receivers.append(client.receiver(address, credit=5, source={"capabilities": symbol("temporary-topic")}))
+    net.pump()
+    sender = net.client().sender(address)
+    net.pump()
+    for body in (b"one", b"two", LARGE):
+        sender.send(body)
+    net.pump()
+    assert [receiver.bodies for receiver in receivers] == [[b"one", b"two", LARGE]] * 2
+
+
+def test_the_capability_makes_no_topic_of_an_address_that_has_a_name() -> None:
+    """issue 12.7: what an address is, its configuration says; a client may not choose for others."""
+    net = Net()
+    client = net.client()
+    topic = {"capabilities": symbol("temporary-topic")}
+    receivers = [client.receiver("a", credit=5, source=topic), client.receiver("a", credit=5, source=topic)]
+    sender = client.sender("a", target=topic)
+    net.pump()
+    sender.send()
+    net.pump()
+    assert sorted(len(receiver.complete) for receiver in receivers) == [0, 1]
+
+
+LARGE = b"x" * 200_000
+
+
 def symbols(*texts: symbol) -> proton.Array:
     undescribed: Any = proton.UNDESCRIBED  # proton's type leaves this constant out
     return proton.Array(undescribed, proton.Data.SYMBOL, *texts)
@@ -136,28 +178,68 @@ def test_the_reply_repeats_what_the_client_wrote() -> None:
     """routing 49"""
     net = Net()
     client = net.client()
-    terminus = {
-        "durability": Terminus.DELIVERIES,
-        "expiry_policy": Terminus.EXPIRE_NEVER,
-        "timeout": 77,
-        "capabilities": symbols(symbol("queue"), symbol("special")),
-    }
+    terminus = {"expiry_policy": Terminus.EXPIRE_WITH_LINK, "capabilities": symbols(symbol("queue"), symbol("special"))}
     client.receiver(
         "q",
         source={
             **terminus,
             "distribution_mode": Terminus.DIST_MODE_COPY,
-            "filter": {symbol("selector"): "color = 'red'"},
             "outcomes": symbols(symbol("amqp:accepted:list")),
         },
+        target=LASTING,
     )
-    client.sender("q", target=terminus)
+    client.sender("q", source={**LASTING, "filter": SELECTOR}, target=terminus)
     net.pump()
     sent = [frame for frame in frames_of(client.uttered) if frame.name == "attach"]
     for mine, theirs in zip(sent, client.frames("attach"), strict=True):
         assert filled(theirs[SOURCE]) == filled(mine[SOURCE])
         assert filled(theirs[TARGET]) == filled(mine[TARGET])
         assert theirs[0] == mine[0]
+
+
+SELECTOR = {symbol("selector"): "color = 'red'"}
+LASTING = {"durability": Terminus.DELIVERIES, "expiry_policy": Terminus.EXPIRE_NEVER, "timeout": 77}
+
+
+@pytest.mark.parametrize(
+    ("expiry", "shown"),
+    [
+        (Terminus.EXPIRE_NEVER, "link-detach"),
+        (Terminus.EXPIRE_WITH_CONNECTION, "link-detach"),
+        (Terminus.EXPIRE_WITH_SESSION, "session-end"),
+        (Terminus.EXPIRE_WITH_LINK, "link-detach"),
+    ],
+)
+def test_the_reply_says_nothing_that_is_not_honoured(expiry: symbol, shown: str) -> None:
+    """issue 12.5, routing 49: the router's terminus is not durable, ends with its link, and has no filter."""
+    net = Net()
+    client = net.client()
+    asked = {**LASTING, "expiry_policy": expiry}
+    receiver = client.receiver("q", source={**asked, "filter": SELECTOR})
+    sender = client.sender("q", target=asked)
+    net.pump()
+    ours = client.frames("attach")[0][SOURCE], client.frames("attach")[1][TARGET]
+    for terminus in ours:
+        address, durable, expiry_policy, timeout_s, *_ = [*filled(terminus), None]
+        assert (address, durable, expiry_policy, timeout_s) == ("q", 0, shown, 0)
+    assert receiver.link.remote_source.filter.next() is None
+    assert sender.link.remote_target.durability == Terminus.NONDURABLE
+
+
+@pytest.mark.parametrize("mode", [proton.Link.SND_SETTLED, proton.Link.SND_UNSETTLED, proton.Link.SND_MIXED])
+@pytest.mark.parametrize("settles", [proton.Link.RCV_FIRST, proton.Link.RCV_SECOND])
+def test_the_reply_says_which_settlement_modes_are_honoured(mode: int, settles: int) -> None:
+    """issue 12.4: a sender's mode is its own; a receiver gets settled messages where it asks, and may settle second."""
+    net = Net()
+    client = net.client()
+    sender = client.sender("q", snd_settle_mode=mode, rcv_settle_mode=settles)
+    receiver = client.receiver("q", snd_settle_mode=mode, rcv_settle_mode=settles)
+    net.pump()
+    assert sender.link.remote_snd_settle_mode == mode
+    assert sender.link.remote_rcv_settle_mode == proton.Link.RCV_FIRST
+    is_settled = mode == proton.Link.SND_SETTLED
+    assert receiver.link.remote_snd_settle_mode == (mode if is_settled else proton.Link.SND_MIXED)
+    assert receiver.link.remote_rcv_settle_mode == settles
 
 
 def frames_of(data: bytearray) -> list[Any]:

@@ -47,6 +47,8 @@ _backlog, _incoming = lib.pn_session_outgoing_bytes, lib.pn_session_incoming_byt
 _queued, _credit = lib.pn_link_queued, lib.pn_link_credit
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
 
+# A terminus with one of these is to outlive its session; ours ends with its link.
+_OUTLIVES_SESSION: Final = (lib.PN_EXPIRE_WITH_CONNECTION, lib.PN_EXPIRE_NEVER)
 
 _AnyWire = TypeVar("_AnyWire", "IncomingWire", "OutgoingWire")
 
@@ -321,17 +323,30 @@ class _Wire:
         return condition_of(lib.pn_link_remote_condition(self.link))
 
     def accept(self, *, dynamic_address: str | None = None, max_message_bytes: int = 0) -> None:
-        """Answer the Attach with the peer's own termini; a dynamic one gets its address filled in."""
+        """Answer the Attach with the peer's own termini, and say of ours and of settlement only what is honoured.
+
+        The router keeps nothing for a link that is gone, and looks at no filter (routing §5.3).
+        """
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         lib.pn_terminus_copy(source, lib.pn_link_remote_source(link))
         lib.pn_terminus_copy(target, lib.pn_link_remote_target(link))
+        local = target if lib.pn_link_is_receiver(link) else source
+        lib.pn_data_clear(lib.pn_terminus_filter(local))
+        lib.pn_terminus_set_durability(local, lib.PN_NONDURABLE)
+        lib.pn_terminus_set_timeout(local, 0)
+        if lib.pn_terminus_get_expiry_policy(local) in _OUTLIVES_SESSION:
+            lib.pn_terminus_set_expiry_policy(local, lib.PN_EXPIRE_WITH_LINK)
+        self._agree_on_settlement()
         if dynamic_address is not None:
-            local = target if lib.pn_link_is_receiver(link) else source
             lib.pn_terminus_set_address(local, dynamic_address.encode())
         if max_message_bytes:
             lib.pn_link_set_max_message_size(link, max_message_bytes)
         lib.pn_link_open(link)
+
+    def _agree_on_settlement(self) -> None:
+        """Answer the peer's settlement modes."""
+        raise NotImplementedError
 
     def refuse(self, condition: Condition) -> None:
         """Attach with a null local terminus, then a closing Detach with the error (routing §5.5)."""
@@ -477,6 +492,14 @@ class _Granting(_Wire):
     """A link on which the router receives, as far as it grants credit and gives outcomes."""
 
     __slots__ = ()
+
+    def _agree_on_settlement(self) -> None:
+        """Messages are taken settled and unsettled, as the sender likes. Outcomes are the receiver's: `second` is not
+        honoured, since the router settles as soon as the receiver has.
+        """
+        mode = lib.pn_link_remote_snd_settle_mode(self.link)
+        if mode in (lib.PN_SND_SETTLED, lib.PN_SND_UNSETTLED):
+            lib.pn_link_set_snd_settle_mode(self.link, mode)
 
     def grant(self, credit: int) -> None:
         lib.pn_link_flow(self.link, credit)
@@ -815,6 +838,13 @@ class OutgoingWire(_Wire):
     def release_core(self) -> None:
         """The core has let go of the link: late dispositions are settled and forgotten."""
         self.core = self.on_credit = None
+
+    def _agree_on_settlement(self) -> None:
+        """A receiver that wants settled messages gets no others; `unsettled` is for the sender of each to choose."""
+        if self.wants_settled:
+            lib.pn_link_set_snd_settle_mode(self.link, lib.PN_SND_SETTLED)
+        if lib.pn_link_remote_rcv_settle_mode(self.link) == lib.PN_RCV_SECOND:
+            lib.pn_link_set_rcv_settle_mode(self.link, lib.PN_RCV_SECOND)
 
     @property
     def is_congested(self) -> bool:
