@@ -180,7 +180,9 @@ REFUSED = {
     "a handle attached twice": (*SENDING, attach(0), "amqp:session:handle-in-use"),
     "a handle too high": (*STARTED, attach(0x80000000), "amqp:connection:framing-error"),
     "a Detach of nothing": (*STARTED, detach(0), "amqp:invalid-field"),
-    "a second Detach": (*SENDING, detach(0), detach(0), "amqp:invalid-field"),
+    "a Detach of a handle above all attached": (*SENDING, detach(0), detach(1), "amqp:invalid-field"),
+    "a Detach after the End": (*SENDING, detach(0), frame(END), detach(0), "amqp:not-allowed"),
+    "a Detach on a session begun again": (*SENDING, detach(0), frame(END), begin(), detach(0), "amqp:invalid-field"),
     "a Transfer without link": (*STARTED, transfer(0, 0), "amqp:invalid-field"),
     "a Transfer after the Detach": (*SENDING, transfer(0, 0), detach(0), transfer(0, 1), "amqp:invalid-field"),
     "a Transfer after the End": (*SENDING, frame(END), transfer(0, 0), "amqp:not-allowed"),
@@ -231,6 +233,13 @@ def test_the_engine_does_not_see_a_count_without_the_message_under_way(tables: t
     seen = say(watched, *SENDING, transfer(0, 0, more=True), lagging, lagging, transfer(0, None))
     assert lagging not in seen
     assert seen[-1] == transfer(0, None)
+
+
+def test_the_engine_does_not_see_a_second_detach_of_a_handle(tables: type[Tables]) -> None:
+    """issue 12.6: it closes nothing, and what follows is served."""
+    watched = guard(tables)
+    seen = say(watched, *SENDING, detach(0), detach(0), detach(0), attach(0), transfer(0, 0))
+    assert b"".join(seen) == b"".join((*SENDING, detach(0), attach(0), transfer(0, 0)))
 
 
 def test_a_channel_that_the_engine_reads_as_a_mark_is_refused() -> None:

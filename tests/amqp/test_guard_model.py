@@ -95,6 +95,7 @@ class ModelSession:
     ours: int | None = None  # our channel, where the router began it
     awaited: list[tuple[str, bool]] = field(default_factory=list)  # links of ours: their name, whether the peer sends
     links: dict[int, ModelLink] = field(default_factory=dict)
+    highest: int = -1  # handle attached
     numbers: list[int] = field(default_factory=list)  # delivery-ids so far
 
 
@@ -166,7 +167,7 @@ class Model:
             return True
         link = session.links.get(said.handle or 0)
         if link is None:
-            return False
+            return said.what == "detach" and (said.handle or 0) <= session.highest  # it was detached before
         if said.what == "detach":
             del session.links[said.handle or 0]
             return True
@@ -181,6 +182,7 @@ class Model:
         elif len(session.links) + len(session.awaited) >= session.most_links:
             return False
         session.links[handle] = ModelLink(peer_sends=not said.is_receiver)
+        session.highest = max(session.highest, handle)
         return True
 
     def flows(self, link: ModelLink, said: Said) -> bool:

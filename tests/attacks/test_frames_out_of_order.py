@@ -66,7 +66,7 @@ ORDERS = {
     "disposition backwards": LINKS + at(0, wire.disposition(is_receiver=True, first=5, last=2)),
     "detach on no session": OPEN + at(0, wire.detach(0)),
     "detach of an unknown handle": LINKS + at(0, wire.detach(9)),
-    "detach twice": LINKS + at(0, wire.detach(0)) + at(0, wire.detach(0)),
+    "transfer after detaching twice": LINKS + at(0, wire.detach(0)) + at(0, wire.detach(0)) + send(0, 0),
     "end of an unknown channel": SESSION + at(3, wire.end()),
     "end twice": SESSION + at(0, wire.end()) + at(0, wire.end()),
 }
@@ -102,6 +102,16 @@ def test_nothing_is_answered_after_a_close(router: RunningRouter) -> None:
         peer.say(OPEN, at(0, wire.close()), BEGIN, SENDER)
         assert peer.condition_of_close() == ""
         assert {code for code, _ in peer.performatives()} == {wire.OPEN, wire.CLOSE}
+
+
+def test_a_second_detach_closes_nothing(router: RunningRouter) -> None:
+    """issue 12.6: neither the connection nor the links beside it; a thousand of them are worked off in turns."""
+    with attacker(router) as peer:
+        say_in_turn(router, peer, LINKS, at(0, wire.detach(0)))
+        peer.say(*[at(0, wire.detach(0))] * 1000, SENDER, send(0, 0), at(0, wire.close()))
+        assert peer.condition_of_close() == ""
+        detached = [fields[0] for code, fields in peer.performatives() if code == wire.DETACH]
+    assert detached == [0]
 
 
 @pytest.mark.parametrize("name", HEAVY)

@@ -70,8 +70,8 @@ class Guard:
     """
 
     __slots__ = (
-        "answerable", "begun", "channels", "is_open", "max_frame_bytes", "offered_channel_max", "peers_channel_max",
-        "scan", "stage", "tables", "unanswered", "unwritten",
+        "answerable", "begun", "channels", "highest", "is_open", "max_frame_bytes", "offered_channel_max",
+        "peers_channel_max", "scan", "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
@@ -84,6 +84,7 @@ class Guard:
         self.peers_channel_max = _DEFAULT_CHANNEL_MAX
         self.channels: dict[int, set[int]] = {}  # begun and not ended -> handles attached and not detached
         self.answerable: dict[int, int] = {}  # begun and not ended -> links that its handle-max lets us answer
+        self.highest: dict[int, int] = {}  # begun and not ended -> the highest handle that was attached; -1: none
         # Channel -> links detached, None -> sessions ended, whose places in the engine our answer may still hold.
         self.unwritten: dict[int | None, int] = {}
         self.unanswered: set[int] = set()  # channels that the peer began, where our Begin may be in the engine still
@@ -274,6 +275,7 @@ class Guard:
             self.unanswered.add(channel)
         self.tables.add(session_key(channel))
         self.channels[channel] = set()
+        self.highest[channel] = -1
         self.answerable[channel] = min(performative.fields.get("handle-max", _MAX_HANDLE), _MAX_HANDLE) + 1
         return True
 
@@ -282,7 +284,7 @@ class Guard:
             self.tables.discard(link_key(channel, handle))
         self.tables.discard(session_key(channel))
         self.begun.ended(channel)
-        del self.answerable[channel]
+        del self.answerable[channel], self.highest[channel]
         self.unanswered.discard(channel)
         self.unwritten.pop(channel, None)
         self.unwritten[None] = self.unwritten.get(None, 0) + 1
@@ -309,6 +311,7 @@ class Guard:
             link.flags = IS_SENDER
             link.value = fields.get("initial-delivery-count", 0)
         self.channels[channel].add(handle)
+        self.highest[channel] = max(self.highest[channel], handle)
         return True
 
     def _link(self, performative: Performative) -> Entry:
@@ -319,8 +322,11 @@ class Guard:
         return link
 
     def _detach(self, performative: Performative) -> bool:
-        self._link(performative)
+        """A Detach behind another of its link says nothing: some clients detach a link, and close it then."""
         channel, handle = performative.channel, performative.fields["handle"]
+        if handle not in self.channels[channel] and handle <= self.highest[channel]:
+            return False
+        self._link(performative)
         self.tables.discard(link_key(channel, handle))
         self.channels[channel].discard(handle)
         self.unwritten[channel] = self.unwritten.get(channel, 0) + 1
