@@ -18,7 +18,8 @@ from router.connection.terms import Listener
 from router.effects import ConnectionMembers, Emit, Log, Refused, RouterReason, log
 from router.faults import fault_text
 from router.io.descriptors import Descriptors
-from router.io.sockets import Socket, SocketOwner
+from router.io.lingering import Lingering
+from router.io.sockets import Hold, Socket, SocketOwner
 
 _NO_HEADER: Final = "amqp:connection:framing-error No protocol header found (connection aborted)"
 
@@ -46,23 +47,47 @@ def _line(text: str) -> Log:
 class _Accepted(Socket[Stack]):
     """asyncio's end of one accepted socket."""
 
-    def __init__(self, router: Home, begin: Callable[["_Accepted", asyncio.Transport], Connection | None]) -> None:
+    def __init__(
+        self,
+        router: Home,
+        begin: Callable[["_Accepted", asyncio.Transport], Connection | None],
+        lingering: Lingering,
+    ) -> None:
         super().__init__(router)
         self._begin = begin
+        self._lingering = lingering
 
     def begin(self, transport: asyncio.Transport) -> None:
         self.connection = self._begin(self, transport)
         if self.connection is None:
             transport.abort()
 
+    def close(self) -> None:
+        """Close after what was written has left, and not before the peer could read why, where there is a reason."""
+        connection, transport = self.connection, self._transport
+        peer = connection.peer if connection is not None else None
+        if connection is None or transport is None or transport.is_closing() or not (peer and peer.engine.tells_why):
+            super().close()
+            return
+        self.release(Hold.TURN | Hold.ROOM)
+        self._lingering.add(self, transport, connection.gate.counted_host, self.let_go)
+
+    def discard(self, size: int) -> None:
+        self._lingering.discard(self, size)
+
+    def ended(self) -> None:
+        self._lingering.forget(self)
+
 
 class Accepting:
     """descriptors  of the process
+    lingering    the sockets of connections that were told why they end
     handshakes   the connections on their way in
     """
 
     def __init__(self, router: Home) -> None:
         self.descriptors = Descriptors()
+        self.lingering = Lingering()
         self._router = router
         self._gate = router.gate
         self._entrance = router.gate.entrance
@@ -80,8 +105,11 @@ class Accepting:
         def begin(end: _Accepted, transport: asyncio.Transport) -> Connection | None:
             return self._begin(listener, gate, transport.write, end.close)
 
+        def make() -> _Accepted:
+            return _Accepted(self._router, begin, self.lingering)
+
         loop = asyncio.get_running_loop()
-        task = loop.create_task(loop.connect_accepted_socket(lambda: _Accepted(self._router, begin), accepted))
+        task = loop.create_task(loop.connect_accepted_socket(make, accepted))
         self._arriving[gate.connection_id] = gate, task
         task.add_done_callback(partial(self._settle, gate.connection_id))
 
@@ -129,6 +157,7 @@ class Accepting:
         """Those that have no transport yet get no connection."""
         for connection_id in self._arriving:
             self.handshakes.leave(connection_id)
+        self.lingering.drop_all()
 
     def _admitted(self, listener: Listener, descriptor: int, peer: tuple[Any, ...]) -> ConnectionGate | None:
         """The gate of a socket that may stay, counted; None where it may not."""
@@ -182,6 +211,7 @@ class Accepting:
         router, entrance = self._router, self._entrance
         for_peers = self.descriptors.for_peers(len(router.connectors))
         if descriptor >= for_peers:
+            self.lingering.drop_all()
             entrance.refuse_for_descriptors(whose, for_peers)
             return False
         connection_id = whose["connection"]

@@ -156,6 +156,12 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
             self.router.work.finish()
             self.router.busy_poll.after_read()
 
+        else:
+            self.discard(nbytes)
+
+    def discard(self, size: int) -> None:
+        """`size` bytes came, and there is no connection any more."""
+
     def eof_received(self) -> bool:
         return False
 
@@ -170,9 +176,13 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
             self.attend()
             self.router.work.finish()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def let_go(self) -> None:
+        """The connection is over, though its socket may be open for a while."""
         connection, self.connection = self.connection, None
         self.router.turns.discard(self)
         if connection is not None:
             self.router.lost(connection)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.let_go()
         self.ended()

@@ -556,6 +556,15 @@ class Engine:
             set_condition(lib.pn_connection_condition(self.connection), condition)
         lib.pn_connection_close(self.connection)
 
+    @property
+    def tells_why(self) -> bool:
+        """Was a Close with an error said, before any of the peer's has come?"""
+        if self.is_freed:
+            return False
+        connection = self.connection
+        is_over = lib.pn_connection_state(connection) & lib.PN_REMOTE_CLOSED
+        return not is_over and bool(lib.pn_condition_is_set(lib.pn_connection_condition(connection)))
+
     def begin_session(self, owner: SessionOwner, *, incoming_capacity_bytes: int) -> Session:
         """Begin a session of our own; `owner` gets its end, but not the end of the connection.
 
