@@ -191,6 +191,8 @@ class OutLink(Link):
             room -= 1
             self._send_queued(item)
         if queue or self.leg is not None or room <= 0:
+            if wire.drain_limit is not None and room <= 0 and self.leg is None:
+                wire.drained()
             return
         if wire.is_draining:
             wire.drained()

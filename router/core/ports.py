@@ -172,7 +172,13 @@ class IncomingWire(Wire, Protocol):
 
 
 class OutgoingWire(Wire, Protocol):
-    """A link on which the router sends."""
+    """A link on which the router sends.
+
+    drain_limit  not None: the receiver drains the link, and was not told yet that it has no credit left
+    """
+
+    @property
+    def drain_limit(self) -> int | None: ...
 
     def admit(
         self,
@@ -189,7 +195,7 @@ class OutgoingWire(Wire, Protocol):
     @property
     def is_draining(self) -> bool: ...
     def drained(self) -> None:
-        """Give up the credit that is left."""
+        """Give up the credit that is left, if any, and say so."""
         ...
 
     def send(self, size: int, /) -> Handle:

@@ -64,6 +64,10 @@ FLOODS: dict[str, tuple[bytes, Callable[[], Iterator[bytes]]]] = {
         OPEN + BEGIN + LINK,
         lambda: (wire.frame(wire.flow(0, credit=number % 5 + 1, drain=True)) for number in itertools.count()),
     ),
+    "drains without credit": (
+        OPEN + BEGIN + LINK,
+        lambda: itertools.repeat(wire.frame(wire.flow(0, count=0, drain=True))),
+    ),
     "dispositions": (
         OPEN + BEGIN + LINK,
         lambda: itertools.repeat(wire.frame(wire.disposition(is_receiver=True, first=0, last=0x7FFFFFFF))),

@@ -1,7 +1,9 @@
 """When a sender may send: never more than can be held, and only while somebody can receive."""
 
+from typing import Any
+
 import pytest
-from memory_net import ACCEPTED, MODIFIED, RELEASED, Net
+from memory_net import ACCEPTED, MODIFIED, RELEASED, Client, Net
 
 from router.core.out_links import OutLink
 
@@ -237,6 +239,119 @@ def test_receiver_drain_without_messages_is_answered_at_once() -> None:
     assert (flow[4], flow[5], flow[6], flow[8]) == (0, 10, 0, True)
 
 
+def answers(client: Client) -> list[list[Any]]:
+    """[channel, handle, delivery-count, link-credit] of every Flow with `drain` that the client got."""
+    flows = [frame for frame in client.frames("flow") if len(frame.fields) > 8 and frame.fields[8]]
+    return [[frame.channel, *frame.fields[4:7]] for frame in flows]
+
+
+def test_drain_without_credit_is_answered() -> None:
+    """issue 12.4: Azure's client for Go waits for the Flow, also where its last credit was used up long ago."""
+    net = Net()
+    consumer = net.client()
+    receiver = consumer.receiver("a", credit=2)
+    sender = net.client().sender("a")
+    net.pump()
+    for body in (b"1", b"2"):
+        sender.send(body)
+    net.pump()
+    assert receiver.credit == 0
+    for number in (1, 2, 3):
+        receiver.drain(0)
+        net.pump()
+        assert answers(consumer) == [[0, 0, 2, 0]] * number
+    sender.send(b"3")
+    receiver.flow(5)
+    net.pump()
+    assert (receiver.bodies, receiver.credit) == ([b"1", b"2", b"3"], 4)
+    receiver.drain(0)
+    net.pump()
+    assert answers(consumer)[3:] == [[0, 0, 7, 0]]
+    assert receiver.credit == 0
+
+
+def test_drain_is_answered_where_the_queue_takes_all_the_credit() -> None:
+    """issue 12.4: the messages first"""
+    net = Net()
+    consumer = net.client()
+    receiver = consumer.receiver("a")
+    sender = net.client().sender("a")
+    net.pump()
+    for _ in range(5):
+        sender.send()
+    net.pump()
+    receiver.drain(3)
+    net.pump()
+    assert len(receiver.complete) == 3
+    assert answers(consumer) == [[0, 0, 3, 0]]
+    names = [frame.name for frame in consumer.frames() if frame.name in ("transfer", "flow")]
+    assert names[-4:] == ["transfer"] * 3 + ["flow"]
+    receiver.flow(2)
+    net.pump()
+    assert len(receiver.complete) == 5
+
+
+def test_drain_without_credit_names_the_link_and_its_session() -> None:
+    """issue 12.4: on two sessions, with handles that links had before"""
+    net = Net()
+    consumer = net.client()
+    second = consumer.connection.session()
+    second.open()
+    links = [consumer.receiver("a", session=session) for session in (None, second) for _ in range(3)]
+    net.pump()
+    links[1].close()
+    links[3].close()
+    net.pump()
+    links[1] = consumer.receiver("b" * 300)
+    links[3] = consumer.receiver("b", session=second)
+    net.pump()
+    for link in links:
+        link.drain(0)
+        net.pump()
+    places = [place[:2] for place in answers(consumer)]
+    assert places == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+
+
+def test_drain_without_credit_is_answered_behind_what_the_window_keeps_back() -> None:
+    """issue 12.4: the count is of messages that the receiver has, so the answer waits for them"""
+    net = Net()
+    consumer = net.client()
+    receiver = consumer.receiver("a", credit=1)
+    sender = net.client().sender("a")
+    net.pump()
+    consumer.say(flow_frame(window=0))
+    sender.send(bytes(20_000))
+    net.pump()
+    consumer.say(flow_frame(window=0, delivery_count=0, credit=1, drain=True))
+    net.pump()
+    assert (answers(consumer), receiver.received) == ([], [])
+    consumer.say(flow_frame(window=2**31 - 1))
+    net.pump()
+    assert len(receiver.complete) == 1
+    assert answers(consumer) == [[0, 0, 1, 0]]
+
+
+def test_drains_that_are_not_read_have_one_answer_under_way() -> None:
+    """issue 12.4: attack: drains without end, on a socket that takes nothing"""
+    net = Net()
+    consumer = net.client()
+    receiver = consumer.receiver("a", credit=100)
+    sender = net.client().sender("a")
+    net.pump()
+    consumer.stop_reading()
+    for _ in range(10):
+        sender.send(bytes(100_000))
+        net.pump()
+    for _ in range(1000):
+        consumer.say(flow_frame(window=2**31 - 1, delivery_count=0, credit=0, drain=True))
+    net.pump()
+    assert len(net.peer(consumer).engine.drains) <= 1
+    consumer.resume_reading()
+    net.pump()
+    assert receiver.credit <= 100
+    assert len(answers(consumer)) < 20
+
+
 def test_receiver_drain_takes_what_is_queued_first() -> None:
     """routing 68 (§6.2)"""
     net = Net()
@@ -407,15 +522,16 @@ def test_bogus_delivery_counts_do_not_earn_credit() -> None:
     assert other.credit == 250
 
 
-def flow_frame(*, window: int = 1000, delivery_count: int | None = None) -> bytes:
+def flow_frame(*, window: int = 1000, delivery_count: int | None = None, credit: int = 0, drain: bool = False) -> bytes:
     """A Flow of session 0, of its link 0 with a delivery-count."""
 
     def uint(number: int) -> bytes:
         return b"\x70" + (number % 2**32).to_bytes(4, "big")
 
-    numbers = [0, window, 0, 1000] + ([0, delivery_count, 0] if delivery_count is not None else [])
-    fields = b"".join(map(uint, numbers))
-    body = b"\x00\x53\x13\xc0" + bytes([len(fields) + 1, len(numbers)]) + fields
+    numbers = [0, window, 0, 1000] + ([0, delivery_count, credit, 0] if delivery_count is not None else [])
+    fields = b"".join(map(uint, numbers)) + (b"\x41" if drain else b"\x42") * (len(numbers) > 4)
+    count = len(numbers) + (len(numbers) > 4)
+    body = b"\x00\x53\x13\xc0" + bytes([len(fields) + 1, count]) + fields
     return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
 
 

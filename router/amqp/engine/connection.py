@@ -31,6 +31,8 @@ from router.amqp.engine.values import (
     EngineError,
     close_frame,
     condition_of,
+    drained_frame,
+    place_of_attach,
     put_value,
     set_condition,
     symbols_of,
@@ -148,6 +150,7 @@ class Engine:
         "begins",
         "collector",
         "connection",
+        "drains",
         "ending",
         "heard",
         "intake",
@@ -217,6 +220,7 @@ class Engine:
         self._scan_read = guard.tables.scan_read
         self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
         self.released: deque[Pointer] = deque()  # links that are freed and have not gone
+        self.drains: dict[OutgoingWire, None] = {}  # links whose receivers await that they are said to have no credit
         self.begins: deque[tuple[Session, int]] = deque()  # sessions to be begun, with their incoming capacity
 
     # Bytes
@@ -280,6 +284,8 @@ class Engine:
         if _silent and transport in _silent:
             _silent.discard(transport)
             raise Violation("amqp:internal-error", "what the peer asked for cannot be answered")
+        if self.drains:
+            self._answer_drains()
         if self.watched:
             self._watch_backlog()
         if self.is_deaf or self.afterwards or _first_event(self.collector):
@@ -386,12 +392,50 @@ class Engine:
         self.is_deaf = True
         self.heard.clear()
         self.watched.clear()
+        self.drains.clear()
         self.afterwards.clear()
         self.ending = None
         self.intake.end()
 
+    def answer_drain(self, wire: OutgoingWire) -> None:
+        """Say that a link has no credit left, with the next flush behind its last message.
+
+        Attack: drains without end, whose answers are not read. One link has one answer under way.
+        """
+        self.drains[wire] = None
+        self.touched.add(self)
+
+    def _answer_drains(self) -> None:
+        """Answer drains of links without credit, of which proton says nothing; a receiver may wait for it all the same.
+
+        Windows and ids of the session are told by a Flow of proton's own, which ours takes the place of.
+        """
+        if self.is_blocked:
+            return
+        waiting, self.drains = self.drains, {}
+        for wire in waiting:
+            limit, place, link = wire.drain_limit, wire.place, wire.link
+            if self.links.get(link) is not wire or wire.core is None or limit is None or place is None:
+                continue
+            if self.is_blocked or lib.pn_link_queued(link):
+                self.drains[wire] = None  # not before its messages have left
+                continue
+            credit = lib.pn_link_credit(link)
+            wire.drain_limit = None
+            if credit > 0 or not lib.pn_link_get_drain(link) or wire.session.is_closing:
+                continue
+            wire.session.show_window()
+            output = OUTPUT_VIEW[: max(_pull(self.transport), 0)]
+            flow = drained_frame(output, place[1], (limit - credit) & 0xFFFFFFFF)
+            self.write(flow or bytes(output))
+
     def _on_flow(self, pointer: Pointer) -> None:
         link = self.links.get(pointer)
+        guard = self.intake.guard
+        if guard.drain_limit is not None:
+            if isinstance(link, OutgoingWire):
+                link.drain_limit = guard.drain_limit
+            guard.drain_limit = None
         if isinstance(link, OutgoingWire):
             session = link.session
             if session.is_congested:
@@ -480,8 +524,20 @@ class Engine:
         kind = IncomingWire if lib.pn_link_is_receiver(pointer) else OutgoingWire
         wire = kind(self, pointer, self.owner)
         self.links[pointer] = self.heard[pointer] = wire.session.wires[pointer] = wire
+        if isinstance(wire, OutgoingWire):
+            self._attach_alone(wire)
+        else:
+            self.owner.on_attach(wire)
+
+    def _attach_alone(self, wire: OutgoingWire) -> None:
+        """Have our Attach written by itself, behind all that was said before: `_answer_drains` needs its place."""
+        while not self.is_blocked and (size := _pull(self.transport)) > 0:
+            self.write(bytes(OUTPUT_VIEW[:size]))
         self.owner.on_attach(wire)
         self._watch(wire)
+        if wire.core is not None and not self.is_blocked and (size := _pull(self.transport)) > 0:
+            wire.place = place_of_attach(OUTPUT_VIEW[:size])
+            self.write(bytes(OUTPUT_VIEW[:size]))
 
     def _watch(self, wire: IncomingWire | OutgoingWire) -> None:
         """A session on which the router sends is watched for congestion."""

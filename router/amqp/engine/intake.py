@@ -137,10 +137,11 @@ class Intake:
                 self.rest, self.needed = bytearray(memoryview(data)[at:end]), size
                 return
             performative = guard.read(memoryview(data)[at : at + size])
-            if guard.is_crowded(performative):
+            is_crowded = guard.is_crowded(performative)
+            if is_crowded or guard.is_answered_alone(performative):
                 engine.flush()
-                if not engine.is_blocked:
-                    guard.written()
+            if is_crowded and not engine.is_blocked:
+                guard.written()
             self.waits_for_room = engine.is_blocked and guard.is_answered(performative)
             if has_time is None:
                 has_time = self.begin_turn()
@@ -153,6 +154,8 @@ class Intake:
             if guard.admit(performative):
                 self._push(pointer + at, size)
                 engine.drain(has_time)
+                if not engine.is_late:
+                    guard.drain_limit = None  # the engine has taken it, or had no link for it
             at += size
 
     def _wait(self, data: bytes | bytearray, at: int, end: int) -> None:

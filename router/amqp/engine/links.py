@@ -104,6 +104,7 @@ class Holder(Protocol):
     def can_begin(self) -> bool: ...
     def promise_link(self, session: "Session", name: bytes, /, *, peer_sends: bool) -> None: ...
     def adopt(self, wire: "IncomingWire | OutgoingWire", /) -> None: ...
+    def answer_drain(self, wire: "OutgoingWire", /) -> None: ...
     def forget(self, pointer: Pointer, /) -> None: ...
 
 
@@ -809,10 +810,13 @@ class IncomingWire(_Granting):
 class OutgoingWire(_Wire):
     """A link on which the router sends."""
 
-    __slots__ = ("on_accepted", "on_credit", "on_delivery")
+    __slots__ = ("drain_limit", "on_accepted", "on_credit", "on_delivery", "place")
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)
+        # The delivery-count that the receiver's credit is up to, where it drains the link and awaits our answer.
+        self.drain_limit: int | None = None
+        self.place: tuple[int, int] | None = None  # channel and handle of our Attach, once it is written
         self.on_delivery = self.on_accepted = _settle
         self.on_credit: Callable[[], None] | None = None
 
@@ -888,4 +892,8 @@ class OutgoingWire(_Wire):
         return bool(lib.pn_link_get_drain(self.link))
 
     def drained(self) -> None:
-        lib.pn_link_drained(self.link)
+        """Give up the credit that is left, if any, and say so."""
+        if lib.pn_link_drained(self.link) > 0:
+            self.drain_limit = None
+        elif self.drain_limit is not None:
+            self.engine.answer_drain(self)

@@ -5,7 +5,7 @@ from typing import Any, Final
 from router.amqp.codec import CodecError, decode, encode
 from router.amqp.engine.library import Pointer, ffi, lib
 from router.amqp.terminus import Condition, Terminus, Violation
-from router.values import Array, Described, symbol, ulong
+from router.values import Array, Described, symbol, uint, ulong
 
 # More than this of one value in an Open, Attach or disposition is refused: an attacker could otherwise make us
 # decode megabytes of properties per frame.
@@ -23,6 +23,12 @@ _DISTRIBUTION = {lib.PN_DIST_MODE_COPY: "copy", lib.PN_DIST_MODE_MOVE: "move"}
 _EXPIRY_NUMBERS = {name: number for number, name in _EXPIRY.items()}
 _DISTRIBUTION_NUMBERS = {name: number for number, name in _DISTRIBUTION.items()}
 _TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORDINATOR: "coordinator"}
+
+
+_FLOW: Final = 0x13
+_ATTACH: Final = b"\x00\x53\x12"
+_ATTACH_BYTES: Final = 8 + 3 + 3 + 3  # the least, with room for what is looked at in any case
+_LIST8, _STR8, _UINT0, _SMALL_UINT = 0xC0, 0xA1, 0x43, 0x52
 
 
 class EngineError(Violation):
@@ -95,6 +101,47 @@ def close_frame(condition: Condition) -> bytes:
     error = Described(ulong(0x1D), [symbol(condition.name), condition.description])
     body = encode(Described(ulong(0x18), [error]))
     return (len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body
+
+
+def place_of_attach(output: memoryview) -> tuple[int, int] | None:
+    """Channel and handle of the first Attach among our frames in `output`, which begins with a whole one.
+
+    None: there is none. Proton chooses them and says so only on the wire.
+    """
+    at = 0
+    while at + _ATTACH_BYTES <= len(output):
+        if bytes(output[at + 8 : at + 11]) == _ATTACH:
+            name = at + (14 if output[at + 11] == _LIST8 else 20)
+            handle = name + (2 + output[name + 1] if output[name] == _STR8 else 5 + _be32(output, name + 1))
+            channel = output[at + 6] << 8 | output[at + 7]
+            if handle + 5 > len(output):
+                return None
+            code = output[handle]
+            if code == _UINT0:
+                return channel, 0
+            return channel, output[handle + 1] if code == _SMALL_UINT else _be32(output, handle + 1)
+        at += max(_be32(output, at), 8)
+    return None
+
+
+def _be32(data: memoryview, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "big")
+
+
+def drained_frame(session_flow: memoryview, handle: int, delivery_count: int) -> bytes | None:
+    """A Flow that says a link of ours has no credit left, as a receiver that drains it wants to hear.
+
+    session_flow  the engine's own Flow of the link's session, whose windows this one tells. None: it is something else
+    """
+    try:
+        flow, size = decode(bytes(session_flow[8:]))
+    except CodecError:
+        return None
+    if not isinstance(flow, Described) or flow.descriptor != _FLOW or size != len(session_flow) - 8:
+        return None
+    link = [uint(handle), uint(delivery_count), uint(0), None, True]
+    body = encode(Described(ulong(_FLOW), [*flow.value[:4], *link]))
+    return (len(body) + 8).to_bytes(4, "big") + bytes(session_flow[4:8]) + body
 
 
 def set_condition(target: Pointer, condition: Condition) -> None:

@@ -258,7 +258,7 @@ static bool admit_flow(tables_t *t, uint16_t channel, const uint8_t *at, const u
     return false;
   if (!handle.is_set) return true;
   entry_t *link = find(t, link_key(channel, handle.value));
-  return link && !(link->flags & IS_SENDER) && credit.value <= INT32_MAX;
+  return link && !(link->flags & IS_SENDER) && credit.value <= INT32_MAX && !drain.value; /* machine.py notes a drain */
 }
 
 static bool admit_disposition(tables_t *t, uint16_t channel, const uint8_t *at, const uint8_t *end, uint32_t max_span) {

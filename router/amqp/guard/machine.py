@@ -70,8 +70,8 @@ class Guard:
     """
 
     __slots__ = (
-        "answerable", "begun", "channels", "highest", "is_open", "max_frame_bytes", "offered_channel_max",
-        "peers_channel_max", "scan", "stage", "tables", "unanswered", "unwritten",
+        "answerable", "begun", "channels", "drain_limit", "highest", "is_open", "max_frame_bytes",
+        "offered_channel_max", "peers_channel_max", "scan", "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
     def __init__(self, *, max_frame_bytes: int, channel_max: int, tables: type[Tables] = CHOSEN) -> None:
@@ -89,6 +89,8 @@ class Guard:
         self.unwritten: dict[int | None, int] = {}
         self.unanswered: set[int] = set()  # channels that the peer began, where our Begin may be in the engine still
         self.begun = Begun()
+        # Of the Flow just admitted, where a receiver drains its link: the delivery-count that its credit is up to.
+        self.drain_limit: int | None = None
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
@@ -131,6 +133,10 @@ class Guard:
     def is_answered(self, performative: Performative | None) -> bool:
         """Is there something to hold for it until our answer has left?"""
         return performative is not None and performative.code in _ANSWERED
+
+    def is_answered_alone(self, performative: Performative | None) -> bool:
+        """Has the answer to be written by itself? Such are those to receivers' Attaches: they tell our handles."""
+        return performative is not None and performative.code == ATTACH and bool(performative.fields["role"])
 
     def cost(self, performative: Performative | None) -> int:
         """A frame's cost to the connection's turn, in control frames; with the Dispositions scanned just before it."""
@@ -364,12 +370,15 @@ class Guard:
         return True
 
     def _flow(self, performative: Performative) -> bool:
-        if "handle" not in performative.fields:
+        fields = performative.fields
+        if "handle" not in fields:
             return True
         link = self._link(performative)
         if not link.flags & IS_SENDER:
-            if performative.fields.get("link-credit", 0) > MAX_CREDIT:
+            if fields.get("link-credit", 0) > MAX_CREDIT:
                 raise Refused(_INVALID_FIELD, f"flow grants more than {MAX_CREDIT} credit")
+            if fields.get("drain"):
+                self.drain_limit = (fields.get("delivery-count", 0) + fields.get("link-credit", 0)) & _MAX_UINT
             return True
         count = performative.get("delivery-count")
         if count is None:

@@ -161,7 +161,10 @@ class PythonTables:
         for index in range(8):
             value, at = _uint(data, at, behind, left - index)
             values.append(value)
-        for _ in range(8, min(left, 10)):  # drain, echo
+        drains: bool | None = None
+        if left > 8:
+            drains, at = _bool(data, at, behind)
+        if left > 9:  # echo
             _, at = _bool(data, at, behind)
         if left > 10:
             at = _null(data, at, behind)
@@ -170,7 +173,9 @@ class PythonTables:
         if (handle := values[4]) is None:
             return True
         link = self.entries.get(_LINK | channel << 32 | handle)
-        return link is not None and not link.flags & IS_SENDER and (values[6] or 0) <= MAX_CREDIT
+        if link is None or link.flags & IS_SENDER or drains:  # machine.py notes a drain
+            return False
+        return (values[6] or 0) <= MAX_CREDIT
 
     def admit_disposition(self, channel: int, data: bytes | bytearray, at: int, end: int) -> bool:
         left, at, behind = _open_list(data, at, end)
