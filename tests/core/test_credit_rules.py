@@ -352,6 +352,23 @@ def test_drains_that_are_not_read_have_one_answer_under_way() -> None:
     assert len(answers(consumer)) < 20
 
 
+def test_drains_of_many_links_are_answered_beside_one_that_has_to_wait() -> None:
+    """issue 12.4: in one read, more than are answered in one go"""
+    net = Net()
+    consumer = net.client()
+    consumer.receiver("a", credit=1)
+    idle = [consumer.receiver(f"b{number}") for number in range(200)]
+    sender = net.client().sender("a")
+    net.pump()
+    consumer.say(flow_frame(window=0))
+    sender.send(bytes(20_000))
+    for receiver in idle:
+        receiver.drain(0)
+    net.pump()
+    assert len(answers(consumer)) == len(idle)  # nothing of theirs is kept back
+    assert not net.peer(consumer).engine.drains
+
+
 def test_receiver_drain_takes_what_is_queued_first() -> None:
     """routing 68 (§6.2)"""
     net = Net()

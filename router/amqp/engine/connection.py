@@ -53,6 +53,8 @@ RELIEVED_BYTES: Final = CONGESTED_BYTES // 2
 MAX_UNANSWERED_DETACHES: Final = 1000
 # Links that end with their session in one go; where there are more, they end in the connection's turns.
 _ENDS_AT_ONCE: Final = 64
+# Stops ten thousand drains behind a closed window, which each flush would look at, and answer in one go.
+_MAX_DRAINS: Final = 64
 # Sessions looked at per flush: one connection's many sessions must not cost every pass.
 _WATCHED_PER_FLUSH: Final = 8
 
@@ -398,12 +400,13 @@ class Engine:
         self.intake.end()
 
     def answer_drain(self, wire: OutgoingWire) -> None:
-        """Say that a link has no credit left, with the next flush behind its last message.
+        """Say that a link has no credit left, with the next flush behind its last message. One answer under way each.
 
-        Attack: drains without end, whose answers are not read. One link has one answer under way.
+        Where too many wait, it is for the link's next event to ask again.
         """
-        self.drains[wire] = None
-        self.touched.add(self)
+        if len(self.drains) < _MAX_DRAINS:
+            self.drains[wire] = None
+            self.touched.add(self)
 
     def _answer_drains(self) -> None:
         """Answer drains of links without credit, of which proton says nothing; a receiver may wait for it all the same.

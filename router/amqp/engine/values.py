@@ -27,7 +27,7 @@ _TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORD
 
 _FLOW: Final = 0x13
 _ATTACH: Final = b"\x00\x53\x12"
-_ATTACH_BYTES: Final = 8 + 3 + 3 + 3  # the least, with room for what is looked at in any case
+_ATTACH_BYTES: Final = 8 + 3 + 9 + 5 + 5  # what is looked at of one: fewer it never has
 _LIST8, _STR8, _UINT0, _SMALL_UINT = 0xC0, 0xA1, 0x43, 0x52
 
 
