@@ -56,7 +56,7 @@ clean:
 
 .venv/.installed: .venv/.created pyproject.toml setup.py $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py) router/amqp/hardening.py
 	@echo "Installing (the first time this builds python-qpid-proton and fetches pyspark: one to three minutes)"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark,editors]'
 	@touch $@
 
 .venv/.dev: .venv/.installed

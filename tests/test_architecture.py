@@ -35,9 +35,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "policy.files.regular": (),
     "policy.analysis": ("schemas", "policy", "policy.addressing", "policy.files"),
     "policy.lint": ("schemas", "policy", "policy.addressing", "policy.files", "policy.analysis"),
+    # The files a verb or an editor is given; not a part of any verb.
+    "policy.cli.sources": ("policy", "policy.files", "policy.files.regular"),
+    "policy.editor": (
+        *("schemas", "policy", "policy.files", "policy.files.regular", "policy.analysis", "policy.lint"),
+        "policy.cli.sources",
+    ),
     "policy.cli": (
         *("schemas", "policy", "policy.addressing", "policy.files", "policy.files.regular", "policy.analysis"),
-        "policy.lint",
+        *("policy.lint", "policy.cli.sources", "policy.editor"),
     ),
     "auth": ("schemas", "policy.files.regular"),
     "auth.verifiers": ("auth", "policy.files.regular"),
@@ -98,13 +104,19 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "uvloop": ("router.io",),
     "rich": ("policy.cli", "router.tools", "spark"),
     "pyspark": ("spark",),
+    "pygls": ("policy.editor.server", "policy.editor.session"),
+    "lsprotocol": ("policy.editor",),
 }
 # Where the import name is not the distribution's.
 DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton", "cproton_ffi": "python-qpid-proton"}
 
 # Values in, effects out: no clock, no chance, no world.
 PURE = (*("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.admission", "router.audit.event"),)
-NOT_PURE = ("policy.cli", "policy.files.regular")
+NOT_PURE = (
+    *("policy.cli", "policy.files.regular", "policy.editor.documents", "policy.editor.projects"),
+    *("policy.editor.checking", "policy.editor.worker", "policy.editor.analyst", "policy.editor.session"),
+    *("policy.editor.messages", "policy.editor.server"),
+)
 WORLD = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "signal", "socket", "ssl", "subprocess", "urllib"}
 IMPURE_IMPORTS = frozenset(WORLD | {"threading", "time", "proton", "cproton", "cproton_ffi"})
 

@@ -11,7 +11,6 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
-from policy.analysis.conversion import opaque_addresses
 from policy.cli.arguments import rule_id
 from policy.cli.files import written
 from policy.cli.instants import add_at_option
@@ -27,18 +26,16 @@ from policy.cli.sources import (
     load,
     read_text,
 )
-from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import NotJson, parse
 from policy.files.redaction import lines_without_secrets
-from policy.files.validation import load_sections
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
 from policy.lint.findings import Finding, Level
 from policy.lint.ignoring import fingerprints, with_levels, without_known
+from policy.lint.mending import harm
 from policy.lint.places import fixed
 from policy.lint.reports import FORMATS, Report
 from policy.lint.rules import check_all
 from policy.printing import printable
-from policy.ruleset import PolicyError, compile_ruleset
 
 CONFIGURATION = "qdpolicy.toml"
 
@@ -163,7 +160,7 @@ def _mend(options: argparse.Namespace, configuration: LintConfiguration) -> int:
     _show_problems(report)
     status = UNREADABLE if report.problems else CLEAN
     for file, text in changed.items():
-        if (problem := _harm(file, texts[file], text, is_unsafe=options.unsafe)) is not None:
+        if (problem := harm(file, texts[file], text, is_unsafe=options.unsafe)) is not None:
             print(printable(f"{file}: not changed, {problem}"))
             status = UNREADABLE
         elif options.diff:
@@ -174,23 +171,6 @@ def _mend(options: argparse.Namespace, configuration: LintConfiguration) -> int:
         else:
             status = max(status, written(Path(file), text, "mended"))
     return status or (FINDINGS if options.diff and changed else CLEAN)
-
-
-def _harm(file: str, before: str, after: str, *, is_unsafe: bool) -> str | None:
-    """Why the fixes must not be made: they leave a policy a policy, and those called safe its meaning what it is."""
-    digests = []
-    for text in (before, after):
-        try:
-            vhosts = [entity for entity in load_sections(text, file) if entity.type == "vhost"]
-        except PolicyFileError as error:
-            return f"the fixes would break it: {error}"
-        try:
-            written = ((vhost.attributes, vhost.source) for vhost in vhosts)
-            digests.append(compile_ruleset({}, written, resolve=opaque_addresses).digest)
-        except PolicyError:
-            digests.append("")  # refused by the router, for what another finding says
-    is_same = digests[0] in ("", digests[1])
-    return None if is_unsafe or is_same else "the fixes would change what it permits"
 
 
 def _show_problems(report: Report) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from policy.cli import convert, diff, explain, fmt, lint, rules, schema, test
+from policy.cli import convert, diff, explain, fmt, lint, lsp, rules, schema, test
 from policy.cli.arguments import ShowVersion
 
 EPILOG = """\
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version and exit")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for verb in (lint, rules, explain, diff, test, fmt, convert, schema):
+    for verb in (lint, rules, explain, diff, test, fmt, convert, schema, lsp):
         verb.add_parser(verbs)
     options = parser.parse_args(arguments)
     for stream in (sys.stdout, sys.stderr):

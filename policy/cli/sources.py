@@ -25,11 +25,13 @@ class Loaded:
     """entities  in the order of the files
     texts     file -> its text
     problems  (file, its fault)
+    buffers   file -> its text, of files that are open in an editor: read instead of the disk
     """
 
     entities: list[Section] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     problems: list[tuple[str, Problem]] = field(default_factory=list)
+    buffers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def policy(self) -> Mapping[str, object]:
@@ -96,12 +98,13 @@ def load_files(files: Sequence[Path], loaded: Loaded) -> None:
 def load_file(file: Path, loaded: Loaded) -> None:
     """Add the entities and the text of one file, or its problems. `-` is standard input."""
     name = str(file)
-    if name != STDIN and file.exists() and file.suffix not in (".json", ".conf"):
+    buffer = loaded.buffers.get(name)
+    if name != STDIN and (buffer is not None or file.exists()) and file.suffix not in (".json", ".conf"):
         text = "policy files are JSON and end in .json, configurations end in .conf"
         loaded.problems.append((name, cannot_be_read(text)))
         return
     try:
-        text = read_text(file)
+        text = read_text(file) if buffer is None else buffer
         name = stdin_name(text) if name == STDIN else name
         loaded.entities += load_sections(text, name)
         loaded.texts[name] = text

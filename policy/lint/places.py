@@ -78,9 +78,7 @@ def fixed(findings: Iterable[Finding], texts: Mapping[str, str], *, is_unsafe_al
         fix, text = finding.fix, texts.get(finding.file)
         if fix is None or text is None or not (fix.is_safe or is_unsafe_allowed):
             continue
-        at = _offset(text, finding.line, finding.column)
-        at += text.startswith('"', at) and not fix.old.startswith('"')
-        if text.startswith(fix.old, at):
+        if (at := fix_offset(finding, text)) is not None:
             edits.setdefault(finding.file, []).append((at, fix.old, fix.new))
     changed = {}
     for file, found in edits.items():
@@ -92,6 +90,15 @@ def fixed(findings: Iterable[Finding], texts: Mapping[str, str], *, is_unsafe_al
                 end = at
         changed[file] = text
     return changed
+
+
+def fix_offset(finding: Finding, text: str) -> int | None:
+    """Where in the text the `old` of the finding's fix stands; None: it is not there."""
+    if finding.fix is None:
+        return None
+    old, at = finding.fix.old, _offset(text, finding.line, finding.column)
+    at += text.startswith('"', at) and not old.startswith('"')
+    return at if text.startswith(old, at) else None
 
 
 @lru_cache(maxsize=16)

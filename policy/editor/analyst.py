@@ -1,0 +1,73 @@
+"""Has texts checked by a worker process, one request at a time.
+
+A check that has become pointless, or that takes too long, is ended with its process; the next request starts another.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import policy
+from policy.editor.worker import MAX_MESSAGE_BYTES
+
+# A check of 1,000 vhosts takes about 5 s. What takes longer than this holds no more news for somebody who types.
+DEADLINE_S: Final = 30.0
+
+Answer = dict[str, Any]
+
+
+class Analyst:
+    """The worker process, as long as there is one. `answer` must not be called before the last call has ended."""
+
+    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
+        self._deadline_s = deadline_s
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def answer(self, request: Mapping[str, Any]) -> Answer | None:
+        """The worker's answer; None when it was ended. After the deadline an answer that says so."""
+        try:
+            return await asyncio.wait_for(self._exchange(request), self._deadline_s)
+        except TimeoutError:
+            self.end()
+            return {"failure": f"not checked: it took longer than {self._deadline_s:g} s"}
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.end()
+            return None
+
+    def end(self) -> None:
+        """End the process, and so the check under way."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process = None
+
+    async def _exchange(self, request: Mapping[str, Any]) -> Answer:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await _started()
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        content = json.dumps(request).encode()
+        process.stdin.write(len(content).to_bytes(4, "big") + content)
+        await process.stdin.drain()
+        size = int.from_bytes(await process.stdout.readexactly(4), "big")
+        answer: Answer = json.loads(await process.stdout.readexactly(min(size, MAX_MESSAGE_BYTES)))
+        return answer
+
+
+async def _started() -> asyncio.subprocess.Process:
+    # The editor's current folder is somebody's project: -P keeps Python from importing modules out of it.
+    command = (sys.executable, "-P", "-m", "policy.editor.worker")
+    (package,) = policy.__path__
+    path = os.pathsep.join(filter(None, (str(Path(package).parent), os.environ.get("PYTHONPATH"))))
+    return await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
+    )

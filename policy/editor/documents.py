@@ -1,0 +1,84 @@
+"""The open files, and what is known about each. Reads nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from policy.editor.completion import Names
+from policy.editor.positions import Positions, with_plain_line_ends
+
+_SUFFIXES: Final = (".json", ".conf")
+
+
+@dataclass(kw_only=True)
+class Document:
+    """One version of an open file.
+
+    file         its absolute path; of one that is no file on the disk a name that is no path
+    text         lines end with \\n
+    readable     the text when it could last be read; its own as long as nothing is known
+    diagnostics  as `policy.editor.checking` gives them, of this version; None: not checked yet
+    policy       attributes of the router's `policy` section, {} where they are not known
+    """
+
+    uri: str
+    file: str
+    text: str
+    version: int
+    encoding: str
+    readable: str
+    diagnostics: list[dict[str, Any]] | None = None
+    policy: Mapping[str, object] = field(default_factory=dict)
+    names: Names = field(default_factory=Names)
+
+    @property
+    def is_conf(self) -> bool:
+        return self.file.endswith(".conf")
+
+    @cached_property
+    def positions(self) -> Positions:
+        return Positions(self.text, self.encoding)
+
+
+def opened(uri: str, text: str, version: int, encoding: str, language: str) -> Document | None:
+    """A file that was opened; None where its name and language say that it is none of ours."""
+    file = _file_of(uri)
+    if not file.endswith(_SUFFIXES):
+        if not language.startswith(("json", "qdrouterd")):
+            return None
+        file += ".json" if language.startswith("json") else ".conf"
+    plain = _plain(text)
+    return Document(uri=uri, file=file, text=plain, version=version, encoding=encoding, readable=plain)
+
+
+def changed(document: Document, text: str, version: int) -> Document:
+    """The next version of an open file."""
+    return Document(
+        uri=document.uri,
+        file=document.file,
+        text=_plain(text),
+        version=version,
+        encoding=document.encoding,
+        readable=document.readable,
+        policy=document.policy,
+        names=document.names,
+    )
+
+
+def _plain(text: str) -> str:
+    """The text as a file could hold it: half of a surrogate pair is `?`."""
+    return with_plain_line_ends(text.encode("utf-8", "replace").decode())
+
+
+def _file_of(uri: str) -> str:
+    """The path of a file URI, else the URI without what would make it a path."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return "unnamed"
+    if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path.startswith("/"):
+        path = unquote(parts.path, errors="replace")
+        return path if "\0" not in path else "unnamed"
+    return f"{parts.scheme}:{parts.path}".replace("/", "_")

@@ -1,0 +1,185 @@
+"""The files that a router would read together with an open one: its policy folder, and the configuration that names it.
+
+The texts of open files are those in the editor; the others are read from the disk, regular files only.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from policy.cli.sources import Loaded, UnreadableError, cannot_be_read, load_files, read_text
+from policy.files.positioned_json import NotJson, Problem, parse
+from policy.files.regular import MAX_POLICY_FILES, folder_names, is_policy_file, read_start
+from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
+
+CONFIGURATION: Final = "qdpolicy.toml"
+_CONF: Final = ".conf"
+# Of the configurations that may name a folder of policy files: those beside it and one level up.
+_MAX_CONFIGURATIONS: Final = 20
+_MAX_LEVELS: Final = 40
+
+_COMMENT_LINE: Final = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+_POLICY: Final = re.compile(r'\s*\[\s*\[\s*"')
+_SECTION: Final = re.compile(
+    r"^[ \t]*(?:router|listener|connector|ssl-?profile|auth-?service-?plugin|address|link-?route|auto-?link|policy"
+    r"|vhost|log)[ \t]*\{",
+    re.MULTILINE | re.IGNORECASE,
+)
+_POLICY_DIR: Final = re.compile(r"policy-?dir", re.IGNORECASE)
+# As far as one looks to see what a file is.
+_BEGINNING: Final = 64_000
+
+
+def is_ours(text: str, file: str) -> bool:
+    """Does it look like policy or a router's configuration? Editors open JSON files of all kinds."""
+    beginning = text[:_BEGINNING]
+    if file.endswith(_CONF):
+        return Path(file).name.startswith("qdrouterd") or _SECTION.search(beginning) is not None
+    return file.endswith(".json") and _POLICY.match(_COMMENT_LINE.sub("", beginning)) is not None
+
+
+def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
+    """What a router would read with the file, as `qdpolicy lint` loads it.
+
+    file     absolute; one that is not on the disk stands for itself
+    buffers  file -> text of the open files
+    """
+    loaded = Loaded(buffers=buffers)
+    path = Path(file)
+    if not path.is_absolute():
+        load_files([path], loaded)
+        return loaded
+    configuration = path if path.suffix == _CONF else _configuration_of(path.parent, buffers)
+    if configuration is None:
+        # Whether a router reads this folder is not known; JSON files of all kinds may lie in it.
+        found = _policy_files(path.parent, loaded)
+        load_files([each for each in found if each == path or _may_be_policy(each, buffers)], loaded)
+        return loaded
+    load_files([configuration], loaded)
+    named = loaded.policy.get("policyDir")
+    if isinstance(named, str) and named:
+        folder = _folder(named, configuration)
+        if folder.is_dir() or folder == path.parent:
+            load_files(_policy_files(folder, loaded), loaded)
+        else:
+            loaded.problems.append((str(configuration), _no_folder(named, loaded)))
+    return loaded
+
+
+def _no_folder(named: str, loaded: Loaded) -> Problem:
+    problem = cannot_be_read(f"its policyDir '{named}' is no folder")
+    for entity in loaded.entities:
+        if entity.type == "policy" and (line := entity.source.line_of(("policyDir",))) is not None:
+            return Problem(line=line, column=entity.source.column_of(("policyDir",)), text=problem.text)
+    return problem
+
+
+def _policy_files(folder: Path, loaded: Loaded) -> list[Path]:
+    """The policy files of a folder, on the disk and open ones that are not there yet."""
+    try:
+        names = folder_names(str(folder), is_policy_file) if folder.is_dir() else []
+    except OSError as error:
+        loaded.problems.append((str(folder), cannot_be_read(error.strerror)))
+        names = []
+    new = {Path(file).name for file in loaded.buffers if Path(file).parent == folder and is_policy_file(file)}
+    found = [folder / name for name in sorted({*names, *new})]
+    return found[:MAX_POLICY_FILES]
+
+
+def _may_be_policy(file: Path, buffers: Mapping[str, str]) -> bool:
+    if (text := buffers.get(str(file))) is not None:
+        return is_ours(text, str(file)) or not text.strip()
+    try:
+        return is_ours(read_start(str(file), _BEGINNING).decode("utf-8", "replace"), str(file))
+    except OSError:
+        return False
+
+
+def _configuration_of(folder: Path, buffers: Mapping[str, str]) -> Path | None:
+    """The configuration beside a folder, or in it, whose policyDir it is."""
+    for file in _configurations(folder, buffers):
+        try:
+            text = buffers.get(str(file)) or read_text(file)
+        except UnreadableError:
+            continue
+        if _POLICY_DIR.search(text) is None or not is_ours(text, str(file)):
+            continue
+        loaded = Loaded(buffers=buffers)
+        load_files([file], loaded)
+        named = loaded.policy.get("policyDir")
+        if isinstance(named, str) and named and _is_same(_folder(named, file), folder):
+            return file
+    return None
+
+
+def _configurations(folder: Path, buffers: Mapping[str, str]) -> Iterator[Path]:
+    for place in dict.fromkeys((folder, folder.parent)):
+        try:
+            names = folder_names(str(place), _is_configuration)
+        except OSError:
+            names = []
+        new = {Path(file).name for file in buffers if Path(file).parent == place and file.endswith(_CONF)}
+        # The usual name first.
+        ordered = sorted({*names, *new}, key=lambda name: (not name.startswith("qdrouterd"), name))
+        yield from (place / name for name in ordered[:_MAX_CONFIGURATIONS])
+
+
+def _is_configuration(name: str) -> bool:
+    return name.endswith(_CONF)
+
+
+def _folder(named: str, configuration: Path) -> Path:
+    """The folder a configuration names, a relative one beside it."""
+    return Path(os.path.normpath(configuration.parent / named))
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one == other or one.samefile(other)
+    except OSError:
+        return False
+
+
+def lint_configuration(file: str, roots: Sequence[str]) -> tuple[LintConfiguration, Collection[str], Problem | None]:
+    """The project's decisions on lint, and the fingerprints in its baseline; a problem when they cannot be read.
+
+    roots  the folders that are open in the editor: one looks from the file's folder up to the nearest of them
+    """
+    found = _nearest_configuration(file, roots)
+    if found is None:
+        return LintConfiguration(), (), None
+    try:
+        configuration = read_configuration(tomllib.loads(read_text(found)))
+        return configuration, _baseline(configuration.baseline, found), None
+    except (UnreadableError, ConfigurationError, ValueError, RecursionError) as error:
+        text = f"{found.name}: {error or 'it is nested too deeply'}"
+        return LintConfiguration(), (), Problem(line=1, column=1, text=text)
+
+
+def _nearest_configuration(file: str, roots: Sequence[str]) -> Path | None:
+    folder = Path(file).parent
+    if not folder.is_absolute():
+        return None
+    limits = [Path(root) for root in roots if folder.is_relative_to(root)]
+    for place in (folder, *folder.parents)[:_MAX_LEVELS]:
+        if (place / CONFIGURATION).is_file():
+            return place / CONFIGURATION
+        if place in limits or not limits:
+            return None
+    return None
+
+
+def _baseline(named: str | None, configuration: Path) -> Collection[str]:
+    if named is None:
+        return ()
+    try:
+        recorded = parse(read_text(configuration.parent / named)).value
+    except NotJson:
+        recorded = None
+    match recorded:
+        case {"version": 1, "findings": list() as marks}:
+            return frozenset(map(str, marks))
+    raise ConfigurationError(f"baseline {named} is none: write one with --write-baseline")

@@ -1,0 +1,23 @@
+"""Is a text with fixes made in it still the policy it was? Pure."""
+
+from policy.analysis.conversion import opaque_addresses
+from policy.files.loader import PolicyFileError
+from policy.files.validation import load_sections
+from policy.ruleset import PolicyError, compile_ruleset
+
+
+def harm(file: str, before: str, after: str, *, is_unsafe: bool) -> str | None:
+    """Why the fixes must not be made: they leave a policy a policy, and those called safe its meaning what it is."""
+    digests = []
+    for text in (before, after):
+        try:
+            vhosts = [entity for entity in load_sections(text, file) if entity.type == "vhost"]
+        except PolicyFileError as error:
+            return f"the fixes would break it: {error}"
+        try:
+            written = ((vhost.attributes, vhost.source) for vhost in vhosts)
+            digests.append(compile_ruleset({}, written, resolve=opaque_addresses).digest)
+        except PolicyError:
+            digests.append("")  # refused by the router, for what another finding says
+    is_same = digests[0] in ("", digests[1])
+    return None if is_unsafe or is_same else "the fixes would change what it permits"
