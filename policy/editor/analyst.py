@@ -29,14 +29,14 @@ class Analyst:
         self._process: asyncio.subprocess.Process | None = None
 
     async def answer(self, request: Mapping[str, Any]) -> Answer | None:
-        """The worker's answer; None when it was ended. After the deadline an answer that says so."""
+        """The worker's answer; None when it was ended, or has died. After the deadline an answer that says so."""
         try:
             return await asyncio.wait_for(self._exchange(request), self._deadline_s)
         except TimeoutError:
-            self.end()
+            await self.close()
             return {"failure": f"not checked: it took longer than {self._deadline_s:g} s"}
         except (asyncio.IncompleteReadError, ConnectionError):
-            self.end()
+            await self.close()
             return None
 
     def end(self) -> None:
@@ -44,7 +44,14 @@ class Analyst:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-            self._process = None
+
+    async def close(self) -> None:
+        """As `end`; afterwards the process is gone."""
+        self.end()
+        process, self._process = self._process, None
+        if process is not None:
+            # What it has said is of no use any more; but only with its output read it is gone.
+            await process.communicate()
 
     async def _exchange(self, request: Mapping[str, Any]) -> Answer:
         if self._process is None or self._process.returncode is not None:

@@ -99,7 +99,7 @@ class Session:
                 if self._dirty:
                     await self._check(next(iter(self._dirty)))
         finally:
-            self._analyst.end()
+            await self._analyst.close()
 
     async def _check(self, uri: str) -> None:
         """Have the project of a document checked, and send what is found of all its open files."""
@@ -133,7 +133,9 @@ class Session:
                 self._analyst.end()
         answer = task.result()
         if answer is None and self._documents.get(document.uri) is document:
-            return {"failure": "not checked: the process that checks has ended"}
+            # The process has died of something else: once more, with another one.
+            answer = await self._analyst.answer(request)
+            return {"failure": "not checked: the process that checks has died of it"} if answer is None else answer
         return answer
 
     def _take(self, answer: Answer, document: Document, asked: Mapping[str, Document]) -> None:

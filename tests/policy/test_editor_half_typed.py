@@ -14,7 +14,7 @@ from policy.editor.documents import Document, opened
 from policy.editor.messages import actions_for, completions_at, diagnostic_of, hover_at
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 PIECES = [
     *'{}[]":,#\\\n\t $*',
     "\r\n",
@@ -90,7 +90,7 @@ def check(shown: Document) -> None:
         assert found.range.end.character <= len(lines[found.range.end.line].encode("utf-16-le")) // 2
 
 
-@settings(max_examples=25, **QUIET)
+@settings(QUIET, max_examples=25)
 @given(typed=half_typed(), names=st.text(max_size=20))
 def test_no_half_typed_text_is_an_error(typed: tuple[str, str, int], names: str) -> None:
     suffix, text, at = typed
@@ -102,7 +102,7 @@ def test_no_half_typed_text_is_an_error(typed: tuple[str, str, int], names: str)
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, **QUIET)
+@settings(QUIET, max_examples=1500)
 @given(typed=half_typed())
 def test_no_half_typed_text_of_very_many_is_an_error(typed: tuple[str, str, int]) -> None:
     suffix, text, at = typed
@@ -111,7 +111,7 @@ def test_no_half_typed_text_of_very_many_is_an_error(typed: tuple[str, str, int]
     ask(shown, *shown.positions.of(at))
 
 
-@settings(max_examples=25, **QUIET)
+@settings(QUIET, max_examples=25)
 @given(text=st.text(max_size=300), suffix=st.sampled_from((".json", ".conf")), at=st.integers(0, 300))
 def test_no_text_at_all_is_an_error(text: str, suffix: str, at: int) -> None:
     shown = document(suffix, text)
