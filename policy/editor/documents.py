@@ -48,7 +48,7 @@ def opened(uri: str, text: str, version: int, encoding: str, language: str) -> D
     if not file.endswith(_SUFFIXES):
         if not language.startswith(("json", "qdrouterd")):
             return None
-        file += ".json" if language.startswith("json") else ".conf"
+        file += ".conf" if language == "qdrouterd-conf" else ".json"
     plain = _plain(text)
     return Document(uri=uri, file=file, text=plain, version=version, encoding=encoding, readable=plain)
 

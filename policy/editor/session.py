@@ -46,7 +46,8 @@ class Session:
         return self._documents.get(uri)
 
     def open(self, item: types.TextDocumentItem) -> None:
-        encoding = str(getattr(self._server.workspace.position_encoding, "value", None) or "utf-16")
+        agreed = self._server.workspace.position_encoding or types.PositionEncodingKind.Utf16
+        encoding = types.PositionEncodingKind(agreed).value
         document = opened(item.uri, item.text, item.version, encoding, item.language_id)
         if document is not None:
             self._documents[item.uri] = document

@@ -351,6 +351,7 @@ def test_no_fix_is_made_that_would_change_what_the_policy_permits() -> None:
         ("file:///etc/qdrouterd.conf", "plaintext", "/etc/qdrouterd.conf"),
         ("untitled:Untitled-1", "json", "untitled:Untitled-1.json"),
         ("untitled:x", "qdrouterd-conf", "untitled:x.conf"),
+        ("untitled:x", "qdrouterd-policy", "untitled:x.json"),
         ("file://host/share/p.json", "json", "file:_share_p.json"),
         ("file:///a/b.txt", "plaintext", None),
         ("http://[", "json", "unnamed.json"),

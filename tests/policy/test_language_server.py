@@ -173,7 +173,10 @@ def framed(*sent: dict[str, object]) -> bytes:
     return b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(content), content) for content in contents)
 
 
-INITIALIZE = {"id": 1, "method": "initialize", "params": {"processId": None, "rootUri": None, "capabilities": {}}}
+def initialize(*encodings: str) -> dict[str, object]:
+    capabilities = {"general": {"positionEncodings": encodings}} if encodings else {}
+    params = {"processId": None, "rootUri": None, "capabilities": capabilities}
+    return {"id": 1, "method": "initialize", "params": params}
 
 
 def opening(uri: str, text: str) -> dict[str, object]:
@@ -182,14 +185,15 @@ def opening(uri: str, text: str) -> dict[str, object]:
 
 
 def test_the_output_is_the_protocol_and_ends_with_the_input(tmp_path: Path) -> None:
-    """An editor that dies leaves neither the server nor its worker behind."""
+    """An editor that dies leaves neither the server nor its worker behind. Positions are in the units agreed on."""
     command = [sys.executable, "-P", "-m", "policy.cli.main", "lsp"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=tmp_path, env=environment) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        server.stdin.write(framed(INITIALIZE, opening((tmp_path / "a.json").as_uri(), TEXT)))
+        text = TEXT.replace("shop", "é😀")
+        server.stdin.write(framed(initialize("utf-8", "utf-16"), opening((tmp_path / "a.json").as_uri(), text)))
         server.stdin.flush()
         os.set_blocking(server.stdout.fileno(), True)
         read = b""
@@ -202,7 +206,9 @@ def test_the_output_is_the_protocol_and_ends_with_the_input(tmp_path: Path) -> N
         assert server.wait(20) == 0
         assert server.stderr is not None
         assert server.stderr.read() == b""
-    assert [each.get("method", "answer") for each in messages(read)] == ["answer", "textDocument/publishDiagnostics"]
+    answered, published = messages(read)
+    assert (answered["id"], published["method"]) == (1, "textDocument/publishDiagnostics")
+    assert f'"character": {len(text.partition("{user}")[0].encode())}' in json.dumps(published)
     deadline = time.monotonic() + 10
     while any(Path(f"/proc/{child}").exists() for child in children):
         assert time.monotonic() < deadline
