@@ -13,6 +13,7 @@ _palisade_options() {
         "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
         "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --at --fix --diff --unsafe" ;;
+        "qdpolicy lsp") echo "-h --help --stdio" ;;
         "qdpolicy rules") echo "-h --help" ;;
         "qdpolicy rule") echo "-h --help" ;;
         "qdpolicy schema") echo "-h --help" ;;
@@ -118,7 +119,7 @@ _palisade_values() {
 _palisade_rest() {
     case "$1" in
         "qdmanage") echo "query create read update delete get-types get-attributes get-operations get-annotations get-mgmt-nodes get-schema get-json-schema get-log" ;;
-        "qdpolicy") echo "convert diff explain fmt lint rules rule schema test" ;;
+        "qdpolicy") echo "convert diff explain fmt lint lsp rules rule schema test" ;;
         "qdpolicy convert") echo "FILES" ;;
         "qdpolicy diff") echo "FILES" ;;
         "qdpolicy explain") echo "FILES" ;;
