@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 from policy.editor.checking import Checker
 
 # Should the server be gone, or hang: a check that takes longer ends with its process.
-LAST_DEADLINE_S: Final = 60
+LAST_DEADLINE_S: Final = 90
 MAX_MESSAGE_BYTES: Final = 1 << 30
 
 

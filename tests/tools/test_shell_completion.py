@@ -56,7 +56,7 @@ def complete(line: str, cwd: Path) -> set[str]:
         ("qdrouterd --d", {"--daemon"}),
         ("qdrouterd -c here", {"here.conf"}),
         ("qdstat --ssl-trustfile here", {"here.conf"}),
-        ("qdpolicy l", {"lint"}),
+        ("qdpolicy l", {"lint", "lsp"}),
         ("qdpolicy explain --rec", {"--receive", "--receive-dynamic"}),
         ("qdpolicy lint here", {"here.conf"}),
         ("qdaudit denials --format j", {"json"}),
