@@ -78,9 +78,9 @@ def test_bytes_that_are_no_section_are_forwarded_where_nothing_is_checked(
 ) -> None:
     """Issue 12, point 3; routing 95 (§10.5): the sections that may be absent are"""
     net = governed(allowUserIdProxy=True) if is_governed else Net()
-    vhost = {"hostname": "v"} if is_governed else {}
-    receiver = net.client(strip=strip, **vhost).receiver("a", credit=10)
-    sender = net.client(strip=strip, **vhost).sender("a")
+    vhost = "v" if is_governed else None
+    receiver = net.client(strip=strip, hostname=vhost).receiver("a", credit=10)
+    sender = net.client(strip=strip, hostname=vhost).sender("a")
     net.pump()
     sending = sender.send_bytes(OPAQUE[which])
     sender.send_bytes(OPAQUE[which], is_settled=True)

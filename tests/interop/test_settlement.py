@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,10 @@ def updated(peer: RawPeer, count: int) -> list[Update]:
     return updates(peer)
 
 
+def has_whole(peer: RawPeer, size: int) -> bool:
+    return len(payloads(peer)) == size
+
+
 def after_a_while(peer: RawPeer) -> list[Update]:
     for _ in range(4):
         read_some(peer)
@@ -127,7 +132,7 @@ def test_multicast_is_settled_by_the_sender(peers: Peers, size: int) -> None:
     pieces = [payload[at : at + 15_000] for at in range(0, len(payload), 15_000)]
     sender.send(b"".join(raw_peer.transfer(piece, is_last=piece is pieces[-1]) for piece in pieces))
     for receiver in receivers:
-        assert has(receiver, lambda peer=receiver: len(payloads(peer)) == len(payload))
+        assert has(receiver, partial(has_whole, receiver, len(payload)))
     receivers[0].send(disposition(is_receiver=True, is_settled=False))
     assert after_a_while(sender) == []
     receivers[1].send(disposition(is_receiver=True, is_settled=False))
