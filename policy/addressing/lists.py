@@ -230,6 +230,8 @@ def reached_literal(item: str) -> str:
 def reached_pattern(item: str) -> str:
     """As reached_literal, of a pattern. Separators around a pattern mean nothing."""
     plain = without_authority(item)
+    if plain == item:
+        return item
     return item if split_tokens(plain) == split_tokens(item) else plain
 
 

@@ -1,7 +1,6 @@
 """`qdpolicy convert`: policies in another form, and proof that they mean the same."""
 
 import argparse
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +17,19 @@ from policy.analysis.conversion import (
     plain,
 )
 from policy.analysis.effort import TooComplexError
+from policy.analysis.outlines import outline, rulesets_to_compare
 from policy.attributes import Path as Place
 from policy.attributes import SourceLocation
 from policy.cli.diff import change_lines
 from policy.cli.files import written
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_files
 from policy.files.conf_layout import NotWritableError, vhost_section
-from policy.files.layout import Before, Comments, comments_of, laid_out
-from policy.files.loader import PolicyFileError, parse_policy
+from policy.files.layout import Before, Comments, comments_in, laid_out
+from policy.files.loader import PolicyFileError
 from policy.files.sections import Section
 from policy.files.validation import load_sections
 from policy.printing import printable
-from policy.ruleset import PolicyError, Ruleset, compile_ruleset
+from policy.ruleset import PolicyError
 
 DESCRIPTION = """\
 Write vhosts in another form: policy files (JSON) or vhost sections of a configuration; understood by qdrouterd 1.20 as
@@ -53,9 +53,6 @@ exit status:
   2  the command line is wrong
   3  a file could not be read or written, or a router would refuse it
 """
-
-
-_COMMENT_OR_BLANK = re.compile(r"^[ \t\r]*[#\n]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +114,10 @@ def run(options: argparse.Namespace) -> int:
     if loaded.problems:
         _complain(f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
         return UNREADABLE
-    files = [_read(name, loaded, options) for name in loaded.texts]
+    sections: dict[str | None, list[Section]] = {}
+    for entity in loaded.entities:
+        sections.setdefault(entity.source.file, []).append(entity)
+    files = [_read(name, text, sections.get(name, ()), options) for name, text in loaded.texts.items()]
     to = options.to or ("conf" if any(file.is_configuration for file in files) else "json")
     vhosts = [vhost for file in files for vhost in file.vhosts]
     try:
@@ -144,12 +144,11 @@ class _RefusedError(Exception):
     """str() names the place and the value that cannot be written."""
 
 
-def _read(name: str, loaded: Loaded, options: argparse.Namespace) -> _File:
-    text = loaded.texts[name]
-    # Where everything stands is only asked where something may stand before it.
-    comments = comments_of(parse_policy(text, name), text) if _COMMENT_OR_BLANK.search(text) else Comments()
+def _read(name: str, text: str, sections: Sequence[Section], options: argparse.Namespace) -> _File:
+    comments = comments_in(text, name, sections)
+    before = _by_element(comments)
     vhosts = []
-    for index, section in enumerate(each for each in loaded.entities if each.source.file == name):
+    for index, section in enumerate(sections):
         if section.type != "vhost":
             continue
         if options.form == "compatible":
@@ -158,24 +157,20 @@ def _read(name: str, loaded: Loaded, options: argparse.Namespace) -> _File:
             converted = extended(section.attributes)
         else:
             converted = Converted(attributes=plain(section.attributes))
-        vhost = _Vhost(
-            section=section,
-            comments=_comments_at(index, comments),
-            converted=converted,
-        )
-        vhosts.append(vhost)
+        vhosts.append(_Vhost(section=section, comments=before.get(index, Comments()), converted=converted))
     return _File(name=name, text=text, vhosts=tuple(vhosts), behind=tuple(comments.behind))
 
 
-def _comments_at(index: int, comments: Comments) -> Comments:
-    """The comments of one element, those at the beginning of the file among the first one's."""
-    found = Comments()
+def _by_element(comments: Comments) -> dict[int, Comments]:
+    """Index of an element -> its comments, those at the beginning of the file among the first one's."""
+    found: dict[int, Comments] = {}
     for path, before in comments.before.items():
-        if path[:1] == (index,) or (not path and index == 0):
-            inner = path[2:] if path[1:2] == (1,) else ()
-            known = found.before.setdefault(inner, Before())
-            known.comments += before.comments
-            known.has_blank |= before.has_blank
+        index = path[0] if path else 0
+        assert isinstance(index, int)
+        inner = path[2:] if path[1:2] == (1,) else ()
+        known = found.setdefault(index, Comments()).before.setdefault(inner, Before())
+        known.comments += before.comments
+        known.has_blank |= before.has_blank
     return found
 
 
@@ -242,10 +237,16 @@ def _with_sections(text: str, sections: Sequence[tuple[Section, list[str]]]) -> 
 
 def _check(vhosts: Sequence[_Vhost], policy: Mapping[str, object], text: str, to: str, *, is_narrow: bool) -> None:
     """Does the outcome, read again, mean what the files mean? Raises _RefusedError; PolicyError for the files."""
-    old = _ruleset(policy, ((vhost.section.attributes, vhost.section.source) for vhost in vhosts))
+    # Names of hosts are not looked up: each is an address of its own.
+    before = outline(
+        policy,
+        [(vhost.section.attributes, vhost.section.source) for vhost in vhosts],
+        resolve=opaque_addresses,
+    )
     try:
         entities = [entity for entity in load_sections(text, f"outcome.{to}") if entity.type == "vhost"]
-        new = _ruleset(policy, ((entity.attributes, entity.source) for entity in entities))
+        written = [(entity.attributes, entity.source) for entity in entities]
+        old, new = rulesets_to_compare(before, outline(policy, written, resolve=opaque_addresses), plain)
         changes = changed_meaning(old, new)
     except (PolicyFileError, PolicyError, TooComplexError) as error:
         raise _RefusedError(f"the outcome cannot be shown to mean the same: {error}") from None
@@ -254,13 +255,6 @@ def _check(vhosts: Sequence[_Vhost], policy: Mapping[str, object], text: str, to
     _complain(f"{group}: another frame size or session window" for group in wrong_frames)
     if wrong_frames or any(change.is_widening or not is_narrow for change in changes):
         raise _RefusedError("the outcome would not mean the same")
-
-
-def _ruleset(
-    policy: Mapping[str, object], vhosts: Iterable[tuple[Mapping[str, object], SourceLocation | None]]
-) -> Ruleset:
-    # Names of hosts are not looked up: each is an address of its own.
-    return compile_ruleset(policy, vhosts, resolve=opaque_addresses)
 
 
 def _place(source: SourceLocation, path: Place) -> str:

@@ -10,9 +10,10 @@ from typing import Any
 from policy.analysis.changes import Change
 from policy.analysis.difference import diff_rulesets
 from policy.analysis.effort import TooComplexError
+from policy.analysis.outlines import rulesets_to_compare
 from policy.cli.arguments import add_router_option
 from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, print_lines, usable
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, outline_of, print_lines, usable
 from policy.decision import Rule
 from policy.printing import printable
 
@@ -56,10 +57,11 @@ def add_parser(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     try:
         loaded = [usable(path) for path in (options.old, options.new)]
-        old, new = (
-            compiled(path, each, resolves=options.resolve)
+        before, after = (
+            outline_of(path, each, resolves=options.resolve)
             for path, each in zip((options.old, options.new), loaded, strict=True)
         )
+        old, new = rulesets_to_compare(before, after)
         router_id = options.router_id or loaded[1].router_id or loaded[0].router_id
         changes = diff_rulesets(old, new, options.at, router_id=router_id)
     except (UnusableError, TooComplexError) as error:

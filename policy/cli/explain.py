@@ -19,7 +19,7 @@ from policy.analysis.explain import (
 from policy.attributes import InvalidValue
 from policy.cli.arguments import add_router_option, count
 from policy.cli.instants import add_at_option
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, compiled, print_lines, usable
+from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, outline_of, print_lines, usable
 from policy.decision import Rule
 from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts, Usage
 from policy.printing import printable
@@ -97,7 +97,7 @@ def add_parser(verbs: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     try:
         loaded = usable(options.path)
-        ruleset = compiled(options.path, loaded, resolves=options.resolve)
+        ruleset = outline_of(options.path, loaded, resolves=options.resolve).around(options.vhost)
     except UnusableError as error:
         print_lines(json.dumps({"version": 1, "problem": str(error)}) if options.json else str(error))
         return UNREADABLE

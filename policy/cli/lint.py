@@ -1,7 +1,6 @@
 """`qdpolicy lint`: look for mistakes in policy files and configurations."""
 
 import argparse
-import gc
 import json
 import sys
 import time
@@ -96,18 +95,6 @@ def add_parser(verbs: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    # Thousands of vhosts are millions of values without a cycle among them, which the collector goes through again and
-    # again: a quarter of the time.
-    is_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return _run(options)
-    finally:
-        if is_collecting:
-            gc.enable()
-
-
-def _run(options: argparse.Namespace) -> int:
     try:
         configuration = _configuration(options.config)
         known = _baseline(options.baseline or configuration.baseline)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from policy.analysis.outlines import Outline, outline
+from policy.attributes import SourceLocation
 from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import Problem
 from policy.files.regular import MAX_POLICY_BYTES, folder_names, is_policy_file, read_regular
@@ -41,6 +43,11 @@ class Loaded:
                 return entity.attributes
         is_configuration = any(file.endswith(".conf") for file in self.texts)
         return {} if is_configuration else {"enableVhostPolicy": True}
+
+    @property
+    def vhosts(self) -> Sequence[tuple[Mapping[str, object], SourceLocation]]:
+        """The attributes of each vhost, and its place."""
+        return [(entity.attributes, entity.source) for entity in self.entities if entity.type == "vhost"]
 
     @property
     def router_id(self) -> str:
@@ -168,11 +175,22 @@ def usable(path: Path) -> Loaded:
 
 def compiled(path: Path, loaded: Loaded, *, resolves: bool) -> Ruleset:
     """The rules loaded from `path`. Raises UnusableError."""
-    vhosts = [(entity.attributes, entity.source) for entity in loaded.entities if entity.type == "vhost"]
     try:
-        return compile_ruleset(loaded.policy, vhosts, resolve=_resolve if resolves else _refuse)
+        return compile_ruleset(loaded.policy, loaded.vhosts, resolve=_resolve if resolves else _refuse)
     except PolicyError as error:
-        raise UnusableError(printable(f"{error.file or path}:{error.line or 1}: {error}")) from None
+        raise UnusableError(_refusal(path, error)) from None
+
+
+def outline_of(path: Path, loaded: Loaded, *, resolves: bool) -> Outline:
+    """As compiled, with all checked and nothing compiled yet. Raises UnusableError."""
+    try:
+        return outline(loaded.policy, loaded.vhosts, resolve=_resolve if resolves else _refuse)
+    except PolicyError as error:
+        raise UnusableError(_refusal(path, error)) from None
+
+
+def _refusal(path: Path, error: PolicyError) -> str:
+    return printable(f"{error.file or path}:{error.line or 1}: {error}")
 
 
 def _resolve(name: str) -> Sequence[str]:

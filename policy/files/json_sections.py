@@ -6,7 +6,9 @@ Pure.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TypeGuard
 
 from policy.attributes import Path, Place, SourceLocation
@@ -90,12 +92,13 @@ def _behind(pattern: re.Pattern[str], text: str, at: int) -> int:
 class Places:
     """Places in a text that `split` has taken apart; values are named by their offsets in it."""
 
-    __slots__ = ("_members", "_text", "lines")
+    __slots__ = ("_members", "_ordered", "_text", "lines")
 
     def __init__(self, text: str) -> None:
         self.lines = Lines(text)
         self._text = text
         self._members: dict[int, _Members] = {}
+        self._ordered: dict[int, list[tuple[int, int, str | int]]] = {}
 
     def place(self, offset: int, path: Path) -> Place | None:
         """The place of `path` in the value at `offset`, that of its key where it has one; None: not there."""
@@ -123,6 +126,22 @@ class Places:
                 yield below, self.lines.place(place)
                 if self._text[value] == "{" and len(below) < MAX_MAPS:
                     waiting.append((below, value))
+
+    def first_in(self, offset: int, begin: int, end: int) -> Path | None:
+        """The path of what begins first at `begin` or behind it, before `end`, in the value at `offset`."""
+        members = self._ordered.get(offset)
+        if members is None:
+            members = self._ordered[offset] = [
+                (place, inner, step) for step, (place, inner) in self._members_of(offset).items()
+            ]
+        index = bisect_left(members, begin, key=itemgetter(0))
+        if index > 0:
+            _, inner, step = members[index - 1]
+            if (found := self.first_in(inner, begin, end)) is not None:
+                return (step, *found)
+        if index < len(members) and members[index][0] < end:
+            return (members[index][2],)
+        return None
 
     def _members_of(self, offset: int) -> _Members:
         """The direct members of the value at `offset`."""
@@ -169,3 +188,22 @@ class _Inside(Mapping[Path, Place]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+class Beginnings:
+    """What begins first on a line of a text that `split` has taken apart: found where somebody asks."""
+
+    def __init__(self, text: str, elements: Sequence[tuple[object, int]]) -> None:
+        self._places = Places(text)
+        self._root = after_blanks(text, 1 if text.startswith("\ufeff") else 0)
+        self._offsets = [offset for _, offset in elements]
+
+    def first_on(self, line: int) -> Path | None:
+        """The path of the value, the outermost of several that begin at one place; None: nothing begins there."""
+        begin, end = self._places.lines.offset(line), self._places.lines.offset(line + 1)
+        if self._root >= begin:
+            return () if self._root < end else None
+        index = bisect_left(self._offsets, begin)
+        if index > 0 and (found := self._places.first_in(self._offsets[index - 1], begin, end)) is not None:
+            return (index - 1, *found)
+        return (index,) if index < len(self._offsets) and self._offsets[index] < end else None

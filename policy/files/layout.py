@@ -5,23 +5,48 @@ there were blank lines, one stays. The meaning of the text is the same before an
 """
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from policy.attributes import Path
+from policy.files.conf import document_of
+from policy.files.json_sections import Beginnings, split
 from policy.files.loader import PolicyFileError, parse_policy
-from policy.files.positioned_json import Document
+from policy.files.positioned_json import MAX_DEPTH, Document, without_comments
+from policy.files.sections import Section
 
 INDENT = "  "
 MAX_LINE = 120
+_COMMENT_OR_BLANK = re.compile(r"^[ \t\r]*[#\n]", re.MULTILINE)
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def formatted(text: str, file: str) -> str:
     """The text of a policy file in the one layout. Raises PolicyFileError when it is no JSON, or a key stands twice."""
+    stripped = without_comments(text)
+    elements = split(stripped)
+    if elements is not None and not _is_too_deep(value := [element for element, _ in elements]):
+        return laid_out(value, comments_of(text, Beginnings(stripped, elements).first_on))
     document = parse_policy(text, file)
     if document.problems:
         raise PolicyFileError(file, document.problems)
-    return laid_out(document.value, comments_of(document, text))
+    return laid_out(document.value, comments_of(text, first_paths(document).get))
+
+
+def _is_too_deep(value: object) -> bool:
+    """May it be nested too deeply? The reader that knows places can tell."""
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 @dataclass(slots=True)
@@ -44,28 +69,49 @@ class Comments:
     behind: list[str] = field(default_factory=list)
 
 
-def comments_of(document: Document, text: str) -> Comments:
-    """text  of which `document` was read, a policy file or a configuration"""
-    # The first thing that begins on a line; of several that begin at one place the outermost.
-    first: dict[int, tuple[int, int, Path]] = {}
-    for path, (line_number, column) in document.positions.items():
-        place = (column, len(path), path)
-        if line_number not in first or place[:2] < first[line_number][:2]:
-            first[line_number] = place
+def comments_of(text: str, first_on: Callable[[int], Path | None]) -> Comments:
+    """The comments of a policy file or a configuration.
+
+    first_on  line -> the path of the value that begins first on it, the outermost of several; None: none does
+    """
     found = Comments()
+    if not _COMMENT_OR_BLANK.search(text):
+        return found
     waiting = Before()
-    for number, line in enumerate(text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n"), start=1):
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
         stripped = line.strip()
         if stripped.startswith("#"):
             waiting.comments.append(stripped)
         elif not stripped:
             waiting.has_blank |= not waiting.comments
-        elif number in first:
-            if waiting.has_blank or waiting.comments:
-                found.before[first[number][2]] = waiting
+        elif (waiting.has_blank or waiting.comments) and (path := first_on(number)) is not None:
+            found.before[path] = waiting
             waiting = Before()
     found.behind = waiting.comments
     return found
+
+
+def comments_in(text: str, file: str, sections: Sequence[Section]) -> Comments:
+    """As comments_of, of a file that is loaded: its paths begin with the index of the section."""
+    if not _COMMENT_OR_BLANK.search(text):
+        return Comments()
+    if file.endswith(".conf"):
+        return comments_of(text, first_paths(document_of(sections)).get)
+    stripped = without_comments(text)
+    elements = split(stripped)
+    # What is loaded can be read fast.
+    assert elements is not None
+    return comments_of(text, Beginnings(stripped, elements).first_on)
+
+
+def first_paths(document: Document) -> dict[int, Path]:
+    """Line -> the path of the value that begins first on it; of several that begin at one place the outermost."""
+    first: dict[int, tuple[int, int, Path]] = {}
+    for path, (line_number, column) in document.positions.items():
+        place = (column, len(path), path)
+        if line_number not in first or place[:2] < first[line_number][:2]:
+            first[line_number] = place
+    return {line_number: path for line_number, (_, _, path) in first.items()}
 
 
 def laid_out(value: object, comments: Comments) -> str:
@@ -84,6 +130,9 @@ class _Layout:
         self.value = value
         self.before = comments.before
         self.behind = comments.behind
+        # The lists with something before one of their elements, a comment or a blank line; those with a comment.
+        self.preceded = {path[:-1] for path in self.before if path}
+        self.led = {path[:-1] for path, before in self.before.items() if path and before.comments}
 
     def text(self) -> str:
         lines = [*self._lead((), 0), *self.lines(self.value, (), 0, ""), *self.behind]
@@ -101,37 +150,45 @@ class _Layout:
     def lines(self, value: object, path: Path, depth: int, begin: str) -> list[str]:
         """The lines of a value, the first of them beginning with `begin` at `depth`."""
         margin = INDENT * depth
-        flat = f"{margin}{begin}{json.dumps(value, ensure_ascii=False)}"
         match value:
             case dict() if value:
                 return [f"{margin}{begin}{{", *self._members(value, path, depth), f"{margin}}}"]
-            case [str() as name, dict() as attributes] if attributes and len(path) == 1 and not self._is_led(path):
+            case [str() as name, dict() as attributes] if attributes and len(path) == 1 and path not in self.led:
                 # A pair: its two brackets open and close together.
-                head = f"{begin}[{json.dumps(name, ensure_ascii=False)}, "
-                inner = self.lines(attributes, (*path, 1), depth, head)
+                inner = self.lines(attributes, (*path, 1), depth, f"{begin}[{_ENCODE(name)}, ")
                 return [*inner[:-1], f"{inner[-1]}]"]
-            case list() if value and (not path or self._is_led(path) or len(flat) > MAX_LINE or _is_deep(value)):
-                lines = [f"{margin}{begin}["]
-                for index, item in enumerate(value):
-                    inner_path = (*path, index)
-                    lines += self._lead(inner_path, depth + 1, is_first=index == 0)
-                    lines += self.lines(item, inner_path, depth + 1, "")
-                    lines[-1] += "," if index < len(value) - 1 else ""
-                return [*lines, f"{margin}]"]
+            case list() if value and (not path or path in self.led or _is_deep(value)):
+                return self._long_list(value, path, depth, begin)
+            case list() if value:
+                flat = f"{margin}{begin}{_ENCODE(value)}"
+                return [flat] if len(flat) <= MAX_LINE else self._long_list(value, path, depth, begin)
             case _:
-                return [flat]
+                return [f"{margin}{begin}{_ENCODE(value)}"]
+
+    def _long_list(self, value: list[object], path: Path, depth: int, begin: str) -> list[str]:
+        """A list with a line, or several, for each element."""
+        margin, inner_margin = INDENT * depth, INDENT * (depth + 1)
+        lines = [f"{margin}{begin}["]
+        last = len(value) - 1
+        is_preceded = path in self.preceded
+        for index, item in enumerate(value):
+            if isinstance(item, str) and not is_preceded:
+                lines.append(f"{inner_margin}{_ENCODE(item)}")
+            else:
+                inner_path = (*path, index)
+                lines += self._lead(inner_path, depth + 1, is_first=index == 0)
+                lines += self.lines(item, inner_path, depth + 1, "")
+            if index < last:
+                lines[-1] += ","
+        return [*lines, f"{margin}]"]
 
     def _members(self, value: dict[str, object], path: Path, depth: int) -> Iterator[str]:
         for index, (key, inner) in enumerate(value.items()):
             inner_path = (*path, key)
             yield from self._lead(inner_path, depth + 1, is_first=index == 0)
-            *lines, last = self.lines(inner, inner_path, depth + 1, f"{json.dumps(key, ensure_ascii=False)}: ")
+            *lines, last = self.lines(inner, inner_path, depth + 1, f"{_ENCODE(key)}: ")
             yield from lines
             yield last + ("," if index < len(value) - 1 else "")
-
-    def _is_led(self, path: Path) -> bool:
-        """Does a comment stand before one of the elements of the list at `path`?"""
-        return any(other[:-1] == path and other and before.comments for other, before in self.before.items())
 
 
 def _is_deep(value: list[object]) -> bool:

@@ -74,10 +74,18 @@ class Lines:
         self._starts: list[int] = []
 
     def place(self, offset: int) -> Place:
+        starts = self._found()
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
+
+    def offset(self, line: int) -> int:
+        """Where a line begins; the end of the text, and one, for the line behind the last."""
+        return self._found()[line - 1]
+
+    def _found(self) -> list[int]:
         if not self._starts:
             self._starts = list(accumulate([len(line) + 1 for line in self._text.split("\n")], initial=0))
-        line = bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
+        return self._starts
 
 
 def parse(text: str) -> Document:
