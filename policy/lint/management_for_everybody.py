@@ -9,7 +9,8 @@ members.
 from collections.abc import Iterator
 from typing import Final
 
-from policy.addressing.lists import denied_items, reached_item
+from policy.addressing.address import MANAGEMENT_TEXTS
+from policy.addressing.lists import USER_TOKEN, denied_items, reached_item
 from policy.analysis.automata import (
     address_automaton,
     denial_automaton,
@@ -23,6 +24,9 @@ from policy.lint.findings import SOME_USER, Family, Finding, GroupText, Level, P
 # What a group and an item take, as measured; see effort.py.
 _GROUP_STEPS: Final = 20_000
 _ITEM_STEPS: Final = 3000
+
+# First characters of the plain texts of management, of items that may begin with any text, and of other spellings.
+_BEGINNINGS: Final = frozenset({"*", "#", ".", "/", "_", *(text[0] for text in MANAGEMENT_TEXTS)})
 
 ID = "PAL012"
 TITLE = "management for unnamed users"
@@ -54,9 +58,11 @@ def reaches_management(group: GroupText, effort: Effort) -> bool:
 
 
 def _reaches_management(group: GroupText, effort: Effort) -> bool:
-    denied = denial_automaton(denied_items(group.items("denyTargets")), "", effort)
     for key in ("targets", "targetPattern"):
-        items = group.items(key)
+        items = tuple(item for item in group.items(key) if _may_begin_as_management(item))
+        if not items:
+            continue
+        denied = denial_automaton(denied_items(group.items("denyTargets")), "", effort)
         # An item written as another name allows the address it reaches by that name.
         reached = tuple(dict.fromkeys((*items, *filter(None, (reached_item(key, item) for item in items)))))
         allowed = address_automaton(key, reached, SOME_USER, effort)
@@ -64,3 +70,8 @@ def _reaches_management(group: GroupText, effort: Effort) -> bool:
         if find_word(sets, lambda is_in: is_in == (True, True, False, False), effort) is not None:
             return True
     return False
+
+
+def _may_begin_as_management(item: str) -> bool:
+    """False where it can be seen at a glance that no address of the item is one of management: most begin otherwise."""
+    return item[0] in _BEGINNINGS or USER_TOKEN in item or ":/" in item

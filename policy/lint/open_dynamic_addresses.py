@@ -36,6 +36,8 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 def _is_meant_for_replies(key: str, item: str) -> bool:
     """Does the item name dynamic addresses, and was it written for them? Neither `*` was, nor `_local/*`."""
+    if item[0] not in "_/" and ":/" not in item:
+        return False  # as most are, at a glance
     plain = reached_item(key, item)
     if not plain.startswith(("_topo", "_edge", "_local/t", "_local.t", "_$")):
         return False
