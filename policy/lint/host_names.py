@@ -21,7 +21,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         for item in group.items("remoteHosts"):
             if has_host_name(item):
                 text = f"'{item}' is looked up once, when the vhost is loaded: write the address"
-                yield group.finding(ID, Level.NOTE, text, "remoteHosts", About(item=item))
+                yield group.finding(ID, Level.WARNING, text, "remoteHosts", About(item=item))
 
 
 @lru_cache(maxsize=65536)

@@ -22,4 +22,4 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                 if other != user:
                     text = f"'{user}' and '{other}' are two users, though they differ only in case"
                     about = About(item=user, confidence=Confidence.POSSIBLE)
-                    yield group.finding(ID, Level.NOTE, text, "users", about)
+                    yield group.finding(ID, Level.WARNING, text, "users", about)

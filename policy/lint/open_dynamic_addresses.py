@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policy.addressing.lists import AddressRules, compile_literals, compile_patterns, reached_item
+from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
 from policy.lint.findings import SOME_USER, About, Confidence, Family, Finding, Level, PolicyText
 
 ID = "PAL068"
@@ -28,7 +29,10 @@ def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
         for key in ("sources", "targets", "sourcePattern", "targetPattern"):
             for item in group.items(key):
-                if _is_meant_for_replies(key, item):
+                if _is_short_for_replies(key, item):
+                    text = f"'{item}' matches no dynamic address, which has more words: use allowReplies"
+                    yield group.finding(ID, Level.WARNING, text, key, About(item=item, confidence=Confidence.LIKELY))
+                elif _is_meant_for_replies(key, item):
                     text = f"'{item}' {_WORDS['targets' if key.startswith('target') else 'sources']}"
                     about = About(item=item, confidence=Confidence.LIKELY)
                     yield group.finding(ID, Level.WARNING, text, key, about)
@@ -44,6 +48,15 @@ def _is_meant_for_replies(key: str, item: str) -> bool:
     rules: AddressRules = compile_patterns((plain,)) if key.endswith("Pattern") else compile_literals((plain,))
     matcher = rules.bind(SOME_USER)
     return any(matcher.match(address) is not None for address in _samples(plain))
+
+
+def _is_short_for_replies(key: str, item: str) -> bool:
+    """Is it a pattern such as `amqp:/_topo/*`, written for dynamic addresses, of which it matches none?"""
+    if not key.endswith("Pattern") or "_" not in item:
+        return False
+    first, *words = split_tokens(reached_item(key, item)) or [""]
+    is_open = words[-1:] in ([ONE], [ANY_NUMBER]) and all(word in (ONE, ANY_NUMBER, "temp") for word in words[2:])
+    return first in ("_topo", "_edge") and is_open and not _is_meant_for_replies(key, item)
 
 
 def _samples(plain: str) -> Iterator[str]:

@@ -40,6 +40,7 @@ from policy.lint import (
     missing_default_vhost,
     missing_policy_vhost,
     missing_ssl_profile,
+    mute_responder,
     names_alike,
     nested_tenants,
     no_connections,
@@ -49,6 +50,7 @@ from policy.lint import (
     no_trusted_authority,
     nobody_admitted,
     open_dynamic_addresses,
+    other_separator,
     password_in_the_clear,
     peers_unauthenticated,
     powerful_from_anywhere,
@@ -150,6 +152,8 @@ RULES: tuple[LintRule, ...] = (
     management_without_rights,
     management_by_connector,
     nested_tenants,
+    other_separator,
+    mute_responder,
 )
 
 

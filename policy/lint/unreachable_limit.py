@@ -22,10 +22,10 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         for key in ("maxConnectionsPerUser", "maxConnectionsPerHost"):
             text = f"'{key}' is not below 'maxConnections' {total}, which is reached first"
             if (limit := _number(vhost.attributes.get(key))) is not None and limit >= total:
-                yield vhost.finding(ID, Level.NOTE, text, key)
+                yield vhost.finding(ID, Level.WARNING, text, key)
             for group in vhost.groups:
                 if (limit := _number(group.settings.get(key))) is not None and limit >= total:
-                    yield group.finding(ID, Level.NOTE, text, key)
+                    yield group.finding(ID, Level.WARNING, text, key)
 
 
 def _number(value: object) -> int | None:

@@ -26,7 +26,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             if _is_wide(item):
                 text = f"'{item}' is wider than any one network: list the networks"
                 about = About(item=item, confidence=Confidence.LIKELY)
-                yield group.finding(ID, Level.NOTE, text, "remoteHosts", about)
+                yield group.finding(ID, Level.WARNING, text, "remoteHosts", about)
 
 
 # The same networks stand in many groups.

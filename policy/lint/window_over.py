@@ -24,4 +24,4 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             continue
         if is_over:
             text = f"its members are refused since '{written}'"
-            yield group.finding(ID, Level.NOTE, text, UNTIL_KEY, About(item=str(written)))
+            yield group.finding(ID, Level.WARNING, text, UNTIL_KEY, About(item=str(written)))

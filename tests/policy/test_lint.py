@@ -168,8 +168,8 @@ def test_examples_are_clean(example: str, capsys: pytest.CaptureFixture[str]) ->
         (["PAL010.bad.json"], 1),
         (["PAL010.bad.json", "--fail-level", "error"], 0),
         (["PAL010.bad.json", "--ignore", "PAL010"], 0),
-        (["PAL016.bad.json"], 0),
-        (["PAL016.bad.json", "--fail-level", "note"], 1),
+        (["PAL018.bad.json"], 0),
+        (["PAL018.bad.json", "--fail-level", "note"], 1),
         (["PAL002.bad.json", "--fail-level", "error"], 1),
         (["missing.json", "PAL010.bad.json"], 3),
     ],
@@ -243,3 +243,116 @@ def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str]) -> N
     assert len(capsys.readouterr().out.splitlines()) == len(RULES)
     assert main(["rules", "PAL006"]) == 0
     assert capsys.readouterr().out.startswith("PAL006: every address for unnamed users (security)\n\nWhoever is not")
+
+
+GROUP = {"users": "a", "remoteHosts": "10.0.0.1"}
+ASKER = {"users": "b", "remoteHosts": "10.0.0.1", "allowDynamicSource": True}
+
+
+def warnings_of(groups: object, tmp_path: Path, **vhost: object) -> set[str]:
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps([["vhost", {"hostname": "h", "groups": groups, **vhost}]]))
+    found = check_all(load_sections(file.read_text(), str(file)), texts={str(file): file.read_text()}, now=NOW)
+    return {finding.rule for finding in found if finding.level >= Level.WARNING}
+
+
+@pytest.mark.parametrize(
+    ("key", "items", "denied", "ids"),
+    [
+        ("targetPattern", "orders/#", "orders.secret", {"PAL073"}),
+        ("targetPattern", "orders.#", "orders/secret.", {"PAL073"}),
+        ("targetPattern", "orders/#", "orders.secret*", {"PAL073"}),
+        ("targetPattern", "orders/#", "amqp:/orders.secret", {"PAL073"}),
+        ("targets", "orders/*", "orders.secret", {"PAL073"}),
+        ("targetPattern", "orders.#", "orders.secret", set()),
+        ("targetPattern", "orders/#", "orders.secret, orders/*", set()),
+        ("targetPattern", "#", "orders.secret", {"PAL070"}),
+        ("targets", "*", "orders.secret", {"PAL070"}),
+        ("targets", "orders*", "orders.secret", set()),
+    ],
+)
+def test_a_denial_with_the_other_separator_is_a_warning(
+    key: str, items: str, denied: str, ids: set[str], tmp_path: Path
+) -> None:
+    assert warnings_of({"g": {**GROUP, key: items, "denyTargets": denied}}, tmp_path) == ids
+
+
+@pytest.mark.parametrize(
+    ("asker", "responder", "ids"),
+    [
+        ({"targets": "requests"}, {"sources": "requests"}, {"PAL074"}),
+        ({"targetPattern": "rpc/#"}, {"sources": "rpc/stock"}, {"PAL074"}),
+        ({"targets": "rpc.stock"}, {"sourcePattern": "rpc.#", "targets": "events"}, {"PAL074"}),
+        ({"targets": "rpc.${user}"}, {"sources": "rpc.*"}, {"PAL074"}),
+        ({"targets": "requests"}, {"sources": "requests", "allowReplies": True}, set()),
+        ({"targets": "requests"}, {"sources": "requests", "targetPattern": "_topo/#"}, {"PAL068", "PAL070"}),
+        ({"targets": "requests"}, {"sources": "events"}, set()),
+        ({"targets": "requests"}, {"sources": "*"}, set()),
+        ({"targets": "requests", "allowDynamicSource": False}, {"sources": "requests"}, set()),
+        ({"targets": "$management", "management": "observer"}, {"sources": "$management*"}, set()),
+    ],
+)
+def test_a_responder_that_may_not_send_to_reply_addresses_is_a_warning(
+    asker: dict[str, object], responder: dict[str, object], ids: set[str], tmp_path: Path
+) -> None:
+    assert warnings_of({"clients": {**ASKER, **asker}, "service": {**GROUP, **responder}}, tmp_path) == ids
+
+
+@pytest.mark.parametrize("key", ["sources", "targets", "sourcePattern", "targetPattern"])
+@pytest.mark.parametrize("item", ["amqp:/_topo/*", "/_topo/*", "amqp://host/_topo/*"])
+@pytest.mark.parametrize("is_default", [True, False])
+def test_dynamic_addresses_for_everybody_are_a_warning(key: str, item: str, is_default: bool, tmp_path: Path) -> None:
+    group = {"remoteHosts": "10.0.0.1", key: item, "denyTargets": "$management"}
+    if is_default:
+        assert "PAL068" in warnings_of({"$default": group}, tmp_path, allowUnknownUser=True)
+    else:
+        assert "PAL068" in warnings_of({"g": {**group, "users": "*"}}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("item", "ids"),
+    [
+        ("_topo/*/*/*", {"PAL068"}),
+        ("_edge/*", {"PAL068"}),
+        ("_topo/0/R/*", {"PAL068"}),
+        ("_topo/*/*/temp/*", {"PAL068"}),
+        ("_topo/0/R/orders", set()),
+        ("_topo/0/R/orders/*", set()),
+        ("topo/*", set()),
+    ],
+)
+def test_patterns_written_for_dynamic_addresses(item: str, ids: set[str], tmp_path: Path) -> None:
+    group = {**GROUP, "targetPattern": item, "denyTargets": "$management"}
+    assert warnings_of({"g": group}, tmp_path) == ids
+
+
+@pytest.mark.parametrize(
+    ("hosts", "is_anywhere"),
+    [
+        ("*", True),
+        ("0.0.0.0/0, ::/0", True),
+        ("0.0.0.0/0", True),
+        ("0.0.0.0-127.255.255.255, 128.0.0.0-255.255.255.255", True),
+        ("10.0.0.0/8, db.example.com", False),
+        ("0.0.0.0/1", False),
+    ],
+)
+def test_every_address_is_anywhere_as_a_star_is(hosts: str, is_anywhere: bool, tmp_path: Path) -> None:
+    group = {"users": "a", "remoteHosts": hosts, "sources": "*", "targets": "*"}
+    assert ("PAL007" in warnings_of({"g": group}, tmp_path)) == is_anywhere
+
+
+@pytest.mark.parametrize(
+    ("group", "vhost", "id_"),
+    [
+        ({"remoteHosts": "0.0.0.0/0, ::/0"}, {}, "PAL026"),
+        ({"remoteHosts": "db.example.com"}, {}, "PAL016"),
+        ({"maxConnectionsPerUser": 10}, {"maxConnections": 10}, "PAL021"),
+        ({"validUntil": "2020-01-01T00:00:00Z"}, {}, "PAL056"),
+        ({"users": "anna, Anna"}, {}, "PAL050"),
+    ],
+)
+def test_what_is_probably_a_mistake_is_a_warning(
+    group: dict[str, object], vhost: dict[str, object], id_: str, tmp_path: Path
+) -> None:
+    assert id_ in warnings_of({"g": {**GROUP, "sources": "a", **group}}, tmp_path, **vhost)
