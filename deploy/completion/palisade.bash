@@ -12,7 +12,7 @@ _palisade_options() {
         "qdpolicy diff") echo "-h --help --fail-on --at --router-id --resolve --json" ;;
         "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
-        "qdpolicy lint") echo "-h --help --format --output --fail-level --ignore --config --baseline --write-baseline --at --fix --diff --unsafe" ;;
+        "qdpolicy lint") echo "-h --help --format --explain --output --fail-level --ignore --config --baseline --write-baseline --at --fix --diff --unsafe" ;;
         "qdpolicy lsp") echo "-h --help --stdio" ;;
         "qdpolicy rules") echo "-h --help" ;;
         "qdpolicy rule") echo "-h --help" ;;
@@ -89,7 +89,7 @@ _palisade_values() {
         "qdpolicy explain --connections-of-host") echo "NOTHING" ;;
         "qdpolicy explain --links") echo "NOTHING" ;;
         "qdpolicy explain --at") echo "NOTHING" ;;
-        "qdpolicy lint --format") echo "text json sarif github junit" ;;
+        "qdpolicy lint --format") echo "text concise json sarif github junit" ;;
         "qdpolicy lint --output") echo "FILES" ;;
         "qdpolicy lint --fail-level") echo "note warning error" ;;
         "qdpolicy lint --ignore") echo "NOTHING" ;;

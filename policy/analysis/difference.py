@@ -42,19 +42,28 @@ from policy.windows import Window, joined, shown_instant, stretches_of
 _USER_STEPS: Final = 1500
 _ITEM_STEPS: Final = 1000
 
+VhostPair = tuple[str, Vhost | None, Vhost | None]
 _Found = tuple[str, tuple[str, ...], str]  # addresses, exceptions, one of them
 
 
-def diff_rulesets(old: Ruleset, new: Ruleset, at: float | None = None, *, router_id: str = "") -> tuple[Change, ...]:
+def diff_rulesets(
+    old: Ruleset,
+    new: Ruleset,
+    at: float | None = None,
+    *,
+    router_id: str = "",
+    watch: Callable[[Iterable[VhostPair]], Iterable[VhostPair]] = iter,
+) -> tuple[Change, ...]:
     """The requests the rulesets decide differently, in a stable order. Raises TooComplexError, UnconfirmedError.
 
     at         look at this instant only, seconds since 1970 UTC; None: at all of time
     router_id  as for addressing.address.resolve
+    watch      passes the pairs of vhosts on, one by one
     """
     changes: list[Change] = []
     effort = Effort()
     _only_in.cache_clear()
-    for requested, before, after in vhost_classes(old, new, effort):
+    for requested, before, after in watch(vhost_classes(old, new, effort)):
         if _is_same(old, new, before, after):
             continue
         effort.allow(_size_of(before) + _size_of(after))

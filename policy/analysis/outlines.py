@@ -5,7 +5,7 @@ the router checks them, so that what it refuses is refused here too.
 Pure. Source: docs/spec/policy-and-auth.md §2.7.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from policy.analysis.effort import Effort
@@ -53,11 +53,20 @@ class Outline:
         )
 
 
-def outline(policy: Mapping[str, object], vhosts: Sequence[Written], *, resolve: Resolve) -> Outline:
-    """Check a policy. Raises PolicyError, as compile_ruleset does."""
+def outline(
+    policy: Mapping[str, object],
+    vhosts: Sequence[Written],
+    *,
+    resolve: Resolve,
+    watch: Callable[[Sequence[Written]], Iterable[Written]] = iter,
+) -> Outline:
+    """Check a policy. Raises PolicyError, as compile_ruleset does.
+
+    watch  passes the vhosts on, one by one
+    """
 
     def checked() -> Iterator[_Compiled]:
-        for attributes, source in vhosts:
+        for attributes, source in watch(vhosts):
             check_vhost(attributes, source, resolve=resolve)
             yield _names_only(attributes, source, resolve)
 

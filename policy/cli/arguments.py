@@ -36,14 +36,19 @@ def add_router_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--router-id", metavar="ID", default="", help=text)
 
 
+def product_version() -> str:
+    """The version of what is installed, "" where nothing is."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("palisade-router")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
 class ShowVersion(argparse.Action):
     """`--version`. Looks the version up only when asked."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from importlib import metadata
-
-        try:
-            print(metadata.version("palisade-router"))
-        except metadata.PackageNotFoundError:
-            print("unknown")
+        print(product_version() or "unknown")
         parser.exit()

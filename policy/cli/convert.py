@@ -2,8 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from policy.analysis.conversion import (
     plain,
 )
 from policy.analysis.effort import TooComplexError
-from policy.analysis.outlines import outline, rulesets_to_compare
+from policy.analysis.outlines import Written, outline, rulesets_to_compare
 from policy.attributes import Path as Place
 from policy.attributes import SourceLocation
+from policy.cli.collector import without_collector
 from policy.cli.diff import change_lines
 from policy.cli.files import written
+from policy.cli.progress import Progress, progress
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_files
 from policy.files.conf_layout import NotWritableError, vhost_section
 from policy.files.layout import Before, Comments, comments_in, laid_out
@@ -105,15 +108,28 @@ def add_parser(verbs: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@without_collector
 def run(options: argparse.Namespace) -> int:
     if options.narrow and options.form != "compatible":
         print("qdpolicy convert: --narrow goes with --form compatible", file=sys.stderr)
         return WRONG_USE
+    with progress() as watch:
+        text, status = _converted(options, watch)
+    if text is None:
+        return status
+    if options.output is not None:
+        return written(options.output, text)
+    print(text, end="")
+    return CLEAN
+
+
+def _converted(options: argparse.Namespace, watch: Progress) -> tuple[str | None, int]:
+    """The outcome; None and the exit status where there is none."""
     loaded = Loaded()
-    load_files(files_of(options.path, loaded), loaded)
+    load_files(watch("reading files", files_of(options.path, loaded)), loaded)
     if loaded.problems:
         _complain(f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
-        return UNREADABLE
+        return None, UNREADABLE
     sections: dict[str | None, list[Section]] = {}
     for entity in loaded.entities:
         sections.setdefault(entity.source.file, []).append(entity)
@@ -124,20 +140,17 @@ def run(options: argparse.Namespace) -> int:
         _refuse_obstacles(vhosts)
         text = _written(files, to, is_compact=options.form == "compatible")
         policy = {**loaded.policy, "enableVhostPolicy": True}
-        _check(vhosts, policy, text, to, is_narrow=options.narrow)
+        _check(vhosts, policy, text, to, is_narrow=options.narrow, watch=partial(watch, "vhosts checked"))
     except _RefusedError as error:
         _complain((str(error), "nothing was written"))
-        return FINDINGS
+        return None, FINDINGS
     except PolicyError as error:
         _complain((f"{error.file}:{error.line or 1}: {error}",))
-        return UNREADABLE
+        return None, UNREADABLE
     left = sorted({entity.type for entity in loaded.entities if entity.type != "vhost"})
     if left and to == "json":
         _complain((f"only the vhosts are written, not what else is there: {', '.join(left)}",))
-    if options.output is not None:
-        return written(options.output, text)
-    print(text, end="")
-    return CLEAN
+    return text, CLEAN
 
 
 class _RefusedError(Exception):
@@ -235,18 +248,27 @@ def _with_sections(text: str, sections: Sequence[tuple[Section, list[str]]]) -> 
     return "\n".join(lines)
 
 
-def _check(vhosts: Sequence[_Vhost], policy: Mapping[str, object], text: str, to: str, *, is_narrow: bool) -> None:
+def _check(
+    vhosts: Sequence[_Vhost],
+    policy: Mapping[str, object],
+    text: str,
+    to: str,
+    *,
+    is_narrow: bool,
+    watch: Callable[[Sequence[Written]], Iterable[Written]],
+) -> None:
     """Does the outcome, read again, mean what the files mean? Raises _RefusedError; PolicyError for the files."""
     # Names of hosts are not looked up: each is an address of its own.
     before = outline(
         policy,
         [(vhost.section.attributes, vhost.section.source) for vhost in vhosts],
         resolve=opaque_addresses,
+        watch=watch,
     )
     try:
         entities = [entity for entity in load_sections(text, f"outcome.{to}") if entity.type == "vhost"]
         written = [(entity.attributes, entity.source) for entity in entities]
-        old, new = rulesets_to_compare(before, outline(policy, written, resolve=opaque_addresses), plain)
+        old, new = rulesets_to_compare(before, outline(policy, written, resolve=opaque_addresses, watch=watch), plain)
         changes = changed_meaning(old, new)
     except (PolicyFileError, PolicyError, TooComplexError) as error:
         raise _RefusedError(f"the outcome cannot be shown to mean the same: {error}") from None

@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from policy.analysis.difference import diff_rulesets
 from policy.analysis.effort import TooComplexError
 from policy.analysis.outlines import rulesets_to_compare
 from policy.cli.arguments import add_router_option
+from policy.cli.collector import without_collector
 from policy.cli.instants import add_at_option
+from policy.cli.progress import progress
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, outline_of, print_lines, usable
 from policy.decision import Rule
 from policy.printing import printable
@@ -54,16 +57,21 @@ def add_parser(verbs: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@without_collector
 def run(options: argparse.Namespace) -> int:
     try:
-        loaded = [usable(path) for path in (options.old, options.new)]
-        before, after = (
-            outline_of(path, each, resolves=options.resolve)
-            for path, each in zip((options.old, options.new), loaded, strict=True)
-        )
-        old, new = rulesets_to_compare(before, after)
-        router_id = options.router_id or loaded[1].router_id or loaded[0].router_id
-        changes = diff_rulesets(old, new, options.at, router_id=router_id)
+        with progress() as watch:
+            reading, checking = partial(watch, "reading files"), partial(watch, "vhosts checked")
+            loaded = [usable(path, reading) for path in (options.old, options.new)]
+            before, after = (
+                outline_of(path, each, resolves=options.resolve, watch=checking)
+                for path, each in zip((options.old, options.new), loaded, strict=True)
+            )
+            old, new = rulesets_to_compare(before, after)
+            router_id = options.router_id or loaded[1].router_id or loaded[0].router_id
+            changes = diff_rulesets(
+                old, new, options.at, router_id=router_id, watch=partial(watch, "pairs of vhosts compared")
+            )
     except (UnusableError, TooComplexError) as error:
         print_lines(json.dumps({"version": 1, "problem": str(error)}) if options.json else str(error))
         return UNREADABLE

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from policy.analysis.explain import (
 )
 from policy.attributes import InvalidValue
 from policy.cli.arguments import add_router_option, count
+from policy.cli.collector import without_collector
 from policy.cli.instants import add_at_option
+from policy.cli.progress import progress
 from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, UnusableError, outline_of, print_lines, usable
 from policy.decision import Rule
 from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts, Usage
@@ -94,10 +97,14 @@ def add_parser(verbs: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@without_collector
 def run(options: argparse.Namespace) -> int:
     try:
-        loaded = usable(options.path)
-        ruleset = outline_of(options.path, loaded, resolves=options.resolve).around(options.vhost)
+        with progress() as watch:
+            loaded = usable(options.path, partial(watch, "reading files"))
+            checking = partial(watch, "vhosts checked")
+            outline = outline_of(options.path, loaded, resolves=options.resolve, watch=checking)
+            ruleset = outline.around(options.vhost)
     except UnusableError as error:
         print_lines(json.dumps({"version": 1, "problem": str(error)}) if options.json else str(error))
         return UNREADABLE

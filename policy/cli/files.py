@@ -11,15 +11,13 @@ from policy.cli.sources import CLEAN, UNREADABLE
 from policy.printing import printable
 
 
-def written(path: Path, text: str, said: str = "") -> int:
-    """Write a text, and say so; the exit status. Line ends stay as they are."""
+def written(path: Path, text: str) -> int:
+    """Write a text; the exit status. Line ends stay as they are."""
     try:
         write_whole(path, text.encode("utf-8"))
     except OSError as error:
         print(printable(f"{path}: cannot be written: {error.strerror}"), file=sys.stderr)
         return UNREADABLE
-    if said:
-        print(printable(f"{path}: {said}"))
     return CLEAN
 
 

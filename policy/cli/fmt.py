@@ -4,9 +4,11 @@ import argparse
 import sys
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TextIO
 
+from policy.cli.collector import without_collector
 from policy.cli.files import written
+from policy.cli.progress import progress
 from policy.cli.sources import (
     CLEAN,
     FINDINGS,
@@ -15,7 +17,6 @@ from policy.cli.sources import (
     Loaded,
     UnreadableError,
     files_of,
-    print_lines,
     read_text,
 )
 from policy.files.layout import formatted
@@ -47,45 +48,58 @@ def add_parser(verbs: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@without_collector
 def run(options: argparse.Namespace) -> int:
     status = CLEAN
-    for path in options.paths:
-        if str(path) == STDIN:
-            status = max(status, _lay_out(path, options))
-            continue
-        loaded = Loaded()
-        for file in files_of(path, loaded):
-            status = max(status, _lay_out(file, options))
-        for name, problem in loaded.problems:
-            print(printable(f"{name}: {problem.text}"))
-            status = UNREADABLE
+    with progress() as watch:
+
+        def say(text: str, end: str = "\n", file: TextIO | None = None) -> None:
+            watch.clear()
+            print(text, end=end, file=file)
+
+        for path in options.paths:
+            loaded = Loaded()
+            files = [path] if str(path) == STDIN else files_of(path, loaded)
+            for file in watch("files laid out", files):
+                status = max(status, _lay_out(file, options, say))
+            for name, problem in loaded.problems:
+                say(printable(f"{name}: {problem.text}"))
+                status = UNREADABLE
     return status
 
 
-def _lay_out(file: Path, options: argparse.Namespace) -> int:
+class _Say(Protocol):
+    """Prints, `text` being printable."""
+
+    def __call__(self, text: str, end: str = "\n", file: TextIO | None = None) -> None: ...
+
+
+def _lay_out(file: Path, options: argparse.Namespace, say: _Say) -> int:
     is_stdin = str(file) == STDIN
     if file.suffix != ".json" and not is_stdin:
-        print(printable(f"{file}: only policy files are laid out, which are JSON and end in .json"))
+        say(printable(f"{file}: only policy files are laid out, which are JSON and end in .json"))
         return UNREADABLE
     try:
         before = read_text(file)
         after = formatted(before, "stdin.json" if is_stdin else str(file))
     except PolicyFileError as error:
-        print_lines(str(error), sys.stderr if is_stdin else sys.stdout)
+        say(printable(str(error), kept="\n"), file=sys.stderr if is_stdin else sys.stdout)
         return UNREADABLE
     except UnreadableError as error:
-        print(printable(f"{file}: cannot be read: {error}"))
+        say(printable(f"{file}: cannot be read: {error}"))
         return UNREADABLE
     if is_stdin and not options.check and not options.diff:
-        print(after, end="")
+        say(after, end="")
         return CLEAN
     if before == after:
         return CLEAN
     if options.diff:
         was, is_ = lines_without_secrets(before), lines_without_secrets(after)
-        print("\n".join(map(printable, unified_diff(was, is_, f"a/{file}", f"b/{file}", lineterm=""))))
+        say("\n".join(map(printable, unified_diff(was, is_, f"a/{file}", f"b/{file}", lineterm=""))))
         return FINDINGS
     if options.check:
-        print(printable(f"{file}: would change"))
+        say(printable(f"{file}: would change"))
         return FINDINGS
-    return written(file, after, "laid out")
+    if (status := written(file, after)) == CLEAN:
+        say(printable(f"{file}: laid out"))
+    return status

@@ -5,14 +5,18 @@ import json
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from policy.cli.arguments import rule_id
+from policy.cli.arguments import product_version, rule_id
+from policy.cli.collector import without_collector
 from policy.cli.files import written
 from policy.cli.instants import add_at_option
+from policy.cli.progress import progress
 from policy.cli.sources import (
     CLEAN,
     FINDINGS,
@@ -25,14 +29,15 @@ from policy.cli.sources import (
     load,
     read_text,
 )
+from policy.cli.style import is_colored
 from policy.files.positioned_json import NotJson, parse
-from policy.files.redaction import lines_without_secrets
+from policy.files.redaction import lines_without_secrets, without_secrets
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
 from policy.lint.findings import Finding, Level
 from policy.lint.ignoring import fingerprints, with_levels, without_known
 from policy.lint.mending import harm
-from policy.lint.places import fixed
-from policy.lint.reports import FORMATS, Report
+from policy.lint.places import mended
+from policy.lint.reports import FOR_PEOPLE, FORMATS, Report
 from policy.lint.rules import check_all
 from policy.printing import printable
 
@@ -46,8 +51,8 @@ host name is looked up, and nothing is changed without --fix.
 """
 EPILOG = """\
 exit status:
-  0  nothing at or above --fail-level was found, or nothing is left to fix
-  1  something was; with --diff: there is something to fix
+  0  nothing at or above --fail-level was found; with --fix: nothing is left of it; with --diff: nothing to fix
+  1  something was, or is left; with --diff: there is something to fix
   2  the command line or the configuration file is wrong
   3  a file could not be read or written, or is no policy; what is wrong with it is shown, the others are still checked
 
@@ -67,6 +72,8 @@ def add_parser(verbs: Any) -> None:
     paths_help = "a policy file, a folder of them, or a router's .conf; - is standard input"
     parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help=paths_help)
     parser.add_argument("--format", choices=tuple(FORMATS), default="text", help="default: text")
+    explain_help = "say with every finding why, not only with the first one of its rule"
+    parser.add_argument("--explain", action="store_true", help=explain_help)
     parser.add_argument("--output", metavar="FILE", type=Path, help="write the report there")
     parser.add_argument(
         "--fail-level",
@@ -86,7 +93,11 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--write-baseline", metavar="FILE", type=Path, help="record the findings, and succeed")
     add_at_option(parser, "for rules that ask for the time: as if it were this (default: now)")
     changing = parser.add_mutually_exclusive_group()
-    changing.add_argument("--fix", action="store_true", help="make the fixes that keep what the policy permits")
+    changing.add_argument(
+        "--fix",
+        action="store_true",
+        help="make the fixes that keep what the policy permits; the report is about what is left",
+    )
     changing.add_argument("--diff", action="store_true", help="show the fixes, and change nothing")
     parser.add_argument(
         "--unsafe", action="store_true", help="with --fix or --diff: also those that change what it permits"
@@ -94,6 +105,7 @@ def add_parser(verbs: Any) -> None:
     parser.set_defaults(run=run)
 
 
+@without_collector
 def run(options: argparse.Namespace) -> int:
     try:
         configuration = _configuration(options.config)
@@ -101,9 +113,13 @@ def run(options: argparse.Namespace) -> int:
     except ConfigurationError as error:
         print(f"qdpolicy: {printable(str(error))}", file=sys.stderr)
         return WRONG_USE
-    if options.fix or options.diff:
-        return _mend(options, configuration)
-    report, texts = _checked(options, configuration)
+    report = _checked(options, configuration)
+    if options.diff:
+        return _show_fixes(report, options)
+    status = CLEAN
+    if options.fix:
+        status = _mend(report, options)
+        report = _checked(options, configuration)
     if options.write_baseline is not None:
         marks = sorted(set(fingerprints(report.findings)))
         status = written(options.write_baseline, json.dumps({"version": 1, "findings": marks}, indent=2) + "\n")
@@ -113,51 +129,80 @@ def run(options: argparse.Namespace) -> int:
     if stale and not report.problems:
         text = f"{len(stale)} of {len(known)} findings in the baseline are gone: write it anew with --write-baseline"
         print(f"qdpolicy: {text}", file=sys.stderr)
-    report = Report(findings=without_known(report.findings, known), problems=report.problems, texts=texts)
+    report = replace(report, findings=without_known(report.findings, known))
     output = FORMATS[options.format](report)
-    status = CLEAN
     if options.output is not None:
-        status = written(options.output, output)
+        status = max(status, written(options.output, output))
     else:
         print(output, end="")
     if report.problems or status != CLEAN:
-        return UNREADABLE
+        return status if status == WRONG_USE else UNREADABLE
     fail_level = Level[options.fail_level.upper()] if options.fail_level else configuration.fail_level
     return FINDINGS if any(finding.level >= fail_level for finding in report.findings) else CLEAN
 
 
-def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> tuple[Report, Mapping[str, str]]:
+def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> Report:
     """The findings of all paths: one path is one router's policy."""
     findings: list[Finding] = []
     whole = Loaded()
     now = time.time() if options.at is None else options.at
-    for path in options.paths:
-        loaded = load(path)
-        ignored = (*options.ignore, *configuration.ignored)
-        findings += with_levels(check_all(tuple(loaded.entities), ignored, loaded.texts, now), configuration.levels)
-        whole.problems += loaded.problems
-        whole.texts.update(loaded.texts)
-    unique = tuple(dict.fromkeys(findings))
-    return Report(findings=unique, problems=tuple(whole.problems), texts=whole.texts), whole.texts
+    with progress() as watch:
+        for path in options.paths:
+            loaded = load(path, partial(watch, "reading files"))
+            ignored = (*options.ignore, *configuration.ignored)
+            found = check_all(tuple(loaded.entities), ignored, loaded.texts, now, partial(watch, "rules checked"))
+            findings += with_levels(found, configuration.levels)
+            whole.problems += loaded.problems
+            whole.texts.update(loaded.texts)
+    return Report(
+        findings=tuple(dict.fromkeys(findings)),
+        problems=tuple(whole.problems),
+        texts=whole.texts,
+        explains_all=options.explain,
+        is_colored=options.output is None and is_colored(sys.stdout),
+        rules_url=configuration.rules_url,
+        version=product_version(),
+    )
 
 
-def _mend(options: argparse.Namespace, configuration: LintConfiguration) -> int:
-    report, texts = _checked(options, configuration)
-    changed = fixed(report.findings, texts, is_unsafe_allowed=options.unsafe)
+def _show_fixes(report: Report, options: argparse.Namespace) -> int:
+    changed = mended(report.findings, report.texts, is_unsafe_allowed=options.unsafe)
     _show_problems(report)
     status = UNREADABLE if report.problems else CLEAN
-    for file, text in changed.items():
-        if (problem := harm(file, texts[file], text, is_unsafe=options.unsafe)) is not None:
+    for file, after in changed.items():
+        if (problem := harm(file, report.texts[file], after.text, is_unsafe=options.unsafe)) is not None:
             print(printable(f"{file}: not changed, {problem}"))
             status = UNREADABLE
-        elif options.diff:
-            print("\n".join(map(printable, _difference(file, texts[file], text))))
-        elif STDIN in map(str, options.paths) and file in STDIN_NAMES:
+        else:
+            print("\n".join(map(printable, _difference(file, report.texts[file], after.text))))
+    return status or (FINDINGS if changed else CLEAN)
+
+
+def _mend(report: Report, options: argparse.Namespace) -> int:
+    """Make the fixes, and say which; the exit status but for what is left."""
+    status = CLEAN
+    # What a program reads from standard output is the report alone.
+    told = sys.stdout if options.format in FOR_PEOPLE and options.output is None else sys.stderr
+    for file, after in mended(report.findings, report.texts, is_unsafe_allowed=options.unsafe).items():
+        if STDIN in map(str, options.paths) and file in STDIN_NAMES:
             print("qdpolicy: standard input cannot be mended: --diff shows the fixes", file=sys.stderr)
             status = WRONG_USE
+        elif (problem := harm(file, report.texts[file], after.text, is_unsafe=options.unsafe)) is not None:
+            print(printable(f"{file}: not changed, {problem}"), file=told)
+            status = UNREADABLE
+        elif (failed := written(Path(file), after.text)) != CLEAN:
+            status = failed
         else:
-            status = max(status, written(Path(file), text, "mended"))
-    return status or (FINDINGS if options.diff and changed else CLEAN)
+            for finding in after.findings:
+                print(printable(f"{file}:{finding.line}:{finding.column}: {_deed(finding)}"), file=told)
+    return status
+
+
+def _deed(finding: Finding) -> str:
+    fix = finding.fix
+    assert fix is not None
+    old, new = (without_secrets(text) for text in (fix.old, fix.new))
+    return f"mended {finding.rule}: {old!r} is {new!r} now" if new else f"mended {finding.rule}: {old!r} is gone"
 
 
 def _show_problems(report: Report) -> None:

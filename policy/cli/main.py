@@ -1,7 +1,6 @@
 """`qdpolicy`: work on policies without a router. One file per verb."""
 
 import argparse
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -37,10 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Characters that the terminal's character set lacks are spelled out.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    # Thousands of vhosts are millions of values without a cycle among them, which the collector goes through again and
-    # again: a quarter of the time.
-    is_collecting = gc.isenabled()
-    gc.disable()
     try:
         status: int = options.run(options)
         sys.stdout.flush()
@@ -50,9 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130  # as shells have it
-    finally:
-        if is_collecting:
-            gc.enable()
     return status
 
 

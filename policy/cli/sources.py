@@ -2,12 +2,12 @@
 
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from policy.analysis.outlines import Outline, outline
+from policy.analysis.outlines import Outline, Written, outline
 from policy.attributes import SourceLocation
 from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import Problem
@@ -45,7 +45,7 @@ class Loaded:
         return {} if is_configuration else {"enableVhostPolicy": True}
 
     @property
-    def vhosts(self) -> Sequence[tuple[Mapping[str, object], SourceLocation]]:
+    def vhosts(self) -> Sequence[tuple[Mapping[str, object], SourceLocation | None]]:
         """The attributes of each vhost, and its place."""
         return [(entity.attributes, entity.source) for entity in self.entities if entity.type == "vhost"]
 
@@ -56,10 +56,13 @@ class Loaded:
         return next((str(each.attributes["id"]) for each in sections if each.attributes.get("id")), "")
 
 
-def load(path: Path) -> Loaded:
-    """A file, or the *.json files of a folder. A configuration brings the files of its policyDir with it."""
+def load(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter) -> Loaded:
+    """A file, or the *.json files of a folder. A configuration brings the files of its policyDir with it.
+
+    watch  passes the files on, one by one
+    """
     loaded = Loaded()
-    load_files(files_of(path, loaded), loaded)
+    load_files(watch(files_of(path, loaded)), loaded)
     folder = loaded.policy.get("policyDir")
     if isinstance(folder, str) and folder:
         # As the router takes it, and else beside the configuration.
@@ -67,7 +70,7 @@ def load(path: Path) -> Loaded:
         if not place.is_dir():
             loaded.problems.append((str(path), cannot_be_read(f"its policyDir '{folder}' is no folder")))
         else:
-            load_files(_folder_files(place, loaded), loaded)
+            load_files(watch(_folder_files(place, loaded)), loaded)
     return loaded
 
 
@@ -90,7 +93,7 @@ def _folder_files(folder: Path, loaded: Loaded) -> list[Path]:
         return []
 
 
-def load_files(files: Sequence[Path], loaded: Loaded) -> None:
+def load_files(files: Iterable[Path], loaded: Loaded) -> None:
     """As load_file, for files that a router would read together."""
     left = MAX_POLICY_BYTES
     for file in files:
@@ -164,9 +167,9 @@ def ruleset_of(path: Path, *, resolves: bool = False) -> Ruleset:
     return compiled(path, usable(path), resolves=resolves)
 
 
-def usable(path: Path) -> Loaded:
+def usable(path: Path, watch: Callable[[Sequence[Path]], Iterable[Path]] = iter) -> Loaded:
     """As load. Raises UnusableError where there are problems."""
-    loaded = load(path)
+    loaded = load(path, watch)
     if loaded.problems:
         lines = (f"{file}:{problem.line}:{problem.column}: {problem.text}" for file, problem in loaded.problems)
         raise UnusableError("\n".join(map(printable, lines)))
@@ -181,10 +184,12 @@ def compiled(path: Path, loaded: Loaded, *, resolves: bool) -> Ruleset:
         raise UnusableError(_refusal(path, error)) from None
 
 
-def outline_of(path: Path, loaded: Loaded, *, resolves: bool) -> Outline:
+def outline_of(
+    path: Path, loaded: Loaded, *, resolves: bool, watch: Callable[[Sequence[Written]], Iterable[Written]] = iter
+) -> Outline:
     """As compiled, with all checked and nothing compiled yet. Raises UnusableError."""
     try:
-        return outline(loaded.policy, loaded.vhosts, resolve=_resolve if resolves else _refuse)
+        return outline(loaded.policy, loaded.vhosts, resolve=_resolve if resolves else _refuse, watch=watch)
     except PolicyError as error:
         raise UnusableError(_refusal(path, error)) from None
 

@@ -71,24 +71,35 @@ def _line(text: str, number: int) -> tuple[str, str]:
     return line, without_secrets(line)
 
 
-def fixed(findings: Iterable[Finding], texts: Mapping[str, str], *, is_unsafe_allowed: bool) -> dict[str, str]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mended:
+    """A text with fixes made, and the findings whose fixes they are."""
+
+    text: str
+    findings: tuple[Finding, ...]
+
+
+def mended(findings: Iterable[Finding], texts: Mapping[str, str], *, is_unsafe_allowed: bool) -> dict[str, Mended]:
     """The texts that change when the findings' fixes are made. Fixes that would meet each other are made once."""
-    edits: dict[str, list[tuple[int, str, str]]] = {}
+    edits: dict[str, dict[tuple[int, str, str], Finding]] = {}
     for finding in findings:
         fix, text = finding.fix, texts.get(finding.file)
         if fix is None or text is None or not (fix.is_safe or is_unsafe_allowed):
             continue
         if (at := fix_offset(finding, text)) is not None:
-            edits.setdefault(finding.file, []).append((at, fix.old, fix.new))
+            edits.setdefault(finding.file, {}).setdefault((at, fix.old, fix.new), finding)
     changed = {}
     for file, found in edits.items():
         text = texts[file]
+        pieces: list[str] = []
+        made: list[Finding] = []
         end = len(text)
-        for at, old, new in sorted(set(found), reverse=True):
+        for (at, old, new), finding in sorted(found.items(), key=lambda edit: edit[0], reverse=True):
             if at + len(old) <= end:
-                text = f"{text[:at]}{new}{text[at + len(old) :]}"
+                pieces += [text[at + len(old) : end], new]
+                made.append(finding)
                 end = at
-        changed[file] = text
+        changed[file] = Mended(text="".join([text[:end], *reversed(pieces)]), findings=tuple(reversed(made)))
     return changed
 
 

@@ -1,4 +1,4 @@
-"""Writes findings as text, JSON, SARIF 2.1.0, GitHub annotations and JUnit.
+"""Writes findings as text, in short, as JSON, SARIF 2.1.0, GitHub annotations and JUnit.
 
 Pure. The policy's texts may come from an attacker: none of them reaches a terminal or a pipeline as a command.
 Sources: SARIF 2.1.0 (OASIS); workflow commands of GitHub Actions.
@@ -13,6 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 from policy.files.positioned_json import Problem
 from policy.lint.findings import Finding, Level, LintRule
 from policy.lint.ignoring import fingerprints
+from policy.lint.pages import HOME, RULES_URL, url_of
 from policy.lint.places import excerpt
 from policy.lint.rules import RULES
 from policy.printing import printable
@@ -21,42 +22,98 @@ JSON_VERSION: Final = 1
 SARIF_SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _SARIF_LEVELS: Final = {Level.NOTE: "note", Level.WARNING: "warning", Level.ERROR: "error"}
 _GITHUB_LEVELS: Final = {Level.NOTE: "notice", Level.WARNING: "warning", Level.ERROR: "error"}
+_COLORS: Final = {Level.NOTE: "36", Level.WARNING: "33", Level.ERROR: "31"}
+_BOLD: Final = "1"
 _BY_ID: Final = {rule.ID: rule for rule in RULES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """findings  placed and sorted
-    problems  (file, why it is unreadable)
-    texts     file -> text, for the excerpts
+    """findings      placed and sorted
+    problems      (file, why it is unreadable)
+    texts         file -> text, for the excerpts
+    explains_all  say with every finding why, not only with the first one of its rule
+    is_colored    with escape sequences for a terminal
+    rules_url     of the pages of the rules, with a slash at its end
+    version       of this program, "" where it is not known
     """
 
     findings: Sequence[Finding]
     problems: Sequence[tuple[str, Problem]] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    explains_all: bool = False
+    is_colored: bool = False
+    rules_url: str = RULES_URL
+    version: str = ""
 
 
 def as_text(report: Report) -> str:
-    lines: list[str] = []
-    for file, problem in report.problems:
-        lines.append(f"{file}:{problem.line}:{problem.column}: invalid: {problem.text}")
+    """For people: the line, why it is a fault, what to write, and at the end how many there are."""
+    style = _Style(report)
+    lines = [style.problem(file, problem) for file, problem in report.problems]
+    explained: set[str] = set()
     for finding in report.findings:
-        lines += _text_lines(finding, report.texts.get(finding.file))
-    if not lines:
-        return "No findings\n"
-    return "".join(f"{printable(line)}\n" for line in lines)
+        is_first = report.explains_all or finding.rule not in explained
+        explained.add(finding.rule)
+        lines += _text_lines(finding, report, style, is_explained=is_first)
+    lines.append(summary(report) if lines else "No findings")
+    return "".join(f"{line}\n" for line in lines)
 
 
-def _text_lines(finding: Finding, text: str | None) -> Iterator[str]:
-    level = finding.level.name.lower()
-    yield f"{finding.file}:{finding.line}:{finding.column}: {level} {finding.rule}: {finding.text}"
-    if (shown := excerpt(finding, text)) is not None:
+def as_concise(report: Report) -> str:
+    """One line for each finding, and nothing else."""
+    style = _Style(report)
+    lines = [style.problem(file, problem) for file, problem in report.problems]
+    lines += [style.head(finding) for finding in report.findings]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def summary(report: Report) -> str:
+    """How many findings of which level there are, in how many files."""
+    counts = [
+        (sum(finding.level is level for finding in report.findings), level.name.lower())
+        for level in sorted(Level, reverse=True)
+    ]
+    counts.append((len({file for file, _ in report.problems}), "unreadable file"))
+    shown = ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in counts if count)
+    files = len({finding.file for finding in report.findings})
+    where = f" in {files} file{'' if files == 1 else 's'}" if files else ""
+    return f"{shown or 'No findings'}{where}"
+
+
+class _Style:
+    """Heads of findings. Texts are made printable before they are coloured: none brings an escape sequence."""
+
+    def __init__(self, report: Report) -> None:
+        self._is_colored = report.is_colored
+
+    def head(self, finding: Finding) -> str:
+        place = self._in(_BOLD, printable(f"{finding.file}:{finding.line}:{finding.column}:"))
+        level = self._in(_COLORS[finding.level], f"{finding.level.name.lower()} {finding.rule}:")
+        return f"{place} {level} {printable(finding.text)}"
+
+    def problem(self, file: str, problem: Problem) -> str:
+        place = self._in(_BOLD, printable(f"{file}:{problem.line}:{problem.column}:"))
+        return f"{place} {self._in(_COLORS[Level.ERROR], 'invalid:')} {printable(problem.text)}"
+
+    def mark(self, finding: Finding, text: str) -> str:
+        return self._in(_COLORS[finding.level], text)
+
+    def _in(self, color: str, text: str) -> str:
+        return f"\x1b[{color}m{text}\x1b[0m" if self._is_colored else text
+
+
+def _text_lines(finding: Finding, report: Report, style: _Style, *, is_explained: bool) -> Iterator[str]:
+    yield style.head(finding)
+    if (shown := excerpt(finding, report.texts.get(finding.file))) is not None:
         number = str(finding.line)
-        yield f"    {number} | {shown.text}"
-        yield f"    {' ' * len(number)} | {' ' * shown.start}{'^' * shown.length}"
-    yield f"    why: {why(_BY_ID[finding.rule])}"
+        yield printable(f"    {number} | {shown.text}")
+        yield f"    {' ' * len(number)} | {' ' * shown.start}{style.mark(finding, '^' * shown.length)}"
+    if is_explained:
+        yield f"    why: {printable(why(_BY_ID[finding.rule]))}"
+        yield f"    see: {printable(url_of(finding.rule, report.rules_url))}"
     if finding.instead:
-        yield f"    instead: {finding.instead}"
+        yield printable(f"    instead: {finding.instead}")
     if finding.confidence != "certain":
         yield f"    confidence: {finding.confidence}"
 
@@ -79,6 +136,7 @@ def as_json(report: Report) -> str:
             "column": finding.column,
             "text": finding.text,
             "why": why(_BY_ID[finding.rule]),
+            "url": url_of(finding.rule, report.rules_url),
             "instead": finding.instead,
             "excerpt": shown.text if (shown := excerpt(finding, report.texts.get(finding.file))) else "",
             "fix": None if finding.fix is None else {"safe": finding.fix.is_safe, "new": finding.fix.new},
@@ -102,6 +160,7 @@ def as_sarif(report: Report) -> str:
             "fullDescription": {"text": " ".join((rule.__doc__ or "").split())},
             # Code scanning shows it beside a result.
             "help": {"text": (rule.__doc__ or "").strip()},
+            "helpUri": url_of(rule.ID, report.rules_url),
             "properties": {"tags": [rule.FAMILY.value]},
         }
         for rule in RULES
@@ -133,8 +192,11 @@ def as_sarif(report: Report) -> str:
         }
         for file, problem in report.problems
     ]
+    driver: dict[str, Any] = {"name": "qdpolicy", "informationUri": HOME, "rules": rules}
+    if report.version:
+        driver["version"] = report.version
     run = {
-        "tool": {"driver": {"name": "qdpolicy", "rules": rules}},
+        "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "invocations": [
             {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications},
@@ -222,8 +284,10 @@ def _xml(text: str) -> str:
 
 FORMATS: Final[Mapping[str, Callable[[Report], str]]] = {
     "text": as_text,
+    "concise": as_concise,
     "json": as_json,
     "sarif": as_sarif,
     "github": as_github,
     "junit": as_junit,
 }
+FOR_PEOPLE: Final = ("text", "concise")

@@ -12,6 +12,7 @@ import pytest
 from policy.cli.files import write_whole
 from policy.cli.main import main
 from policy.files.regular import MAX_POLICY_BYTES
+from policy.lint.places import Mended
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD = '[["vhost", {"id": "h", "groups": {"g": {"users": "a", "remoteHosts": "10.0.0.1", "sources": "x"}}}]]\n'
@@ -226,7 +227,8 @@ def test_a_fix_that_would_change_the_meaning_is_not_made(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A mistake in a rule that calls its fix safe must not open anything."""
-    monkeypatch.setattr("policy.cli.lint.fixed", lambda *_, **__: {"p.json": NEW.replace('"x"', '"*"')})
+    harmful = Mended(text=NEW.replace('"x"', '"*"'), findings=())
+    monkeypatch.setattr("policy.cli.lint.mended", lambda *_, **__: {"p.json": harmful})
     assert main(["lint", "p.json", "--fix"]) == 3
     assert "not changed, the fixes would change what it permits" in capsys.readouterr().out
     assert file.read_text() == OLD

@@ -1,5 +1,6 @@
 """What lint writes for people and pipelines, what a project may decide about it, and what it mends."""
 
+import io
 import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -7,7 +8,11 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft4Validator
 
+import schemas
+from policy.cli.arguments import product_version
 from policy.cli.main import main
+from policy.cli.rule_pages import pages
+from policy.lint.pages import HOME, url_of
 from policy.lint.rules import RULES
 
 CASES = Path(__file__).resolve().parent.parent / "lint_cases"
@@ -158,14 +163,14 @@ def test_safe_fixes_keep_what_the_policy_means(file: Path, capsys: pytest.Captur
     assert main(["lint", "policy.json", "--diff"]) == 1
     assert '+["vhost", {"hostname": "h",' in capsys.readouterr().out
     assert file.read_text() == POLICY
-    assert main(["lint", "policy.json", "--fix"]) == 0
+    assert main(["lint", "policy.json", "--fix"]) == 1
     assert [rule for rule, *_ in found(capsys)] == ["PAL010", "PAL013"]
     assert main(["diff", "before.json", "policy.json", "--fail-on", "any"]) == 0
 
 
 def test_unsafe_fixes_are_made_when_asked_for(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.with_name("before.json").write_text(POLICY)
-    assert main(["lint", "policy.json", "--fix", "--unsafe"]) == 0
+    assert main(["lint", "policy.json", "--fix", "--unsafe"]) == 1
     assert [rule for rule, *_ in found(capsys)] == ["PAL010"]
     assert main(["diff", "before.json", "policy.json", "--fail-on", "widening"]) == 0
     assert main(["diff", "before.json", "policy.json", "--fail-on", "narrowing"]) == 1
@@ -184,3 +189,161 @@ def test_one_rule_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
     for rule in RULES:
         assert main(["rule", rule.ID]) == 0
         assert capsys.readouterr().out.startswith(f"{rule.ID}: {rule.TITLE} ({rule.FAMILY})\n\n")
+
+
+# What people see
+
+
+def test_why_is_said_once_for_each_rule(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["lint", "policy.json"])
+    output = capsys.readouterr().out
+    assert output.count("warning PAL005") == 2
+    assert output.count("why: ") == output.count("    see: ") == 4
+    main(["lint", "policy.json", "--explain"])
+    assert capsys.readouterr().out.count("why: ") == 5
+
+
+def test_the_last_line_counts_what_was_found(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["lint", "policy.json"])
+    assert capsys.readouterr().out.endswith("\n5 warnings in 1 file\n")
+    main(["lint", "policy.json", "missing.json"])
+    assert capsys.readouterr().out.endswith("\n5 warnings, 1 unreadable file in 1 file\n")
+
+
+def test_concise_is_one_line_for_each_finding(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "policy.json", "--format", "concise"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" ")[0] for line in lines] == [f"policy.json:{line}:{column}:" for _, _, line, column in ALL]
+    file.write_text("[]")
+    assert main(["lint", "policy.json", "--format", "concise"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_colored"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+        ({"TERM": "dumb"}, False),
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "concise"])
+def test_a_terminal_gets_colours_unless_they_are_declined(
+    environment: dict[str, str], is_colored: bool, form: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    file.write_text(POLICY.replace('"h"', '"h\\u001b[31m"'))
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    main(["lint", "policy.json", "--format", form])
+    shown = terminal.getvalue()
+    assert ("\x1b[33mwarning PAL010:\x1b[0m" in shown) == is_colored
+    # That of the policy's text is spelled out.
+    assert "h\\x1b[31m" in shown
+    assert "h\x1b" not in shown
+
+
+def test_what_goes_elsewhere_has_no_colours(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    main(["lint", "policy.json", "--output", "report.txt"])
+    main(["lint", "policy.json", "--format", "sarif"])
+    assert "\x1b" not in terminal.getvalue() + file.with_name("report.txt").read_text()
+
+
+def test_progress_is_shown_on_a_terminal_after_a_second(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for is_slow in (True, False):
+        monkeypatch.setattr("policy.cli.progress.DELAY_S", 0.0 if is_slow else 60.0)
+        terminal = Terminal()
+        monkeypatch.setattr("sys.stderr", terminal)
+        assert main(["lint", "policy.json"]) == 1
+        assert ("\rreading files: 0 of 1\x1b[K" in terminal.getvalue()) == is_slow
+        assert terminal.getvalue().endswith("\r\x1b[K" if is_slow else "")
+    monkeypatch.setattr("policy.cli.progress.DELAY_S", 0.0)
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    main(["lint", "policy.json"])
+    assert stream.getvalue() == ""
+
+
+# What programs see
+
+
+def test_every_rule_has_a_page_and_its_address(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["lint", "policy.json", "--format", "sarif"])
+    driver = json.loads(capsys.readouterr().out)["runs"][0]["tool"]["driver"]
+    assert driver["informationUri"] == HOME
+    assert driver["version"] == product_version()
+    assert [rule["helpUri"] for rule in driver["rules"]] == [url_of(rule.ID) for rule in RULES]
+    file.with_name("qdpolicy.toml").write_text('docs-url = "https://docs.example.com/qdpolicy"\n')
+    main(["lint", "policy.json", "--format", "json"])
+    urls = {finding["url"] for finding in json.loads(capsys.readouterr().out)["findings"]}
+    assert "https://docs.example.com/qdpolicy/PAL005.md" in urls
+
+
+def test_the_pages_of_the_rules_are_current() -> None:
+    folder = Path(__file__).resolve().parents[2] / "docs" / "rules"
+    written = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
+    assert written == pages(), "run python -m policy.cli.rule_pages"
+
+
+@pytest.mark.parametrize("name", ["policy", "audit_event"])
+def test_schemas_have_an_id(name: str) -> None:
+    assert schemas.load(name)["$id"] == f"{HOME}schemas/{name}.json"
+
+
+# What a project has decided
+
+
+def test_notes_about_other_routers_can_be_silenced(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(POLICY.replace('"10.0.0.1"', '"10.0.0.0/8", "denySources": "in.b"'))
+    assert {"PAL055", "PAL045"} <= {rule for rule, *_ in found(capsys)}
+    file.with_name("qdpolicy.toml").write_text("only-this-router = true\n")
+    assert {rule for rule, *_ in found(capsys)} == {"PAL005", "PAL010", "PAL013"}
+    file.with_name("qdpolicy.toml").write_text("only-this-router = false\n")
+    assert "PAL055" in {rule for rule, *_ in found(capsys)}
+
+
+@pytest.mark.parametrize("text", ['only-this-router = "yes"', 'docs-url = "javascript:alert(1)"', "docs-url = 1"])
+def test_a_wrong_setting_is_status_2(file: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file.with_name("qdpolicy.toml").write_text(text)
+    assert main(["lint", "policy.json"]) == 2
+    assert text.partition(" ")[0] in capsys.readouterr().err
+
+
+def test_fixes_are_told_with_what_is_left(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "policy.json", "--fix", "--format", "concise"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == [
+        "policy.json:2:13: mended PAL005: 'id' is 'hostname' now",
+        "policy.json:6:28: mended PAL045: 'TRUE' is 'true' now",
+        "policy.json:7:32: mended PAL005: 'in.{user}' is 'in.${user}' now",
+    ]
+    assert [line.split()[2] for line in lines[3:]] == ["PAL010:", "PAL013:"]
+    assert main(["lint", "policy.json", "--fix", "--fail-level", "error"]) == 0
+    assert capsys.readouterr().out.endswith("\n2 warnings in 1 file\n")
+
+
+def test_a_program_reads_only_the_report_of_what_is_left(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "policy.json", "--fix", "--format", "json"]) == 1
+    output = capsys.readouterr()
+    assert [finding["rule"] for finding in json.loads(output.out)["findings"]] == ["PAL010", "PAL013"]
+    assert output.err.count("mended") == 3
+
+
+def test_nothing_left_is_success(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(POLICY.replace('"allowUserIdProxy": "TRUE",', "").replace("in.${user}*, ", ""))
+    assert main(["lint", "policy.json", "--fix"]) == 0
+    assert capsys.readouterr().out.endswith("now\nNo findings\n")

@@ -1,0 +1,13 @@
+"""May a stream be coloured, and obey what clears a line? Source: https://no-color.org."""
+
+import os
+from typing import TextIO
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Does a terminal show it that knows escape sequences?"""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def is_colored(stream: TextIO) -> bool:
+    return is_terminal(stream) and not os.environ.get("NO_COLOR")
