@@ -7,7 +7,6 @@ this. See docs/policy.md, Request and reply.
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Final
 
 from policy.addressing.lists import USER_TOKEN, AddressMatcher, AddressRules, compile_literals, compile_patterns
@@ -35,15 +34,11 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         askers = [
             group for group in vhost.groups if group.is_true("allowDynamicSource") and _is_narrow(group, _TARGETS)
         ]
-        sending = [
-            (asker, items, _bound(asker, key, _ASKER))
-            for asker in askers
-            for key in _TARGETS
-            if (items := asker.items(key))
-        ]
-        for group in vhost.groups if sending else ():
-            if _is_narrow(group, _SOURCES) and not _may_reply(group):
-                yield from _unanswered(group, sending)
+        if not askers:
+            continue
+        mute = [group for group in vhost.groups if _is_narrow(group, _SOURCES) and not _may_reply(group)]
+        if mute:
+            yield from _unanswered(mute, askers)
 
 
 def _is_narrow(group: GroupText, keys: tuple[str, str]) -> bool:
@@ -55,36 +50,60 @@ def _may_reply(group: GroupText) -> bool:
     # The peer of a connector is a broker, which takes messages for its queues.
     if group.is_true(REPLIES_KEY) or group.name == CONNECTOR_GROUP:
         return True
-    lists = (_bound(group, key, SOME_USER) for key in _TARGETS if group.items(key))
-    return any(each.match(text) is not None for each in lists for text in _REPLY_ADDRESSES)
+    lists = (_Lists([group], (key,), SOME_USER) for key in _TARGETS if group.items(key))
+    return any(each.matching(text) for each in lists for text in _REPLY_ADDRESSES)
 
 
-def _unanswered(
-    group: GroupText, sending: list[tuple[GroupText, tuple[str, ...], AddressMatcher]]
-) -> Iterator[Finding]:
-    """The first item by which members receive what those send who may ask."""
-    for key in _SOURCES:
-        items = group.items(key)
-        if not items:
-            continue
-        receiving = _bound(group, key, SOME_USER)
-        for asker, sent, asking in sending:
-            if asker.name == group.name:
-                continue
-            found = next(filter(None, map(receiving.match, map(partial(_sample, _ASKER), sent))), None)
-            if found is None:
-                found = next((item for item in items if asking.match(_sample(SOME_USER, item)) is not None), None)
-            if found is not None:
-                text = f"members receive '{found}', where group '{asker.name}' may send requests, and may not reply"
-                about = About(item=found, instead=f'"{REPLIES_KEY}": true', confidence=Confidence.POSSIBLE)
-                yield group.finding(ID, Level.WARNING, text, key, about)
-                return
+class _Lists:
+    """The lists of several groups as one, so that a thousand groups are not compared each with each."""
+
+    def __init__(self, groups: list[GroupText], keys: tuple[str, ...], user: str) -> None:
+        self.owners: dict[tuple[str, str], list[GroupText]] = {}
+        for group in groups:
+            for key in keys:
+                for item in group.items(key):
+                    self.owners.setdefault((key, item), []).append(group)
+        self._matchers: list[tuple[str, AddressMatcher]] = []
+        for key in keys:
+            items = [item for each, item in self.owners if each == key]
+            rules: AddressRules = compile_patterns(items) if key.endswith("Pattern") else compile_literals(items)
+            self._matchers.append((key, rules.bind(user)))
+
+    def matching(self, text: str) -> tuple[tuple[str, str], ...]:
+        """The key and item of each list by which the text is allowed."""
+        found = ((key, matcher.match(text)) for key, matcher in self._matchers)
+        return tuple((key, item) for key, item in found if item is not None)
 
 
-def _bound(group: GroupText, key: str, user: str) -> AddressMatcher:
-    items = group.items(key)
-    rules: AddressRules = compile_patterns(items) if key.endswith("Pattern") else compile_literals(items)
-    return rules.bind(user)
+def _unanswered(mute: list[GroupText], askers: list[GroupText]) -> Iterator[Finding]:
+    """A finding for each group that receives what another one may ask: the first item that shows it."""
+    receiving, sending = _Lists(mute, _SOURCES, SOME_USER), _Lists(askers, _TARGETS, _ASKER)
+    met: dict[str, tuple[str, str, str]] = {}  # name of the group -> key, item, name of the asker
+
+    noted: dict[tuple[str, str], set[str]] = {}
+
+    def note(place: tuple[str, str], asking: list[GroupText]) -> None:
+        # Of two askers one is another group, so that two are enough for all who have the item.
+        known = noted.setdefault(place, set())
+        if len(known) > 1 or known >= {asker.name for asker in asking[:2]}:
+            return
+        known.update(asker.name for asker in asking[:2])
+        for group in receiving.owners[place]:
+            if other := [name for name in known if name != group.name]:
+                met.setdefault(group.name, (*place, min(other)))
+
+    for (_, item), asking in sending.owners.items():
+        for place in receiving.matching(_sample(_ASKER, item)):
+            note(place, asking)
+    for place in receiving.owners:
+        for asked in sending.matching(_sample(SOME_USER, place[1])):
+            note(place, sending.owners[asked])
+    for group in mute:
+        if group.name in met:
+            key, item, asker = met[group.name]
+            text = f"members receive '{item}', where group '{asker}' may send requests, and may not reply"
+            about = About(item=item, instead=f'"{REPLIES_KEY}": true', confidence=Confidence.POSSIBLE)
+            yield group.finding(ID, Level.WARNING, text, key, about)
 
 
 def _sample(user: str, item: str) -> str:

@@ -103,5 +103,5 @@ def test_lint_says_when_the_rate_of_the_vhost_lets_nothing_through(
     file.write_text(json.dumps([["vhost", {"hostname": "h", "maxByteRate": 0, "groups": groups}]]))
     assert main(["lint", str(file)]) == 1
     output = capsys.readouterr().out
-    assert output.count("PAL058") == 1
+    assert output.count("warning PAL058") == 1
     assert "group 'without': 'maxByteRate' 0 lets no message through" in output
