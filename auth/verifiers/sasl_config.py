@@ -26,6 +26,9 @@ MAX_CONFIG_BYTES = 64 * 1024
 # with it.
 ON_REQUEST = mechanism_names("SHA-1")
 
+# Of the name of a mechanism in an error.
+_SHOWN_CHARACTERS = 64
+
 # Mechanisms of the SASL library that check a password, whether we have them or not.
 _CHECKS_PASSWORD = re.compile(r"PLAIN|LOGIN|CRAM-MD5|DIGEST-MD5|NTLM|SRP|OTP|SCRAM-.*")
 
@@ -144,6 +147,19 @@ def _forms(served: Sequence[str]) -> Iterator[str]:
     for name in served:
         hash_name = hash_of(name)
         yield from (name,) if hash_name is None else mechanism_names(hash_name)
+
+
+def why_unserved(sasl_mechanisms: str, *, authenticates: bool) -> str:
+    """Why a listener cannot serve these saslMechanisms, none of which is offered, and what would be right."""
+    reasons = {
+        "EXTERNAL": "EXTERNAL wants an sslProfile with caCertFile, and a mech_list that has it",
+        "ANONYMOUS": "ANONYMOUS wants authenticatePeer: no, and a mech_list that has it"
+        if authenticates
+        else "ANONYMOUS wants a mech_list that has it",
+        "PLAIN": "PLAIN wants users (saslConfigDir of the router, or authenticators), and a mech_list that has it",
+    }
+    given = (name[:_SHOWN_CHARACTERS] for name in dict.fromkeys(_words(sasl_mechanisms)))
+    return "; ".join(reasons.get(name, f"there is nobody to answer {name}") for name in given)
 
 
 def demands_certificate(sasl_mechanisms: str | None) -> bool:

@@ -11,6 +11,7 @@ from typing import NoReturn
 from policy.attributes import Path, Place, SourceLocation
 from policy.files.conf_text import HASH_NAMES, ConfError, ConfText, camel_case
 from policy.files.positioned_json import Document, Problem
+from policy.files.redaction import is_secret_name
 from policy.files.sections import Section
 
 _TRUE, _FALSE = ("yes", "true", "on"), ("no", "false", "off")
@@ -107,7 +108,8 @@ class _Sections(ConfText):
             elif attribute := _ATTRIBUTE.fullmatch(line):
                 name = camel_case(attribute[1])
                 value = self._value(attribute[1], attribute[2])
-                if not value:
+                if not value and is_secret_name(name):
+                    # Nobody means an empty password; it may stand on the next line, which is not to be logged then.
                     bad.append((start, line))
                     continue
                 self.note((name,), start)

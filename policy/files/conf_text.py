@@ -177,8 +177,6 @@ class ConfText:
         if name not in _NESTED_HASH_NAMES:
             value = _COMMENT_AFTER_BLANK.sub("", value).strip()
         value = value.removesuffix(",").rstrip()
-        if not value:
-            self.fail(f"'{name}' has no value", start)
         if value.count("{") != value.count("}"):
             self.fail(f"the value of '{name}' holds an unbalanced brace; a closing '}}' stands on its own line", start)
         return self.unescaped(value, name, start)

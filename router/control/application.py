@@ -99,6 +99,7 @@ class Application:
         self.reloading = Reloading(self.emit)
         self.stopping = asyncio.Event()
         self.failure: str | None = None  # why it stops by itself
+        self.passed_over = [*configuration.passed_over]  # what of the file was left out with a warning
         self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
 
     # Effects
@@ -140,11 +141,6 @@ class Application:
         for late in configuration.late_logs:
             self.emit(late)
         self._start_audit()
-        if self.attributes["mode"] != "standalone":
-            # A router that is half part of a network would drop messages without a word.
-            mode = self.attributes["mode"]
-            text = f"Configuration: router mode '{mode}' is not supported by this version: expected standalone"
-            raise StartError(text)
         router_id = str(self.attributes["id"])
         self._log("SERVER", "info", f"Container Name: {router_id}")
         self._log("ROUTER", "info", "Router started in Standalone mode")
@@ -152,7 +148,7 @@ class Application:
         try:
             self.authenticators = Authenticators.load(self.attributes, self.emit)
         except (SaslConfigError, UserFileError) as error:
-            raise StartError(f"Configuration: {error}") from None
+            raise StartError(f"Configuration: {error}{self._router_place('saslConfigDir')}") from None
         for text in self.authenticators.warnings:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
@@ -214,9 +210,9 @@ class Application:
         )
         for entity in self.configuration.entities:
             try:
-                store.load((entity,))
+                self.passed_over += [f"{text}{_place(entity)}" for text in store.load((entity,))]
             except ManagementError as error:
-                raise StartError(f"{_start_text(error)}{_place(entity)}") from None
+                raise StartError(f"{_start_text(error)}{_place(entity, error.attribute)}") from None
         agent = Agent(
             self.schema,
             store,
@@ -271,7 +267,11 @@ class Application:
         try:
             self.audit = open_audit_log(self.attributes, report)
         except OSError as error:
-            raise StartError(f"Configuration: auditDir {self.attributes['auditDir']}: {error.strerror}") from None
+            what = f"auditDir {self.attributes['auditDir']}: {error.strerror}"
+            raise StartError(f"Configuration: {what}{self._router_place('auditDir')}") from None
+
+    def _router_place(self, attribute: str) -> str:
+        return _place(self.configuration.of_type("router")[0], attribute)
 
     def _compile_policy(self) -> Ruleset:
         try:
@@ -303,13 +303,14 @@ class Application:
             try:
                 ready.append((entity.attributes, self.listeners.made(entity.attributes)))
             except ManagementError as error:
-                raise StartError(f"{_start_text(error)}{_place(entity)}") from None
-        threads = self.attributes["workerThreads"]
-        self._log("SERVER", "notice", f"Operational, {threads} Threads Running (process ID {os.getpid()})")
+                raise StartError(f"{_start_text(error)}{_place(entity, error.attribute)}") from None
+        # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
+        self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
         has_connector = bool(self.configuration.of_type("connector"))
         self.failure = await self.listeners.open_all(ready, is_first_required=not has_connector)
         if self.failure is not None:
+            self.failure += _place(listeners[0], "port")
             self.stopping.set()
 
     # Reload
@@ -330,7 +331,7 @@ class Application:
             try:
                 watch_credentials(self.router, self.authenticators, policy, reloading)
             except UserFileError as error:
-                raise StartError(f"Configuration: {error}") from None
+                raise StartError(f"Configuration: {error}{self._router_place('saslConfigDir')}") from None
         if self.candidate is not None:
             reloading.add(self.candidate.reload)
 

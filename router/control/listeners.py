@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 from auth.mechanisms import Channel
-from auth.verifiers.sasl_config import SaslConfigError
+from auth.verifiers.sasl_config import SaslConfigError, why_unserved
 from router.connection.terms import Listener, listener_of
 from router.control.authenticators import AuthenticatorError, Authenticators
 from router.control.connectors import log_configured
@@ -66,9 +66,9 @@ class Listeners:
         """Ready to be opened. Errors: ManagementError."""
         user = f"listener {attributes['host']}:{attributes['port']}"
         if (plugin := attributes.get("saslPlugin")) and plugin not in self._plugins:
-            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {plugin}")
+            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {plugin}", "saslPlugin")
         if plugin:
-            raise ManagementError(400, f"{user}: saslPlugin is not supported by this version")
+            raise ManagementError(400, f"{user}: saslPlugin is not supported by this version", "saslPlugin")
         if attributes.get("http") or attributes.get("httpRootDir"):
             raise ManagementError(400, f"{user}: http listeners are not supported by this version")
         profile_name = attributes.get("sslProfile")
@@ -84,15 +84,27 @@ class Listeners:
         try:
             authentication = self._authenticators.of_listener(attributes)
         except SaslConfigError as error:
-            raise ManagementError(500, f"{user}: {error}") from None
+            raise ManagementError(500, f"{user}: {error}", "saslMechanisms") from None
         except AuthenticatorError as error:
-            raise ManagementError(400, f"{user}: {error}") from None
-        if attributes["authenticatePeer"] and not authentication.mechanisms(_BEST):
-            words = attributes.get("saslMechanisms") or "none given"
-            self._warn(f"{user}: nobody can log in, none of its SASL mechanisms can be offered: {words}")
+            raise ManagementError(400, f"{user}: {error}", "authenticators") from None
+        # EXTERNAL and channel binding are of TLS.
+        if not authentication.mechanisms(_BEST if profile_name else Channel()):
+            self._refuse_unserved(attributes, user)
         listener = listener_of(attributes, tls=tls, mechanisms=authentication.mechanisms, verify=authentication.verify)
         log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name, self._emit)
         return listener
+
+    def _refuse_unserved(self, attributes: Mapping[str, Any], user: str) -> None:
+        """None of the listener's mechanisms can be served. Errors: ManagementError where it names them."""
+        words = attributes.get("saslMechanisms")
+        if words and words.strip(" ,\t"):
+            why = why_unserved(words, authenticates=attributes["authenticatePeer"])
+            text = f"{user}: none of its saslMechanisms can be served: {why}"
+            self._authenticators.release(attributes["name"])
+            self._profiles.release(attributes["name"])
+            raise ManagementError(400, text, "saslMechanisms")
+        if attributes["authenticatePeer"]:
+            self._warn(f"{user}: nobody can log in, none of its SASL mechanisms can be offered: none given")
 
     async def open_all(
         self, listeners: Sequence[tuple[Mapping[str, Any], Listener]], *, is_first_required: bool

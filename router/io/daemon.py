@@ -1,34 +1,28 @@
-"""qdrouterd: the command line, the process and its signals around one Application.
+"""qdrouterd: the command line, the process and its configuration. `router.control.serving` goes on from there.
 
 Sources: docs/spec/management.md §2.
 """
 
-import asyncio
-import gc
 import os
-import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as package_version
+from collections.abc import Sequence
 from pathlib import Path
 
-from router.control.application import Application, StartError
 from router.control.logs import Logs
-from router.core.watch import NORMAL, TEST_HOOKS
 from router.faults import fault_text
-from router.io.descriptors import raise_limit
 from router.io.memory import give_back_freed_memory
 from router.io.options import Options, UsageError, parse, usage
-from router.io.process import DaemonError, become, daemonize
+from router.io.process import DaemonError, Report, become, daemonize
 from router.management.config import ConfigError, load_config
+from router.management.refusals import refusal
 from router.management.schema import load_schema
-
-Report = Callable[[str | None], None]
 
 
 def product_version() -> str:
+    from importlib.metadata import PackageNotFoundError
+    from importlib.metadata import version as package_version
+
     try:
         return package_version("palisade-router")
     except PackageNotFoundError:
@@ -73,40 +67,37 @@ def _show(text: str) -> None:
 
 
 def run(config_path: str, options: Options, report: Report | None) -> int:
-    """Load the configuration and serve until stopped. Returns the exit status."""
+    """Load the configuration and serve until stopped. Returns the exit status.
+
+    report  of `daemonize`; None in the foreground
+    """
     give_back_freed_memory()
     logs = Logs()
     read_at_ns = time.time_ns()
     try:
         schema = load_schema()
-        configuration = load_config(config_path, schema)
-        with _runner() as runner:
-            application = Application(
+        configuration = load_config(config_path, schema, refuse=refusal)
+        # Not before: most starts that fail fail above, and need not wait until the whole router is loaded.
+        from router.control.serving import StartError, serve
+
+        try:
+            return serve(
                 configuration,
                 schema,
                 logs,
                 version=product_version(),
-                thresholds=TEST_HOOKS if options.has_test_hooks else NORMAL,
+                has_test_hooks=options.has_test_hooks,
                 read_at_ns=read_at_ns,
+                report=report,
             )
-            return runner.run(_serve(application, report))
+        except StartError as error:
+            return _failed(str(error), logs, options, report)
     except ConfigError as error:
         for early in error.logs:
             logs.write_effect(early)
         return _failed(str(error), logs, options, report)
-    except StartError as error:
-        return _failed(str(error), logs, options, report)
     except Exception as error:  # our own fault; without its text, which may hold a secret of the configuration
         return _failed(f"Python: {fault_text(error)}", logs, options, report)
-
-
-def _runner() -> asyncio.Runner:
-    """On uvloop where the extra `fast` is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.Runner()
-    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
 def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> int:
@@ -118,42 +109,6 @@ def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> i
     else:
         print(f"{options.program}: {text}", file=sys.stderr, flush=True)
     return 1
-
-
-async def _serve(application: Application, report: Report | None) -> int:
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(lambda _loop, context: application.on_loop_error(context))
-    raise_limit()
-    caught: list[int] = []
-
-    def on_stop(number: int) -> None:
-        caught.append(number)
-        application.stopping.set()
-
-    await application.start()
-    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
-        loop.add_signal_handler(number, on_stop, number)
-    loop.add_signal_handler(signal.SIGHUP, application.reload)
-    await application.open_listeners()
-    # All objects loaded by now stay. A full garbage collection, which holds up every message, need not look at them.
-    gc.collect()
-    gc.freeze()
-    # Full ones come a fifth as often as by default. Attack: links and connections without end, to have one several
-    # times a second. The garbage that waits for it is some 35 MB at most.
-    gc.set_threshold(700, 10, 50)
-    if report is not None:
-        report(application.failure)
-    await application.stopping.wait()
-    await application.stop()
-    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP):
-        # A signal while the interpreter ends must not turn a clean stop into a death by signal (§2.4).
-        loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
-    if caught and caught[0] == signal.SIGINT:
-        # The parent is to see that an interrupt ended us (§2.4).
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    return 1 if application.failure is not None else 0
 
 
 if __name__ == "__main__":

@@ -4,22 +4,35 @@ import grp
 import os
 import pwd
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 from router.io.pidfile import PidFileError, write_pidfile
 
 # Files a daemon makes are not for the world. (The C router leaves umask 0.)
 DAEMON_UMASK = 0o027
+_STARTED = "ok"
 
 
 class DaemonError(Exception):
     """The text goes to the launching process."""
 
 
-def daemonize(*, pidfile: str | None, user: str | None) -> Callable[[str | None], None]:
-    """Fork twice. Returns, in the daemon only, a function to report start-up: None for success, else the error.
+class Report(Protocol):
+    def __call__(self, error: str | None, passed_over: Sequence[str] = ()) -> None:
+        """Report the end of start-up to the launching process.
 
-    The launching process waits for that report and exits: 0, or 1 after printing the error on stderr.
+        error        why the router does not start; None: it serves
+        passed_over  what of the configuration is left out
+        """
+        ...
+
+
+def daemonize(*, pidfile: str | None, user: str | None) -> Report:
+    """Fork twice. Returns, in the daemon only, a function to report start-up.
+
+    The launching process waits for that report and exits: 0, or 1 after printing the error on stderr. What was left out
+    of the configuration is printed there as well: in the daemon stderr is /dev/null.
     """
     reader, writer = os.pipe()
     if os.fork():
@@ -38,9 +51,9 @@ def daemonize(*, pidfile: str | None, user: str | None) -> Callable[[str | None]
 
     waiting = [writer]
 
-    def report(error: str | None) -> None:
+    def report(error: str | None, passed_over: Sequence[str] = ()) -> None:
         while waiting:  # once; the waiting process is gone afterwards
-            os.write(waiting[0], (error or "ok").encode())
+            os.write(waiting[0], (error or "\n".join((_STARTED, *passed_over))).encode())
             os.close(waiting.pop())
 
     try:
@@ -57,7 +70,9 @@ def daemonize(*, pidfile: str | None, user: str | None) -> Callable[[str | None]
 def _wait_for_report(reader: int) -> None:
     with os.fdopen(reader, "rb") as pipe:
         text = pipe.read().decode("utf-8", "replace")
-    if text == "ok":
+    if text.partition("\n")[0] == _STARTED:
+        for line in text.splitlines()[1:]:
+            print(f"{sys.argv[0]}: {line}", file=sys.stderr, flush=True)
         os._exit(0)
     print(f"{sys.argv[0]}: {text or 'the daemon ended before it was ready'}", file=sys.stderr, flush=True)
     os._exit(1)

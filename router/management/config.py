@@ -8,6 +8,7 @@ import errno
 import os
 import secrets
 import string
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +19,7 @@ from router.effects import Log, LogLevel
 from router.management.grammar import ConfigError, parse_config
 from router.management.kinds import APPLY_ORDER, kind_of
 from router.management.logrules import MODULES
+from router.management.refusals import Refusal
 from router.management.rules import RuleError, UniqueNames, default_name
 from router.management.schema import EntityType, Schema, ValidationError
 
@@ -48,6 +50,14 @@ class ConfiguredEntity:
     source: SourceLocation = field(default_factory=SourceLocation, repr=False)
 
 
+# (short name of the type, validated attributes) -> why the entity stops the start; None: it does not.
+Refuse = Callable[[str, Mapping[str, object]], Refusal | None]
+
+
+def _refuse_nothing(_type: str, _attributes: Mapping[str, object]) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """The contents of a file, ready to be applied in order.
@@ -55,12 +65,14 @@ class Configuration:
     entities    in the order of §1.3; always one router, one policy and one log entity per module
     early_logs  to be logged before the file's own log settings take effect
     late_logs   to be logged after
+    passed_over  what of the file is left out with a warning, as 1.20 does: what and where
     """
 
     path: str
     entities: tuple[ConfiguredEntity, ...]
     early_logs: tuple[Log, ...] = ()
     late_logs: tuple[Log, ...] = ()
+    passed_over: tuple[str, ...] = ()
 
     def of_type(self, short_name: str) -> tuple[ConfiguredEntity, ...]:
         return tuple(each for each in self.entities if each.type == short_name)
@@ -102,12 +114,14 @@ def load_config(
     *,
     read_text: Callable[[str], str] | None = None,
     list_dir: Callable[[str], Sequence[str]] = _list_dir,
+    refuse: Refuse = _refuse_nothing,
 ) -> Configuration:
     """The configuration in the file `path`, with the vhosts of its policyDir.
 
     read_text  reads the file and those of policyDir; None: as the daemon does
+    refuse     says why an entity that the schema admits is refused all the same
 
-    Errors  ConfigError; str() of it is what start-up prints.
+    Errors  ConfigError, about the first place in the file that is wrong; str() of it is what start-up prints.
     """
     try:
         text = (read_text or read_main_file)(path)
@@ -119,11 +133,12 @@ def load_config(
         raise ConfigError(f"the file is not UTF-8 text: {error.reason}", path=path, line=line) from None
     if not text:
         raise ConfigError("Configuration file was empty", path=path, kind="Configuration")
-    loading = _Loading(path, schema)
+    loading = _Loading(path, schema, refuse)
     loading.add_all(parse_config(text, path=path))
     loading.add_missing()
     loading.check_roles()
     loading.check_values()
+    loading.refuse_first()
     loading.add_policy_dir(loading.policy_dir(), read_text or read_file, list_dir)
     return loading.configuration()
 
@@ -147,20 +162,28 @@ def load_policy_dir(
 
 
 class _Loading:
-    def __init__(self, path: str, schema: Schema) -> None:
+    def __init__(self, path: str, schema: Schema, refuse: Refuse = _refuse_nothing) -> None:
         self.path = path
         self.schema = schema
+        self.refuse = refuse
         self.names = UniqueNames()
         self.numbers: dict[str, int] = {}
         self.entities: list[ConfiguredEntity] = []
         self.early: list[Log] = []
         self.late: list[Log] = []
+        self.passed_over: list[str] = []
+        self.errors: list[ConfigError] = []
+        self.last_errors: list[ConfigError] = []  # told where there are no others
 
     def configuration(self) -> Configuration:
         # Sorting is stable: entities of one type stay in the order of the file, those of policyDir behind them.
         ordered = sorted(self.entities, key=lambda each: APPLY_ORDER.index(each.type))
         return Configuration(
-            path=self.path, entities=tuple(ordered), early_logs=tuple(self.early), late_logs=tuple(self.late)
+            path=self.path,
+            entities=tuple(ordered),
+            early_logs=tuple(self.early),
+            late_logs=tuple(self.late),
+            passed_over=tuple(self.passed_over),
         )
 
     def of_type(self, short_name: str) -> Iterator[ConfiguredEntity]:
@@ -170,15 +193,18 @@ class _Loading:
         self.early.append(Log(module=module, level=level, text=text))
 
     def add_all(self, sections: Sequence[Section], *, only: str | None = None) -> None:
-        """Validate all; keep those of the type `only`, or all."""
+        """Validate all; keep those of the type `only`, or all. What is wrong is in `errors` afterwards."""
         for section in sections:
             try:
                 made = self.entity(section)
-                if only in (None, made.type) and not self.is_ignored(made):
+                if only not in (None, made.type):
+                    continue
+                self.check_refusal(made)
+                if not self.is_ignored(made):
                     self.add(made)
             except ValidationError as error:
                 line = _line_of(self.schema, section, error.attribute)
-                raise self.error(error, line, section.source.file) from None
+                self.errors.append(self.error(error, line, section.source.file))
 
     def entity(self, section: Section) -> ConfiguredEntity:
         entity_type = self.schema.find(section.type)
@@ -231,7 +257,12 @@ class _Loading:
             try:
                 self.add(ConfiguredEntity(type=name, attributes=attributes))
             except ValidationError as error:
-                raise self.error(error) from None
+                self.errors.append(self.error(error))
+
+    def refuse_first(self) -> None:
+        """Raise the error that stands first in the file, if there is one: later ones may follow from it."""
+        if errors := self.errors or self.last_errors:
+            raise min(errors, key=lambda error: error.line or sys.maxsize)
 
     def is_ignored(self, made: ConfiguredEntity) -> bool:
         """A mistake in an address or link route costs that entity only (§1.4)."""
@@ -239,17 +270,20 @@ class _Loading:
         if text is None:
             return False
         self.late.append(Log(module="ROUTER", level="warning", text=text))
+        self.passed_over.append(f"{text} ({made.source.file}:{made.source.line})")
         return True
 
     def check_roles(self) -> None:
         """Once the router's mode is known: its section may stand behind the listeners."""
+        if self.errors:  # the mode may be what is wrong
+            return
         mode = str(next(self.of_type("router")).attributes["mode"])
         for each in self.entities:
             entity_type = self.schema.types[each.type]
             problem = kind_of(entity_type).role_problem(entity_type, each.attributes, mode)
             if problem is not None:
                 line = each.source.line_of(("role",))
-                raise ConfigError(problem, path=self.path, file=each.source.file, line=line)
+                self.errors.append(ConfigError(problem, path=self.path, file=each.source.file, line=line))
 
     def check_values(self) -> None:
         for each in self.entities:
@@ -258,7 +292,13 @@ class _Loading:
                 kind_of(entity_type).check(entity_type, each.attributes)
             except ValidationError as error:
                 line = each.source.line_of((error.attribute or "",))
-                raise self.error(error, line, each.source.file) from None
+                self.errors.append(self.error(error, line, each.source.file))
+
+    def check_refusal(self, made: ConfiguredEntity) -> None:
+        if (found := self.refuse(made.type, made.attributes)) is not None:
+            line, file = made.source.line_of((found.attribute,)), made.source.file
+            error = ConfigError(found.reason, path=self.path, line=line, kind="Configuration", file=file)
+            (self.last_errors if found.is_last else self.errors).append(error)
 
     def policy_dir(self) -> str:
         return str(next(self.of_type("policy")).attributes["policyDir"])
@@ -285,6 +325,7 @@ class _Loading:
                     file = folder
                     raise OSError(errno.EFBIG, f"its policy files have more than {MAX_POLICY_BYTES >> 20} MiB together")
                 self.add_all(parse_config(text, path=file), only="vhost")
+                self.refuse_first()
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             places = next((each.source.places for each in self.of_type("policy")), {})

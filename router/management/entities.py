@@ -132,12 +132,14 @@ class EntityStore:
 
     # Changing
 
-    def load(self, configured: Iterable[ConfiguredEntity]) -> None:
+    def load(self, configured: Iterable[ConfiguredEntity]) -> list[str]:
         """Take in the entities of a configuration file, in order.
 
         A failing address, link route, auto-link, exchange or binding is logged and left out (§1.4).
-        Errors  ManagementError for any other.
+        Returns  a text for each that was left out
+        Errors   ManagementError for any other.
         """
+        left_out: list[str] = []
         for each in configured:
             entity_type = self.schema.types[each.type]
             kind = kind_of(entity_type)
@@ -147,9 +149,11 @@ class EntityStore:
             try:
                 self._add_core(entity_type, str(each.attributes["name"]), each.attributes, dict(each.attributes))
             except ManagementError as error:
-                self._log("AGENT", "error", f"Error performing CREATE of {entity_type.long_name}: {error}")
+                left_out.append(f"Error performing CREATE of {entity_type.long_name}: {error}")
+                self._log("AGENT", "error", left_out[-1])
                 if kind.logged_as is not None:
                     self._log("ROUTER_CORE", "error", f"Error configuring {kind.logged_as}: {error}")
+        return left_out
 
     def create(self, entity_type: EntityType, given: Attributes) -> Entity:
         """A CREATE of an agent-handled type. Errors: ManagementError; nothing has changed then."""

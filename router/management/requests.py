@@ -62,12 +62,14 @@ class ManagementError(Exception):
 
     status       statusCode of docs/spec/management.md §7.2
     description  statusDescription; it is sent to the client and logged, so it holds no secret
+    attribute    of the entity that is to blame, by its canonical name; "" where it is no one of them
     """
 
-    def __init__(self, status: int, description: str) -> None:
+    def __init__(self, status: int, description: str, attribute: str = "") -> None:
         super().__init__(description)
         self.status = status
         self.description = description
+        self.attribute = attribute
 
 
 class NotAllowedError(ManagementError):

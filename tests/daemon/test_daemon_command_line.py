@@ -8,7 +8,7 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -385,12 +385,16 @@ def test_the_start_is_quick(daemon: Callable[..., Daemon]) -> None:
 def test_a_fault_of_our_own_while_loading_reaches_whoever_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """With --daemon the launching process would else only know that the daemon is gone."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise LookupError("with a secret of the configuration")
 
     monkeypatch.setattr("router.io.daemon.load_config", fail)
     reported: list[str | None] = []
-    assert daemon_main.run("r.conf", parse(["qdrouterd", "-c", "r.conf"]), reported.append) == 1
+
+    def report(error: str | None, passed_over: Sequence[str] = ()) -> None:
+        reported.append(error)
+
+    assert daemon_main.run("r.conf", parse(["qdrouterd", "-c", "r.conf"]), report) == 1
     (text,) = reported
     assert text is not None
     assert text.startswith("Python: LookupError at ")

@@ -37,7 +37,7 @@ def test_every_line_has_the_default_form(daemon: Callable[..., Daemon]) -> None:
     with router.client() as client:
         client.query("router")
     operational = router.wait_for_log(r"SERVER \(notice\) Operational, (\d+) Threads Running \(process ID (\d+)\)$")
-    assert operational.groups() == ("7", str(router.process.pid))
+    assert operational.groups() == ("1", str(router.process.pid))
     router.wait_for_log(r"SERVER \(notice\) Process VmSize \d+\.\d\d \w+ \(\d+\.\d\d \w+ available memory\)$")
     # A line break is left in a text where the next line cannot pass for an entry.
     lines = [line for line in router.log() if not line.startswith((" ", ">"))]
@@ -66,7 +66,7 @@ def test_the_start_is_logged_in_its_order(daemon: Callable[..., Daemon]) -> None
         r"CONN_MGR \(info\) Created SSL Profile with name p $",
         r"POLICY \(info\) Created policy rules for vhost example.com$",
         r"CONN_MGR \(info\) Configured Listener: 127.0.0.1:0 proto=any, role=normal$",
-        r"SERVER \(notice\) Operational, 4 Threads Running",
+        r"SERVER \(notice\) Operational, 1 Threads Running",
         r"SERVER \(notice\) Listening on 127.0.0.1:\d+ \(first\)$",
     ]
     at = 0

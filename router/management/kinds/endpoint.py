@@ -39,6 +39,11 @@ class EndpointKind(Kind):
 
     def check(self, entity_type: EntityType, attributes: Attributes) -> None:
         _check_open_properties(attributes)
+        components = str(attributes.get("messageLoggingComponents") or "")
+        if any(character.isspace() for character in components):
+            # 1.20 would pass over every name with a blank in it.
+            text = "messageLoggingComponents has commas and no blanks between its names, such as message-id,user-id"
+            raise RuleError(f"{text}, not '{components[:200]}'", "messageLoggingComponents")
         written = attributes.get("failoverUrls")
         for item in str(written).split(",") if written else ():
             found = _FAILOVER_ITEM.fullmatch(item)

@@ -1,0 +1,80 @@
+"""One Application in its event loop, from its start to the signal that ends it. Sources: docs/spec/management.md §2."""
+
+import asyncio
+import gc
+import os
+import signal
+
+from router.control.application import Application, StartError
+from router.control.logs import Logs
+from router.core.watch import NORMAL, TEST_HOOKS
+from router.io.descriptors import raise_limit
+from router.io.process import Report
+from router.io.runner import new_runner
+from router.management.config import Configuration
+from router.management.schema import Schema
+
+__all__ = ["StartError", "serve"]
+
+
+def serve(
+    configuration: Configuration,
+    schema: Schema,
+    logs: Logs,
+    *,
+    version: str,
+    has_test_hooks: bool,
+    read_at_ns: int,
+    report: Report | None,
+) -> int:
+    """Start, and serve until stopped. Returns the exit status.
+
+    read_at_ns  when reading the configuration began, ns since 1970 UTC
+    Errors      StartError
+    """
+    with new_runner() as runner:
+        application = Application(
+            configuration,
+            schema,
+            logs,
+            version=version,
+            thresholds=TEST_HOOKS if has_test_hooks else NORMAL,
+            read_at_ns=read_at_ns,
+        )
+        return runner.run(_serve(application, report))
+
+
+async def _serve(application: Application, report: Report | None) -> int:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: application.on_loop_error(context))
+    raise_limit()
+    caught: list[int] = []
+
+    def on_stop(number: int) -> None:
+        caught.append(number)
+        application.stopping.set()
+
+    await application.start()
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT):
+        loop.add_signal_handler(number, on_stop, number)
+    loop.add_signal_handler(signal.SIGHUP, application.reload)
+    await application.open_listeners()
+    # All objects loaded by now stay. A full garbage collection, which holds up every message, need not look at them.
+    gc.collect()
+    gc.freeze()
+    # Full ones come a fifth as often as by default. Attack: links and connections without end, to have one several
+    # times a second. The garbage that waits for it is some 35 MB at most.
+    gc.set_threshold(700, 10, 50)
+    if report is not None:
+        report(application.failure, application.passed_over)
+    await application.stopping.wait()
+    await application.stop()
+    for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT, signal.SIGHUP):
+        # A signal while the interpreter ends must not turn a clean stop into a death by signal (§2.4).
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    if caught and caught[0] == signal.SIGINT:
+        # The parent is to see that an interrupt ended us (§2.4).
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    return 1 if application.failure is not None else 0
