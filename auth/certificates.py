@@ -9,8 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.x509.oid import NameOID, ObjectIdentifier
+
+# Keys with fewer bits can be broken; those of RSA and DSA, those on a curve.
+MIN_KEY_BITS = 2048
+MIN_EC_BITS = 224
 
 # Longer formats are ignored, as is one with an unknown character (§6.3).
 MAX_FORMAT_CHARACTERS = 7
@@ -130,6 +136,22 @@ def certificate_subject(der: bytes, *, display_names: Mapping[str, str] | None =
     Errors  CertificateError, also for a certificate without a subject, and as for certificate_user.
     """
     return _own(_subject(_parse(der)), display_names or {})
+
+
+def certificate_weakness(der: bytes) -> str | None:
+    """What OpenSSL's security level 2, its default, would not accept of a certificate; None: nothing."""
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        key, signed_with = certificate.public_key(), certificate.signature_hash_algorithm
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
+        return "a certificate that cannot be read"
+    bits = key.key_size if isinstance(key, rsa.RSAPublicKey | dsa.DSAPublicKey | ec.EllipticCurvePublicKey) else None
+    least = MIN_EC_BITS if isinstance(key, ec.EllipticCurvePublicKey) else MIN_KEY_BITS
+    if bits is not None and bits < least:
+        return f"its key has {bits} bits, fewer than {least}"
+    if isinstance(signed_with, hashes.MD5 | hashes.SHA1):
+        return f"it is signed with {signed_with.name}"
+    return None
 
 
 def expiry_s(der: bytes) -> float:

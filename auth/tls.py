@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from auth.certificates import end_point_binding, expiry_s
+from auth.certificates import certificate_weakness, end_point_binding, expiry_s
 from auth.secrets import Secret
 from policy.files.regular import MAX_OTHER_BYTES, read_regular, why_unreadable
 
@@ -45,6 +45,10 @@ _VERSIONS = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
+# Withdrawn (RFC 8996). OpenSSL speaks them only at its security level 0, since they sign with MD5 and SHA-1.
+WITHDRAWN = ("TLSv1", "TLSv1.1")
+# The suites of a profile that allows them and names no ciphers: also those with SHA-1, which they have no others than.
+_OLD_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:ECDHE+AES:DHE+AES:RSA+AES:!aDSS:!PSK:!SRP"
 _EXCLUDE = {
     "TLSv1": ssl.Options.OP_NO_TLSv1,
     "TLSv1.1": ssl.Options.OP_NO_TLSv1_1,
@@ -71,6 +75,11 @@ class TlsProfile:
     uid_format: str | None = None
     uid_name_mapping_file: str | None = None
 
+    @property
+    def withdrawn_protocols(self) -> tuple[str, ...]:
+        """Those of `protocols` that are withdrawn because broken. The profile's security level is lowered for them."""
+        return tuple(name for name in WITHDRAWN if name in _protocol_names(self.protocols or ""))
+
 
 class TlsProfileError(ValueError):
     """The profile cannot be used; the text is the one the log line of §6.5 or §6.6 wants."""
@@ -90,6 +99,10 @@ class NotTls(TlsFailure):
 
 class RecordsWithoutData(TlsFailure):
     """The peer keeps us at work with TLS records that carry nothing."""
+
+
+class _LoweredContext(ssl.SSLContext):
+    """A context for withdrawn protocols, at OpenSSL's security level 0; certificates are judged as at any other."""
 
 
 class TlsTunnel:
@@ -369,6 +382,10 @@ class TlsTunnel:
         except (ssl.SSLError, ssl.CertificateError) as fault:
             raise (TlsFailure if self._is_tls else NotTls)(failure_text(fault)) from None
         self._is_established = True
+        shown = self.peer_certificate if isinstance(self._ssl.context, _LoweredContext) else None
+        # Attack: to break the weak key or signature of a certificate, which level 0 lets pass.
+        if shown is not None and (weakness := certificate_weakness(shown)) is not None:
+            raise UntrustedCertificate(f"certificate verify failed: {weakness}")
         if self._ssl.session_reused and (ends_at_s := self.peer_expires_at_s) is not None and ends_at_s <= time.time():
             # A resumed session brings the certificate of the handshake that began it, and OpenSSL looks at it no more.
             raise UntrustedCertificate("certificate verify failed: certificate has expired")
@@ -430,7 +447,7 @@ def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLC
                         is never consulted for clients
     Errors              TlsProfileError with a text of §6.5.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = (_LoweredContext if profile.withdrawn_protocols else ssl.SSLContext)(ssl.PROTOCOL_TLS_SERVER)
     # No tickets in TLSv1.3: they would be written to clients that never read, and a resumed session skips the check of
     # the certificate.
     context.num_tickets = 0
@@ -467,7 +484,7 @@ def client_context(profile: TlsProfile, *, verify_hostname: bool) -> ssl.SSLCont
                      store is not consulted: otherwise anybody with a certificate from any public CA could be the server
     Errors           TlsProfileError with the start of a text of §6.6, to which the caller adds the connection.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = (_LoweredContext if profile.withdrawn_protocols else ssl.SSLContext)(ssl.PROTOCOL_TLS_CLIENT)
     _harden(context)
     context.check_hostname = verify_hostname
     context.verify_mode = ssl.CERT_REQUIRED
@@ -519,6 +536,10 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> bool:
 
 
 def _set_ciphers(context: ssl.SSLContext, ciphers: str | None) -> bool:
+    if isinstance(context, _LoweredContext):
+        ciphers = ciphers or _OLD_CIPHERS
+        if "@SECLEVEL" not in ciphers.upper():
+            ciphers += ":@SECLEVEL=0"
     if not ciphers:
         return True
     try:
@@ -529,11 +550,15 @@ def _set_ciphers(context: ssl.SSLContext, ciphers: str | None) -> bool:
     return True
 
 
+def _protocol_names(protocols: str) -> set[str]:
+    return {name for name in re.split(r"[ ,;]+", protocols) if name}
+
+
 def _set_protocols(context: ssl.SSLContext, protocols: str | None) -> bool:
     if protocols is None:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         return True
-    names = {name for name in re.split(r"[ ,;]+", protocols) if name}
+    names = _protocol_names(protocols)
     if not names or not names <= _VERSIONS.keys():
         return False
     wanted = [name for name in _VERSIONS if name in names]

@@ -37,7 +37,7 @@ def profile_of(attributes: Mapping[str, Any], emit: Emit) -> TlsProfile:
     except SecurityError as error:
         log(emit, "CONN_MGR", "error", f"Unable to create ssl profile: {error}")
         raise
-    return TlsProfile(
+    profile = TlsProfile(
         name=attributes["name"],
         ca_cert_file=attributes.get("caCertFile"),
         cert_file=attributes.get("certFile"),
@@ -48,6 +48,10 @@ def profile_of(attributes: Mapping[str, Any], emit: Emit) -> TlsProfile:
         uid_format=attributes.get("uidFormat"),
         uid_name_mapping_file=attributes.get("uidNameMappingFile"),
     )
+    if withdrawn := profile.withdrawn_protocols:
+        log(emit, "CONN_MGR", "warning", f"sslProfile {profile.name} allows {', '.join(withdrawn)}, withdrawn because "
+            "broken (RFC 8996): for its connections the security level of OpenSSL is lowered")  # fmt: skip
+    return profile
 
 
 def configured_password(configured: str | None, *, is_literal_prefix: bool, emit: Emit) -> Secret | None:

@@ -1,5 +1,6 @@
 """From a certificate to a user: the table of docs/spec/policy-and-auth.md §6.3, with fingerprints of our own."""
 
+import base64
 import hashlib
 from collections.abc import Callable
 from datetime import datetime
@@ -14,7 +15,7 @@ from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auth.certificates import CertificateError, certificate_subject, certificate_user
+from auth.certificates import CertificateError, certificate_subject, certificate_user, certificate_weakness
 from router.control.security import DisplayNamesError, parse_display_names
 
 SUBJECT = "C=US,ST=NC,L=Raleigh,OU=Dev,O=Client,CN=127.0.0.1"
@@ -193,3 +194,22 @@ def test_display_names_are_one_object_of_strings() -> None:
     for wrong in ("", "{", "[]", '{"a": 1}', '{"a": {}}', "[" * 100000):
         with pytest.raises(DisplayNamesError):
             parse_display_names(wrong)
+
+
+# Of a key on P-256, signed by itself with SHA-1, which today's libraries do not do any more.
+SIGNED_WITH_SHA1 = """
+MIIBcjCCARqgAwIBAgIUE8nE9DmwN7BpSeqVWnXfPSTG2a0wCQYHKoZIzj0EATAP
+MQ0wCwYDVQQDDAR3ZWFrMCAXDTI2MTEyMjEyMDEyOVoYDzIxMjYxMDI5MTIwMTI5
+WjAPMQ0wCwYDVQQDDAR3ZWFrMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEqWB+
+c16f+huKhMbsMX9RUrjKTUDNtNQbu7nPgH7t2GVZe83c55qxfB2bqfndsCpQYzbw
+00hhqI4EAX/GJGlbaaNTMFEwHQYDVR0OBBYEFJnERF+NxAdVbO2/2gSv3UHCeX9U
+MB8GA1UdIwQYMBaAFJnERF+NxAdVbO2/2gSv3UHCeX9UMA8GA1UdEwEB/wQFMAMB
+Af8wCQYHKoZIzj0EAQNHADBEAiAUMOzz4D1L67PcFN72pFSFcpJLJFBJBCeB9/FH
+Iy6WigIge7eGZKSg99yjQUiLqfgRVAZatnxaGxdOQNfx7KGf3aI=
+"""
+
+
+def test_a_certificate_signed_with_sha1_is_weak_and_one_of_today_is_not(pki: Any) -> None:
+    assert certificate_weakness(base64.b64decode(SIGNED_WITH_SHA1)) == "it is signed with sha1"
+    assert certificate_weakness(pki.client.public_bytes(Encoding.DER)) is None
+    assert certificate_weakness(b"no certificate") == "a certificate that cannot be read"

@@ -2,13 +2,19 @@
 
 import os
 import ssl
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from auth.secrets import Secret
 from auth.tls import RecordsWithoutData, TlsFailure, TlsProfileError, TlsTunnel, client_context, server_context
@@ -234,6 +240,12 @@ def test_without_the_name_check_public_authorities_are_not_trusted_beside_the_co
         ("TLSv1.1 TLSv1.3", "TLSv1.2", None),
         ("TLSv1.3", "TLSv1.2", None),
         ("TLSv1", None, None),
+        ("TLSv1", "TLSv1", "TLSv1"),
+        ("TLSv1.1", "TLSv1.1", "TLSv1.1"),
+        ("TLSv1 TLSv1.1", "TLSv1", "TLSv1"),
+        ("TLSv1 TLSv1.1 TLSv1.2", "TLSv1,TLSv1.1", "TLSv1.1"),
+        ("TLSv1.2", "TLSv1 TLSv1.1", None),
+        (None, "TLSv1 TLSv1.1", None),
     ],
 )
 def test_protocols_restrict_the_versions_exactly(
@@ -252,6 +264,73 @@ def test_an_invalid_protocol_list_is_refused(pki: Any, protocols: str) -> None:
         server_context(pki.server_profile(protocols=protocols), demand_certificate=False)
     with pytest.raises(TlsProfileError, match=r"^Permitted TLS protocols configuration failed$"):
         client_context(pki.client_profile(protocols=protocols), verify_hostname=True)
+
+
+@pytest.mark.parametrize("ciphers", [None, "ECDHE-ECDSA-AES128-SHA", "DEFAULT"])
+def test_a_profile_that_names_withdrawn_protocols_lowers_the_security_level_for_itself_alone(
+    connect: Callable[..., Pair], pki: Any, ciphers: str | None
+) -> None:
+    lowered = server_context(pki.server_profile(protocols="TLSv1", ciphers=ciphers), demand_certificate=False)
+    beside = server_context(pki.server_profile(ciphers=ciphers), demand_certificate=False)
+    assert (lowered.security_level, beside.security_level > 0) == (0, True)
+    assert not [cipher for cipher in lowered.get_ciphers() if "NULL" in cipher["name"] or "RC4" in cipher["name"]]
+    pair = connect(server={"protocols": "TLSv1", "ciphers": ciphers}, client={"protocols": "TLSv1"})
+    assert pair.server.protocol == "TLSv1"
+
+
+def test_ciphers_may_say_the_security_level(pki: Any) -> None:
+    profile = pki.server_profile(protocols="TLSv1 TLSv1.2", ciphers="DEFAULT@SECLEVEL=1")
+    assert server_context(profile, demand_certificate=False).security_level == 1
+
+
+@pytest.mark.parametrize("protocols", ["TLSv1", "TLSv1.1 TLSv1.2 TLSv1.3"])
+def test_a_client_certificate_is_taken_over_withdrawn_protocols(connect: Callable[..., Pair], protocols: str) -> None:
+    pair = connect(demand=True, server={"protocols": protocols}, client=CLIENT_CERTIFICATE | {"protocols": protocols})
+    assert pair.server.is_established
+    assert pair.server.peer_certificate is not None
+
+
+@pytest.mark.parametrize("protocols", ["TLSv1", "TLSv1.1 TLSv1.2 TLSv1.3"])
+def test_a_weak_certificate_is_no_better_where_the_security_level_is_low(
+    pki: Any, tmp_path: Path, protocols: str
+) -> None:
+    """Attack: to break the key of a client's certificate, which OpenSSL's level 0 lets pass."""
+    authority, key = (rsa.generate_private_key(public_exponent=65537, key_size=size) for size in (2048, 1024))
+    names = {name: x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("ca", "weak")}
+    now = datetime.now(UTC)
+    files = {}
+    for name, of in (("ca", authority), ("weak", key)):
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(names[name])
+            .issuer_name(names["ca"])
+            .public_key(of.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=1))
+            .add_extension(x509.BasicConstraints(ca=name == "ca", path_length=None), critical=True)
+            .sign(authority, hashes.SHA256())
+        )
+        files[name] = tmp_path / f"{name}.pem"
+        files[name].write_bytes(made.public_bytes(Encoding.PEM))
+    files["key"] = tmp_path / "key.pem"
+    files["key"].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        client.minimum_version = ssl.TLSVersion.TLSv1
+    client.load_cert_chain(files["weak"], files["key"])
+    profile = pki.server_profile(ca_cert_file=str(files["ca"]), protocols=protocols)
+    pair = Pair(
+        TlsTunnel(server_context(profile, demand_certificate=True), server_side=True),
+        TlsTunnel(client, server_side=False),
+    )
+    pair.client.start()
+    pair.pump()
+    assert pair.server_failure == "certificate verify failed: its key has 1024 bits, fewer than 2048"
 
 
 def test_ciphers_choose_the_suite(connect: Callable[..., Pair]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import hashlib
 import json
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -207,6 +208,38 @@ def test_protocols_restrict_versions(
             except ssl.SSLError:
                 continue
         assert found == spoken
+
+
+@pytest.mark.parametrize(
+    ("protocols", "version"),
+    [("TLSv1", ssl.TLSVersion.TLSv1), ("TLSv1 TLSv1.1 TLSv1.2", ssl.TLSVersion.TLSv1_1)],
+)
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion:DeprecationWarning")
+def test_old_protocols_work_in_the_profile_that_names_them_and_nowhere_else(
+    router: RunningRouter, client: ManagementClient, certificates: Certificates, protocols: str, version: ssl.TLSVersion
+) -> None:
+    """A client of TLS 1.0 or 1.1, at OpenSSL's level 0."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(certificates.ca)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = version
+
+    def spoken(name: str) -> str | None:
+        with socket.create_connection(("127.0.0.1", port_of(router, name)), timeout=5) as plain_socket:
+            try:
+                with context.wrap_socket(plain_socket, server_hostname="localhost") as tls:
+                    tls.sendall(SASL)
+                    assert tls.recv(8) == SASL
+                    return tls.version()
+            except (ssl.SSLError, ConnectionError):
+                return None
+
+    since = router.mark()
+    with listener(router, client, certificates, {"protocols": protocols}) as old:
+        router.wait_for_log(r"CONN_MGR \(warning\) sslProfile \S+ allows TLSv1(, TLSv1.1)?, withdrawn", since=since)
+        assert spoken(old) == version.name.replace("_", ".")
+    with listener(router, client, certificates, {}) as modern:
+        assert spoken(modern) is None
 
 
 @pytest.mark.parametrize(
@@ -426,10 +459,7 @@ def offered(router: RunningRouter, name: str, *, pair: tuple[str, str] | None = 
         ({"saslMechanisms": "plain"}, {"PLAIN"}),
         ({"saslMechanisms": "PLAIN NOSUCH"}, {"PLAIN"}),
         ({"saslMechanisms": "ANONYMOUS"}, {"ANONYMOUS"}),
-        ({"saslMechanisms": "NOSUCH"}, set()),
         ({"authenticatePeer": True}, {"PLAIN"}),
-        ({"saslMechanisms": "ANONYMOUS", "authenticatePeer": True}, set()),
-        ({"saslMechanisms": "PLAINER"}, set()),
     ],
 )
 def test_what_is_offered(
@@ -439,6 +469,24 @@ def test_what_is_offered(
     """policy 53, 55: EXTERNAL not without a certificate, ANONYMOUS not where one must authenticate."""
     with listener(router, client, certificates, **attributes) as name:
         assert set(offered(router, name)) == wanted
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"saslMechanisms": "NOSUCH"},
+        {"saslMechanisms": "ANONYMOUS", "authenticatePeer": True},
+        {"saslMechanisms": "PLAINER"},
+    ],
+)
+def test_a_listener_none_of_whose_mechanisms_can_be_served_is_not_created(
+    router: RunningRouter, client: ManagementClient, certificates: Certificates, attributes: dict[str, Any]
+) -> None:
+    with (
+        pytest.raises(BadRequestStatus, match="none of its saslMechanisms can be served: "),
+        listener(router, client, certificates, **attributes),
+    ):
+        pytest.fail("it listens")
 
 
 def test_external_is_offered_to_who_has_shown_a_certificate(
