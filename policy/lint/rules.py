@@ -65,6 +65,8 @@ from policy.lint import (
     unknown_attribute,
     unknown_key,
     unreachable_limit,
+    unserved,
+    unserved_mechanisms,
     unused_group,
     unused_ignore,
     unverified_server,
@@ -76,6 +78,7 @@ from policy.lint import (
     wildcard_behind_scheme,
     wildcard_without_effect,
     window_over,
+    without_effect,
 )
 from policy.lint.findings import Finding, LintRule, PolicyText
 from policy.lint.ignoring import without_ignored
@@ -154,6 +157,9 @@ RULES: tuple[LintRule, ...] = (
     nested_tenants,
     other_separator,
     mute_responder,
+    unserved,
+    unserved_mechanisms,
+    without_effect,
 )
 
 

@@ -1,0 +1,34 @@
+"""A listener can serve none of its saslMechanisms, so that the router does not start.
+
+The router has EXTERNAL (inside TLS), PLAIN (with a file of users) and ANONYMOUS (where `authenticatePeer` is off). Name
+one of them.
+"""
+
+from collections.abc import Iterator
+
+from policy.lint.findings import About, Family, Finding, Level, PolicyText, SectionText
+
+ID = "PAL087"
+TITLE = "no mechanism that can be served"
+FAMILY = Family.CORRECTNESS
+
+MECHANISMS = ("EXTERNAL", "PLAIN", "ANONYMOUS")
+
+
+def check(policy: PolicyText) -> Iterator[Finding]:
+    for section in policy.sections("listener"):
+        named = section.mechanisms
+        if named and not any(_may_be_served(section, name) for name in named):
+            text = f"none of {', '.join(named)} can be served: this router does not start"
+            about = About(item=section.text("saslMechanisms"), instead="saslMechanisms: EXTERNAL PLAIN")
+            yield section.finding(ID, Level.ERROR, text, "saslMechanisms", about)
+
+
+def _may_be_served(section: SectionText, mechanism: str) -> bool:
+    match mechanism:
+        case "ANONYMOUS":
+            return not section.is_on("authenticatePeer")
+        case "EXTERNAL":
+            return bool(section.text("sslProfile"))
+        case _:
+            return mechanism in MECHANISMS
