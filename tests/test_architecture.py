@@ -80,7 +80,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *ROUTER_VOCABULARY,
     ),
     # The program itself; its name is what unit files and scripts start.
-    "router.io.daemon": ("router.control", "router.management", "router.io", "router.core.watch", *ROUTER_VOCABULARY),
+    "router.io.daemon": ("policies", "router.control", "router.management", "router.io", *ROUTER_VOCABULARY),
     "qpid_dispatch": (
         *("policy.files.conf_text", "router.management", "router.management.client", "router.tools", "router.values"),
     ),

@@ -12,7 +12,7 @@ from pathlib import Path
 from router.control.logs import Logs
 from router.faults import fault_text
 from router.io.memory import give_back_freed_memory
-from router.io.options import Options, UsageError, parse, usage
+from router.io.options import DEFAULT_CONFIG, Options, UsageError, parse, usage
 from router.io.process import DaemonError, Report, become, daemonize
 from router.management.config import ConfigError, load_config
 from router.management.refusals import refusal
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.shows_help:
         _show(usage(options.program))
         return 0
-    config_path = options.config
+    config_path = options.config or default_config()
     if not options.is_daemon:
         if options.user is not None:
             # Before the configuration is read, as with --daemon. To go on as root would be silent and wrong.
@@ -55,6 +55,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(config_path, options, report=None)
     config_path = str(Path(config_path).absolute())
     return run(config_path, options, report=daemonize(pidfile=options.pidfile, user=options.user))
+
+
+def default_config() -> str:
+    """The path of the configuration where the command line names none."""
+    try:
+        os.lstat(DEFAULT_CONFIG)
+    except (FileNotFoundError, NotADirectoryError):
+        import policies
+
+        return str(policies.path("default/qdrouterd.conf"))
+    except OSError:  # it may be there: another one would be a surprise, and reading it says what is wrong
+        pass
+    return DEFAULT_CONFIG
 
 
 def _show(text: str) -> None:
@@ -74,6 +87,8 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
     give_back_freed_memory()
     logs = Logs()
     read_at_ns = time.time_ns()
+    if options.config is None and config_path != DEFAULT_CONFIG:
+        logs.write("SERVER", "notice", f"There is no {DEFAULT_CONFIG}: {config_path} is used")
     try:
         schema = load_schema()
         configuration = load_config(config_path, schema, refuse=refusal)

@@ -17,10 +17,13 @@ DEFAULT_CONFIG = "/etc/qpid-dispatch/qdrouterd.conf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of the command line."""
+    """The options of the command line.
+
+    config  None: DEFAULT_CONFIG, and where that is not there, the one that is installed with the router
+    """
 
     program: str
-    config: str = DEFAULT_CONFIG
+    config: str | None = None
     is_daemon: bool = False
     pidfile: str | None = None
     user: str | None = None
@@ -39,7 +42,9 @@ def usage(program: str) -> str:
 A policy- and security-focused AMQP 1.0 message router.
 
   -c, --config=PATH     Load configuration from file at PATH
-                        (default {DEFAULT_CONFIG})
+                        (default {DEFAULT_CONFIG};
+                        where that is not there, one that is installed with the
+                        router: on 127.0.0.1 only, with a policy)
   -I, --include=PATH    Accepted for compatibility, without effect
   -d, --daemon          Run as a daemon: return when the configuration is
                         loaded and the listeners are open
@@ -75,7 +80,7 @@ def parse(arguments: Sequence[str]) -> Options:
     given = {_LETTER[name.lstrip("-")]: value for name, value in found}
     return Options(
         program=program,
-        config=given.get("c", DEFAULT_CONFIG),
+        config=given.get("c"),
         is_daemon="d" in given,
         pidfile=given.get("P"),
         user=given.get("U"),

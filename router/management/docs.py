@@ -63,15 +63,17 @@ def _rows(entity_type: EntityType, attributes: list[Attribute]) -> Iterator[str]
         return
     yield "\n| Attribute | Type | Default | Set | Meaning |\n|---|---|---|---|---|\n"
     for each in attributes:
-        cells = (f"`{each.name}`", _kind(each), _default(each), _set(entity_type, each), _meaning(each))
+        cells = (f"`{each.name}`", kind_text(each), default_text(each), _set(entity_type, each), meaning_text(each))
         yield f"| {' | '.join(_cell(cell) for cell in cells)} |\n"
 
 
-def _kind(attribute: Attribute) -> str:
+def kind_text(attribute: Attribute) -> str:
+    """The values of an enumeration, else the type, in Markdown."""
     return ", ".join(f"`{tag}`" for tag in attribute.tags) or attribute.kind
 
 
-def _default(attribute: Attribute) -> str:
+def default_text(attribute: Attribute) -> str:
+    """In Markdown: `required`, the default, or nothing where there is none."""
     if attribute.is_required:
         return "required"
     if attribute.default is None:
@@ -86,12 +88,18 @@ def _set(entity_type: EntityType, attribute: Attribute) -> str:
         *(["create"] if attribute.is_creatable and "CREATE" in entity_type.operations else []),
         *(["update"] if attribute.is_updatable else []),
     ]
+    return ", ".join([*(["file"] if is_set_in_file(entity_type, attribute) else []), *ways])
+
+
+def is_set_in_file(entity_type: EntityType, attribute: Attribute) -> bool:
+    """May a configuration file give the attribute?"""
     is_given = attribute.is_creatable or attribute.is_file_only
     is_in_file = is_given or ("UPDATE" in entity_type.operations and not attribute.is_graph)
-    return ", ".join([*(["file"] if is_in_file and entity_type.short_name in APPLY_ORDER else []), *ways])
+    return is_in_file and entity_type.short_name in APPLY_ORDER
 
 
-def _meaning(attribute: Attribute) -> str:
+def meaning_text(attribute: Attribute) -> str:
+    """What the attribute is, in Markdown."""
     notes = [
         *(["Deprecated."] if attribute.is_deprecated else []),
         *(["Secret."] if attribute.is_secret else []),

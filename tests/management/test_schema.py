@@ -1,11 +1,14 @@
 """schemas/management.json says what docs/spec/management.md §6 says, docs/management.md says what it says."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.management import manual
 from router.management.docs import DEFAULT_FILE, main, render
 from router.management.logrules import DEFAULT_ATTRIBUTES, MODULES
 from router.management.redaction import MAX_SHOWN_CHARACTERS, shown
@@ -28,6 +31,25 @@ def no_warning(module: str, text: str) -> None:
 def test_the_reference_page_is_written_from_the_schema() -> None:
     """After a change of the schema: python -m router.management.docs"""
     assert (ROOT / DEFAULT_FILE).read_text("utf-8") == render(SCHEMA)
+
+
+def test_the_manual_page_is_written_from_the_schema() -> None:
+    """After a change of the schema: python -m router.management.manual"""
+    page = (ROOT / manual.DEFAULT_FILE).read_text("utf-8")
+    assert page == manual.render(SCHEMA)
+    assert not [line for line in page.splitlines() if line.startswith(("'", "..")) or "`" in line.partition('\\"')[0]]
+    for name in ("listener", "sslProfile", "vhost", "policy"):
+        assert f".SS {name}\n" in page
+    # No section of a file sets what only the router knows.
+    assert ".BR connectionStatus " not in page
+
+
+def test_the_manual_page_is_what_roff_understands() -> None:
+    if shutil.which("groff") is None:
+        pytest.skip("groff is not installed")
+    page = ROOT / manual.DEFAULT_FILE
+    ran = subprocess.run(["groff", "-man", "-ww", "-Tutf8", str(page)], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_the_reference_page_goes_where_it_is_told(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_wheel_holds_the_packages_and_their_data_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     top_level = {name.partition("/")[0] for name in names}
-    assert {name for name in top_level if not name.endswith(".dist-info")} == PACKAGES
+    assert {name for name in top_level if not name.endswith((".dist-info", ".data"))} == PACKAGES
+    beside = {name.partition(".data/")[2] for name in names if ".data/" in name.partition("/")[0] + "/"}
+    assert beside == {"data/share/man/man5/qdrouterd.conf.5"}
     data = {
         *(ROOT / "schemas").glob("*.json"),
         *(ROOT / "policies").rglob("*.json"),
@@ -104,6 +106,22 @@ def test_every_schema_loads(installed: Path, tmp_path: Path) -> None:
     code = "import schemas, sys; [schemas.load(name) for name in sys.argv[1:]]"
     result = run(installed / "python", "-c", code, *names, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
+
+
+def test_the_manual_page_is_where_man_looks_for_it(installed: Path) -> None:
+    assert (installed.parent / "share" / "man" / "man5" / "qdrouterd.conf.5").is_file()
+
+
+def test_the_default_configuration_is_installed(installed: Path, tmp_path: Path) -> None:
+    """It is what a bare `qdrouterd` finds where there is none in /etc."""
+    code = (
+        "from router.io import daemon; daemon.DEFAULT_CONFIG = '/no/such/file'\n"
+        "path = daemon.default_config(); print(path, open(path).read().count('listener {'))"
+    )
+    result = run(installed / "python", "-c", code, cwd=tmp_path)
+    assert result.stderr == ""
+    assert result.stdout.startswith(str(installed.parent))
+    assert result.stdout.endswith("policies/default/qdrouterd.conf 1\n")
 
 
 def test_example_policies_can_be_read_and_have_no_findings(installed: Path, tmp_path: Path) -> None:
