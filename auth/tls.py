@@ -382,10 +382,7 @@ class TlsTunnel:
         except (ssl.SSLError, ssl.CertificateError) as fault:
             raise (TlsFailure if self._is_tls else NotTls)(failure_text(fault)) from None
         self._is_established = True
-        shown = self.peer_certificate if isinstance(self._ssl.context, _LoweredContext) else None
-        # Attack: to break the weak key or signature of a certificate, which level 0 lets pass.
-        if shown is not None and (weakness := certificate_weakness(shown)) is not None:
-            raise UntrustedCertificate(f"certificate verify failed: {weakness}")
+        _refuse_weak(self._ssl.context, self.peer_certificate)
         if self._ssl.session_reused and (ends_at_s := self.peer_expires_at_s) is not None and ends_at_s <= time.time():
             # A resumed session brings the certificate of the handshake that began it, and OpenSSL looks at it no more.
             raise UntrustedCertificate("certificate verify failed: certificate has expired")
@@ -408,6 +405,14 @@ class TlsTunnel:
         """The peer has said that nothing more comes: bytes that come nevertheless are not looked at."""
         self._is_closed = True
         self._waiting, self._at, self.has_more = b"", 0, False
+
+
+def _refuse_weak(context: ssl.SSLContext, certificate: bytes | None) -> None:
+    """Attack: to break the weak key or signature of a peer's certificate, which level 0 lets pass."""
+    if not isinstance(context, _LoweredContext) or certificate is None:
+        return
+    if (weakness := certificate_weakness(certificate)) is not None:
+        raise UntrustedCertificate(f"certificate verify failed: {weakness}")
 
 
 def failure_text(fault: Exception) -> str:
