@@ -255,7 +255,7 @@ def test_what_would_fail_the_first_client_is_said_when_the_listener_is_made(daem
     router = daemon(
         "sslProfile {\n name: broken\n certFile: /no/such.pem\n}\n"
         "listener {\n name: tls\n host: 127.0.0.1\n port: 0\n sslProfile: broken\n}\n"
-        "listener {\n name: login\n host: 127.0.0.1\n port: 0\n authenticatePeer: yes\n saslMechanisms: GSSAPI\n}\n"
+        "listener {\n name: login\n host: 127.0.0.1\n port: 0\n authenticatePeer: yes\n}\n"
     )
     router.wait_for_log(
         r"CONN_MGR \(warning\) listener 127\.0\.0\.1:0: TLS will fail until sslProfile broken can be used: .*"
@@ -263,5 +263,5 @@ def test_what_would_fail_the_first_client_is_said_when_the_listener_is_made(daem
     )
     router.wait_for_log(
         r"CONN_MGR \(warning\) listener 127\.0\.0\.1:0: nobody can log in, none of its SASL mechanisms can be offered: "
-        r"GSSAPI$"
+        r"none given$"
     )
