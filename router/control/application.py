@@ -190,7 +190,7 @@ class Application:
         router.on_second += [self.bans.on_second, self.reporting.on_second]
         # Every owner of entities there is.
         store.own(
-            node_owner(self.schema, log_entries=self.logs.ring.entries),
+            node_owner(self.schema, store.extensions, log_entries=self.logs.ring.entries),
             router_owner(router, self.attributes),
             *log_owners(self.logs, router),
             profiles.owner,

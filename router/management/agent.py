@@ -194,7 +194,7 @@ class Agent:
     def _query_plan(self, base: EntityType | None, properties: Row, request: Request) -> Plan:
         """A QUERY of several types shows those that may be read."""
         rights = request.requester.rights
-        kinds = list(self.schema.subtypes(base or self.schema.types["entity"]))
+        kinds = list(self.store.extensions.subtypes(base or self.schema.types["entity"]))
         readable = {kind.short_name for kind in kinds if rights.may(READ, kind.short_name)}
         wanted = ManagementFacts(operation=READ, entity_type=kinds[0].short_name if len(kinds) == 1 else ALL)
         return Plan(
@@ -331,7 +331,7 @@ class Agent:
         if unknown := [name for name in names if name not in known]:
             of_type = f" for type {base.long_name}" if base is not None else ""
             raise ManagementError(404, f"Unknown attributes {shown(unknown, MAX_QUOTED_CHARACTERS)}{of_type}.")
-        names = names or list(known)
+        names = names or self.store.extensions.attribute_names(base)
         offset, count = max(number(properties, "offset"), 0), number(properties, "count")
         rows = (row for _, row in self._views.agent_rows(base, lambda kind: kind.short_name in readable))
         return QueryRows(names, agent_results(rows, names, offset, count))

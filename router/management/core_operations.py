@@ -65,7 +65,8 @@ class CoreOperations:
         return None if operation == "CREATE" else {}
 
     def _query(self, entity_type: EntityType, properties: Row, body: object) -> object:
-        names = core_names(entity_type, requested_names(body))
+        shown = self._views.store.extensions.columns(entity_type)
+        names = core_names(entity_type, requested_names(body), shown)
         offset, count = max(number(properties, "offset"), 0), number(properties, "count")
         rows = page(self._views.core_rows(entity_type, offset), count)
         return QueryRows(names, iter(core_results(entity_type, rows, names)))

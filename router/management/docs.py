@@ -32,6 +32,10 @@ Who may do what is said by `management` of a vhost's group ([policy.md](policy.m
 right `host`, below `router.managementDirs`. The same holds for passwords in the forms `file:` and `env:`. Every request
 that would change something is recorded, with what was before and after ([audit.md](audit.md#changes-by-management)).
 
+What is called an extension is not 1.20's. GET-TYPES, GET-ATTRIBUTES, GET-OPERATIONS, GET-SCHEMA, and a QUERY that names
+no attributes show an extension once the router uses it: one of its attributes is given another value than its default,
+or one of its entities is made. Asked for by name it is always there: `qdmanage query --type router handshakeCount`.
+
 """
 
 
@@ -101,6 +105,7 @@ def is_set_in_file(entity_type: EntityType, attribute: Attribute) -> bool:
 def meaning_text(attribute: Attribute) -> str:
     """What the attribute is, in Markdown."""
     notes = [
+        *(["An extension."] if attribute.extension and "xtension" not in attribute.description else []),
         *(["Deprecated."] if attribute.is_deprecated else []),
         *(["Secret."] if attribute.is_secret else []),
         *([_NAMED[attribute.names]] if attribute.names in _NAMED else []),

@@ -10,6 +10,7 @@ from itertools import count
 
 from router.effects import Emit, LogLevel, log
 from router.management.config import ConfiguredEntity
+from router.management.extensions import Extensions
 from router.management.kinds import KINDS, kind_of
 from router.management.kinds.core_kind import CoreKind, Existing
 from router.management.owners import Owner
@@ -87,6 +88,7 @@ class EntityStore:
         is_debug_enabled: Callable[[], bool] = lambda: True,
     ) -> None:
         self.schema = schema
+        self.extensions = Extensions(schema)
         self._is_debug_enabled = is_debug_enabled
         self._emit = emit
         self._next_identity = next_identity or count(1).__next__
@@ -189,6 +191,7 @@ class EntityStore:
             raise _not_implemented("UPDATE", entity_type)
         after |= update(dict(before), dict(after)) or {}
         entity.agent = after
+        self.extensions.note(entity_type, after)
         return entity
 
     def delete(self, entity: Entity) -> None:
@@ -285,6 +288,7 @@ class EntityStore:
     def _insert(self, entity: Entity) -> None:
         kind = entity.type.short_name
         self._entities[kind][entity] = None
+        self.extensions.note(entity.type, entity.attributes)
         if entity.core is not None:
             self._existing[kind].add(entity.core)
             self._by_core.update(dict.fromkeys(_core_keys(entity), entity))

@@ -6,6 +6,7 @@ Source: docs/spec/management.md §7.7, §7.8.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from router.management.extensions import Extensions
 from router.management.owners import Owner
 from router.management.query import QueryRows, Row, Rows, number
 from router.management.schema import EntityType, Schema
@@ -28,22 +29,25 @@ def no_log_entries(_: int) -> Iterator[list[object]]:
 
 def node_owner(
     schema: Schema,
+    extensions: Extensions | None = None,
     management_nodes: Callable[[], Sequence[str]] = no_nodes,
     log_entries: Callable[[int], Iterator[list[object]]] = no_log_entries,
 ) -> Owner:
     """The owner of the management node.
 
+    extensions         those in use; None: none
     management_nodes   GET-MGMT-NODES: addresses of the management nodes of all routers in the network
     log_entries        GET-LOG: the last so many entries, 0 for all (logrules.LogRing.entries)
     """
-    node = _Node(schema)
+    extensions = extensions or Extensions(schema)
+    node = _Node(schema, extensions)
     performs: Mapping[str, Callable[[Row, EntityType | None], object]] = {
         "GET-TYPES": node.types,
         "GET-ATTRIBUTES": node.attributes,
         "GET-OPERATIONS": node.operation_lists,
         "GET-ANNOTATIONS": lambda properties, only: {},
         "GET-MGMT-NODES": lambda properties, only: [str(each) for each in management_nodes()],
-        "GET-SCHEMA": lambda properties, only: schema.dump(),
+        "GET-SCHEMA": lambda properties, only: extensions.dump(),
         "GET-JSON-SCHEMA": node.json_schema,
         "GET-LOG": lambda properties, only: QueryRows(None, log_entries(max(number(properties, "limit"), 0))),
     }
@@ -63,23 +67,24 @@ def type_filter(schema: Schema, properties: Row) -> EntityType | None:
 class _Node:
     """The operations about the schema. Each takes the application properties and the type that they name."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, extensions: Extensions) -> None:
         self._schema = schema
+        self._extensions = extensions
 
     def types(self, _: Row, only: EntityType | None) -> object:
-        chosen = self._schema.subtypes(only) if only is not None else self._schema.types.values()
+        chosen = self._extensions.subtypes(only) if only is not None else self._extensions.types()
         return {each.long_name: self._schema.long_bases(each) for each in chosen}
 
     def attributes(self, _: Row, only: EntityType | None) -> object:
-        return {each.long_name: list(each.attributes) for each in self._one_or_all(only)}
+        return {each.long_name: self._extensions.attribute_names(each) for each in self._one_or_all(only)}
 
     def operation_lists(self, _: Row, only: EntityType | None) -> object:
         return {each.long_name: list(each.operations) for each in self._one_or_all(only)}
 
     def _one_or_all(self, only: EntityType | None) -> Sequence[EntityType]:
-        return [only] if only is not None else list(self._schema.types.values())
+        return [only] if only is not None else self._extensions.types()
 
     def json_schema(self, properties: Row, _: EntityType | None) -> object:
         indent = number(properties, "indent")
         is_indented = properties.get("indent") is not None and indent >= 0
-        return json.dumps(self._schema.dump(), indent=min(indent, MAX_INDENT) if is_indented else None)
+        return json.dumps(self._extensions.dump(), indent=min(indent, MAX_INDENT) if is_indented else None)

@@ -130,9 +130,11 @@ def agent_results(rows: Iterable[Row], names: Sequence[str], offset: int, count:
             return
 
 
-def core_names(entity_type: EntityType, names: Sequence[str]) -> list[str]:
-    """The columns of a reply for a core type."""
-    return list(names) if 0 < len(names) < CORE_ALL_COLUMNS else list(entity_type.columns)
+def core_names(entity_type: EntityType, names: Sequence[str], shown: Sequence[str]) -> list[str]:
+    """The columns of a reply for a core type. shown  those for a request that names none"""
+    if not names:
+        return list(shown)
+    return list(names) if len(names) < CORE_ALL_COLUMNS else list(entity_type.columns)
 
 
 def core_results(

@@ -50,6 +50,7 @@ class Attribute:
     aliases     deprecated names; `synonyms` are further names that nothing is wrong with
     names       what on this host a value is the name of; None: it names nothing there
     is_file_only  neither create nor update may give it, but the configuration file may
+    extension   the extension of ours that it is a part of; None: it is 1.20's
     """
 
     name: str
@@ -68,6 +69,7 @@ class Attribute:
     is_deprecated: bool = False
     names: HostThing | None = None
     is_file_only: bool = False
+    extension: str | None = None
 
     def convert(self, value: object, type_name: str) -> object:
         """`value` as this attribute holds it: plain str, int, bool, dict or list.
@@ -101,6 +103,7 @@ class EntityType:
     operations   in the order GET-OPERATIONS lists them
     attributes   own ones first, then name, identity and type
     columns      of core-handled types: column -> AMQP type, in reply order; may name what is no attribute
+    extension    as of an attribute
     """
 
     short_name: str
@@ -115,6 +118,7 @@ class EntityType:
     is_core: bool
     canonical_names: Mapping[str, str]
     secrets: frozenset[str]
+    extension: str | None = None
 
     @property
     def class_word(self) -> str:
@@ -199,10 +203,11 @@ class EntityType:
                 raise ValidationError(f"{self.long_name}: Missing required attribute '{name}'", name)
         return result
 
-    def dump(self) -> dict[str, object]:
+    def dump(self, shows: "Shows") -> dict[str, object]:
         """This type in GET-SCHEMA (§7.8)."""
+        shown = {name: each for name, each in self.attributes.items() if name != "type" and shows(each)}
         members: dict[str, object] = {
-            "attributes": {name: each.dump() for name, each in self.attributes.items() if name != "type"},
+            "attributes": {name: each.dump() for name, each in shown.items()},
             "operations": list(self.operations),
             "description": self.description,
             "fullyQualifiedType": self.long_name,
@@ -210,6 +215,14 @@ class EntityType:
             "singleton": self.is_singleton,
         }
         return {name: value for name, value in members.items() if value}
+
+
+Shows = Callable[[EntityType | Attribute], bool]
+"""Is this part of the schema shown?"""
+
+
+def is_no_extension(part: EntityType | Attribute) -> bool:
+    return part.extension is None
 
 
 def deprecation(entity_type: EntityType, name: str, canonical: str) -> str:
@@ -233,7 +246,6 @@ class Schema:
         for each in self.types.values():
             for name in (each.short_name, each.long_name, each.long_name.removeprefix(f"{self.prefix}.")):
                 self._by_name[name] = each
-        self._dump: dict[str, object] | None = None
         every = (name for each in self.types.values() for name in each.attributes)
         self._all_names = dict.fromkeys(every).keys()
 
@@ -281,12 +293,10 @@ class Schema:
         """The attributes of the type, of all types for None."""
         return self._all_names if base is None else base.attributes.keys()
 
-    def dump(self) -> dict[str, object]:
-        """The whole schema as GET-SCHEMA gives it; shared, so do not change it."""
-        if self._dump is None:
-            types = {name: each.dump() for name, each in self.types.items()}
-            self._dump = {"prefix": self.prefix, "entityTypes": types}
-        return self._dump
+    def dump(self, shows: Shows = is_no_extension) -> dict[str, object]:
+        """The schema as GET-SCHEMA gives it, as far as it is shown: 1.20's, where nothing else is said."""
+        types = {name: each.dump(shows) for name, each in self.types.items() if shows(each)}
+        return {"prefix": self.prefix, "entityTypes": types}
 
 
 @cache
@@ -315,6 +325,7 @@ def _attribute(name: str, entry: Mapping[str, Any]) -> Attribute:
         is_deprecated=entry.get("deprecated", False),
         names=entry.get("names"),
         is_file_only=entry.get("file", False),
+        extension=entry.get("extension"),
     )
 
 
@@ -337,6 +348,7 @@ def _entity_type(short_name: str, entry: Mapping[str, Any], common: Mapping[str,
         is_core=entry.get("handledBy") == "core",
         canonical_names=MappingProxyType(canonical_names),
         secrets=frozenset(name for name, each in attributes.items() if each.is_secret),
+        extension=entry.get("extension"),
     )
 
 

@@ -114,7 +114,8 @@ def test_what_lies_in_the_folder_holds_up_nothing(attack: str, tmp_path: Path, d
     (event,) = eventually(lambda: audit_events(tmp_path / "audit"))
     assert (event["stage"], event["decision"], event["reason"]) == ("policy", "deny", "invalid_policy")
     with router.client() as client:
-        (policy,) = client.query("org.apache.qpid.dispatch.policy").entities()
+        names = ["policyChanges", "policyChangeFailures"]
+        (policy,) = client.query("org.apache.qpid.dispatch.policy", names).entities()
         assert (policy["policyChanges"], policy["policyChangeFailures"]) == (0, 1)
     for path in (tmp_path / "policy").iterdir():
         if path.name != "all.json":

@@ -259,7 +259,7 @@ def test_the_schema_is_printed(router: Daemon) -> None:
     assert answer(text) == answer(as_map)
     assert len(as_map.out.splitlines()) == 1
     assert len(router.tool("qdmanage", "get-json-schema", "indent=2").out.splitlines()) > 1000
-    assert len(answer(router.tool("qdmanage", "get-types"))) == 31
+    assert len(answer(router.tool("qdmanage", "get-types"))) == 29
     operations = answer(router.tool("qdmanage", "get-operations", "org.apache.qpid.dispatch.sslProfile"))
     assert operations == {"org.apache.qpid.dispatch.sslProfile": ["CREATE", "DELETE", "READ"]}
 

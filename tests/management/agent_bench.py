@@ -13,7 +13,7 @@ from router.management.entities import EntityStore
 from router.management.node_operations import node_owner
 from router.management.owners import DUMMY, Owner
 from router.management.query import Rows
-from router.management.schema import load_schema
+from router.management.schema import Schema, load_schema
 
 SCHEMA = load_schema().without(
     "budget", "shadowPolicy", "shadowDisagreement", "fileAuthenticator"
@@ -85,14 +85,16 @@ class Bench:
         return [each.text for each in self.logs if each.level == level and each.module == module]
 
 
-def configured(text: str, path: str = "X.conf", files: Mapping[str, str] | None = None) -> Configuration:
+def configured(
+    text: str, path: str = "X.conf", files: Mapping[str, str] | None = None, schema: Schema = SCHEMA
+) -> Configuration:
     """The configuration in `text`; `files` are those of policyDir, by path."""
     found = {path: text, **(files or {})}
 
     def list_dir(folder: str) -> list[str]:
         return [name.rpartition("/")[2] for name in found if name.startswith(f"{folder}/")]
 
-    return load_config(path, SCHEMA, read_text=found.__getitem__, list_dir=list_dir)
+    return load_config(path, schema, read_text=found.__getitem__, list_dir=list_dir)
 
 
 def bench(
@@ -101,6 +103,7 @@ def bench(
     *,
     node: Owner | None = None,
     change: Callable[..., None] | None = None,
+    schema: Schema = SCHEMA,
     **options: Any,
 ) -> Bench:
     """node  the owner of the management node. change  carries out the UPDATE of a connection"""
@@ -118,9 +121,10 @@ def bench(
         assert isinstance(effect, Log)
         effects.append(effect)
 
-    store = EntityStore(SCHEMA, emit)
-    made = Bench(store=store, agent=Agent(SCHEMA, store, emit, **options), logs=effects, events=events)
-    store.own(node or node_owner(SCHEMA), DUMMY, *(LiveRows(name, make).owner() for name, make in (live or {}).items()))
+    store = EntityStore(schema, emit)
+    made = Bench(store=store, agent=Agent(schema, store, emit, **options), logs=effects, events=events)
+    rows = (LiveRows(name, make).owner() for name, make in (live or {}).items())
+    store.own(node or node_owner(schema, store.extensions), DUMMY, *rows)
 
     def note(*call: Any) -> None:
         made.calls.append(call)
@@ -130,5 +134,5 @@ def bench(
     for name in ("log", "vhost"):
         made.own(name, update=partial(note, "update", name))
     made.own("connection", change=change)
-    store.load(configured(text).entities)
+    store.load(configured(text, schema=schema).entities)
     return made

@@ -26,6 +26,7 @@ MIN_AUDIT_FILE_BYTES: Final = 64 * 1024
 MAX_AUDIT_BYTES: Final = 1 << 50
 MAX_AUDIT_FILES: Final = 1_000_000
 MAX_AUDIT_DAYS: Final = 36_500
+AREA: Final = "0"  # there is one
 EVERY_ROUTER: Final = "all"  # in an address, in the place of a router's id
 # The agent's view: totals of entities that the agent's view does not hold (§6.5).
 _AGENT_ZEROS: Final = ("addrCount", "linkCount", "nodeCount")
@@ -35,6 +36,9 @@ class RouterKind(Kind):
     is_passive_in_file = True  # the router is made of it
     is_in_both_views = True
     forbidden = frozenset({"CREATE", "DELETE"})
+
+    def completed(self, attributes: dict[str, object]) -> dict[str, object]:
+        return {**attributes, "area": attributes.get("area", AREA)}
 
     def identity(self, entity_type: EntityType, attributes: Attributes, number: int) -> str:
         return f"router/{attributes['id']}"
