@@ -10,6 +10,8 @@ from typing import Any
 import schemas
 
 TYPE_PREFIX = "org.apache.qpid.dispatch."
+# Of complete names: `org.amqp.management` is the standard's, and needs no other prefix.
+STANDARD_PREFIX = "org."
 
 # Long type name -> attribute name (deprecated ones too) -> type in the schema; None for an unknown entity type.
 AttributeTypes = Callable[[str], Mapping[str, Any] | None]
@@ -22,12 +24,18 @@ class ValidationError(ValueError):
 
 
 def expand_type(name: str) -> str:
-    """`listener` is org.apache.qpid.dispatch.listener, `link` is ...router.link; a name with a dot stays."""
-    if "." in name:
+    """`listener` is org.apache.qpid.dispatch.listener, `link` and `router.link` are ...router.link.
+
+    Another name with a dot stays: it is complete, or no name.
+    """
+    if name.startswith(STANDARD_PREFIX):
         return name
     known = schemas.load("management")["entityTypes"]
-    found = known.get(name) or known.get(f"router.{name}")
-    return str(found["fullyQualifiedType"]) if found is not None else TYPE_PREFIX + name
+    if (found := known.get(name) or known.get(f"router.{name}")) is not None:
+        return str(found["fullyQualifiedType"])
+    complete = TYPE_PREFIX + name
+    is_known = any(each["fullyQualifiedType"] == complete for each in known.values())
+    return complete if is_known or "." not in name else name
 
 
 def parse_attributes(

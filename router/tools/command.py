@@ -21,8 +21,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         super().error(re.sub(r"(--[\w-]+)=\S*", r"\1", message))
 
+    def parse_all(self, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+        """The options, and what is none. What is empty is not there: scripts write `--type "$TYPE" "$MORE"`."""
+        given, rest = self.parse_known_args(arguments)
+        for name, value in vars(given).items():
+            if value == "":
+                setattr(given, name, self.get_default(name))
+        return given, [argument for argument in rest if argument]
+
     def refuse_unknown(self, unknown: Sequence[str]) -> None:
-        """A usage error unless `unknown`, what parse_known_args left over, is empty."""
+        """A usage error unless `unknown`, what parse_all left over, is empty."""
         names = [argument.split("=")[0] for argument in unknown if argument.startswith("-")]
         if names:
             self.error(f"unrecognized arguments: {' '.join(names)}")

@@ -97,7 +97,7 @@ def main(
 ) -> int:
     """Returns the exit status; raises SystemExit(2) for a wrong command line."""
     made = parser()
-    given, rest = made.parse_known_args(arguments)
+    given, rest = made.parse_all(arguments)
     if not rest:
         made.error("No operation specified")
     request = _Request(

@@ -83,7 +83,7 @@ def parser() -> Parser:
 def main(arguments: Sequence[str] | None = None, connect: Connect = connect) -> int:
     """Returns the exit status; raises SystemExit(2) for a wrong command line."""
     made = parser()
-    given, unknown = made.parse_known_args(arguments)
+    given, unknown = made.parse_all(arguments)
     made.refuse_unknown(unknown)
     return run(lambda: _show(given, connect))
 

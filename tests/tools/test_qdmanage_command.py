@@ -343,6 +343,10 @@ def test_no_password_is_printed_when_the_connection_fails(capsys: pytest.Capture
         ("autoLink", "router.config.autoLink"),
         ("exchange", "router.config.exchange"),
         ("binding", "router.config.binding"),
+        ("router.link", "router.link"),
+        ("router.config.address", "router.config.address"),
+        ("router.config.autoLink", "router.config.autoLink"),
+        ("router.connection.linkRoute", "router.connection.linkRoute"),
     ],
 )
 def test_short_types_expand(short: str, long: str) -> None:
@@ -351,7 +355,7 @@ def test_short_types_expand(short: str, long: str) -> None:
     assert schema_attribute_types(expand_type(short)) is not None
 
 
-@pytest.mark.parametrize("name", ["router.link", "org.amqp.management", TYPE_PREFIX + "listener"])
+@pytest.mark.parametrize("name", ["my.own.link", "org.amqp.management", TYPE_PREFIX + "listener"])
 def test_a_type_with_a_dot_stays(name: str) -> None:
     assert expand_type(name) == name
 

@@ -25,7 +25,10 @@ def _qdmanage_parser(_operations: object = None) -> Parser:
 
 def parse_args_qdstat(_manager: object = None, argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Exits with status 2, after saying why, for a wrong command line."""
-    return qdstat.parser().parse_args(argv)
+    made = qdstat.parser()
+    given, unknown = made.parse_all(argv)
+    made.refuse_unknown(unknown)
+    return given
 
 
 def main(action: Callable[[Sequence[str]], Any], argv: Sequence[str] | None = None) -> int:
