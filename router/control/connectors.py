@@ -7,11 +7,13 @@ from router.connection.outgoing import Connector
 from router.connection.terms import ConnectionTerms, terms_of
 from router.control.router import Router
 from router.control.security import SecurityError, TlsFiles, client_tunnels, configured_password
+from router.control.server import MAX_PORT, service_port
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
 from router.management.owners import Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError
+from router.management.schema import MAX_QUOTED_CHARACTERS
 
 
 class Connectors:
@@ -27,6 +29,7 @@ class Connectors:
     def create(self, attributes: Mapping[str, Any]) -> None:
         """Connect at once (§8.5). Errors: ManagementError; nothing is started then."""
         user = f"connector {attributes['host']}:{attributes['port']}"
+        check_port(user, attributes["port"], least=1)
         profile_name = attributes.get("sslProfile")
         tunnel, has_certificate = None, False
         if profile_name:
@@ -65,6 +68,17 @@ class Connectors:
                 "connectionStatus": connecting.status,
                 "connectionMsg": connecting.message,
             }
+
+
+def check_port(user: str, port: str, *, least: int) -> None:
+    """Before anything is made of it. user  how an error calls who wants the port. Errors: ManagementError."""
+    try:
+        if service_port(port) >= least:
+            return
+    except (OSError, ValueError):  # the latter for a name that no file can hold
+        pass
+    wanted = f"a number from {least} to {MAX_PORT}, or the name of a service"
+    raise ManagementError(400, f"{user}: '{port[:MAX_QUOTED_CHARACTERS]}' is no port: {wanted}")
 
 
 def log_configured(kind: str, terms: ConnectionTerms, family: str | None, profile: str | None, emit: Emit) -> None:

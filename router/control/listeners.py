@@ -8,7 +8,7 @@ from auth.mechanisms import Channel
 from auth.verifiers.sasl_config import SaslConfigError, why_unserved
 from router.connection.terms import Listener, listener_of
 from router.control.authenticators import AuthenticatorError, Authenticators
-from router.control.connectors import log_configured
+from router.control.connectors import check_port, log_configured
 from router.control.router import Router
 from router.control.sasl_plugins import SaslPlugins
 from router.control.security import TlsFiles, tls_settings
@@ -65,6 +65,7 @@ class Listeners:
     def made(self, attributes: Mapping[str, Any]) -> Listener:
         """Ready to be opened. Errors: ManagementError."""
         user = f"listener {attributes['host']}:{attributes['port']}"
+        check_port(user, attributes["port"], least=0)
         if (plugin := attributes.get("saslPlugin")) and plugin not in self._plugins:
             raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {plugin}", "saslPlugin")
         if plugin:

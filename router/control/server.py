@@ -42,14 +42,14 @@ async def listen(accepting: Accepting, listener: Listener, family: socket.Addres
 
 
 _SERVICES: Final = {"amqp": 5672, "amqps": 5671}
-_MAX_PORT: Final = 65535
+MAX_PORT: Final = 65535
 
 
 def service_port(text: str) -> int:
     """A port number from digits or a service name. Errors: OSError."""
     if text.isascii() and text.isdigit():
         # The resolver would take a greater number modulo 65536 and open a port that nobody has asked for.
-        if len(text) > len(str(_MAX_PORT)) or int(text) > _MAX_PORT:
-            raise OSError(f"no port has the number {text[:20]}: the greatest is {_MAX_PORT}")
+        if len(text) > len(str(MAX_PORT)) or int(text) > MAX_PORT:
+            raise OSError(f"no port has the number {text[:20]}: the greatest is {MAX_PORT}")
         return int(text)
     return _SERVICES.get(text) or socket.getservbyname(text, "tcp")

@@ -165,7 +165,7 @@ class EntityStore:
                 if value is not None and not entity_type.attributes[entity_type.canonical(name)].is_creatable:
                     raise ManagementError(400, f"Cannot set attribute '{name}' in CREATE")
             kind = kind_of(entity_type)
-            attributes = entity_type.validate(kind.implied(given), self._warn)
+            attributes = entity_type.validate(given, self._warn)
             identity = kind.identity(entity_type, attributes, self._numbers.get(kind.name, 0))
             attributes |= {"name": default_name(attributes, identity), "identity": identity}
             self._check(entity_type, attributes)

@@ -14,6 +14,17 @@ RESERVED_OPEN_KEYS: Final = frozenset(
 RESERVED_OPEN_PREFIXES: Final = ("qd.", "x-opt-qd.")
 # Roles between routers.
 _NETWORK_ROLES: Final = ("inter-router", "edge")
+# What the protocol, or this router, can do. Milliseconds go over the wire in 32 bits.
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    "cost": (1, 2**31 - 1),
+    "maxFrameSize": (0, 2**32 - 1),
+    "maxSessions": (0, 2**32 - 1),
+    "maxSessionFrames": (0, 2**31 - 1),
+    "idleTimeoutSeconds": (0, (2**32 - 1) // 1000),
+    "maxConnectionAgeSeconds": (0, 2**31 - 1),
+    "initialHandshakeTimeoutSeconds": (0, 2**31 - 1),
+    "linkCapacity": (0, 2**31 - 1),
+}
 _FAILOVER_ITEM: Final = re.compile(r"\s*(?:(?:amqp|amqps|ws|wss)://)?(\[[^\]]*\]|[^:]*)(?::[^:]*)?\s*")
 
 
@@ -38,6 +49,10 @@ class EndpointKind(Kind):
         return None
 
     def check(self, entity_type: EntityType, attributes: Attributes) -> None:
+        for name, (least, most) in _RANGES.items():
+            value = attributes.get(name)
+            if isinstance(value, int) and not least <= value <= most:
+                raise RuleError(f"{entity_type.long_name}: '{name}' is {least} to {most}, not {value}", name)
         _check_open_properties(attributes)
         components = str(attributes.get("messageLoggingComponents") or "")
         if any(character.isspace() for character in components):

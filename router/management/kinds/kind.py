@@ -40,7 +40,7 @@ class Kind:
         return None
 
     def implied(self, given: Attributes) -> dict[str, object]:
-        """The given attributes and those that follow from them."""
+        """The attributes that the file gives, and those that follow from them."""
         return dict(given)
 
     def completed(self, attributes: dict[str, object]) -> dict[str, object]:
