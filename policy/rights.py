@@ -39,6 +39,8 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         NO_ROLE: (),
     }
 )
+# Operations that take the right to update, whatever the attributes.
+_CHANGING: Final = frozenset({"UPDATE", "PROFILE"})
 # They name the entity, or its type; a right to an entity includes naming it.
 NAMING: Final = frozenset({"name", "identity", "type"})
 # Bounds the grants that a change of a vhost by management may have us read and keep, and those an error quotes.
@@ -308,7 +310,7 @@ def _possible(entry: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
     if "CREATE" in operations:
         yield CREATE, frozenset(name for name, each in attributes.items() if each.get("create"))
     updatable = frozenset(name for name, each in attributes.items() if each.get("update"))
-    if updatable or "UPDATE" in operations:
+    if updatable or not _CHANGING.isdisjoint(operations):
         yield UPDATE, updatable
     if "DELETE" in operations:
         yield DELETE, frozenset()

@@ -33,6 +33,7 @@ from router.control.listeners import Listeners
 from router.control.log_entities import log_owners, trace_as_logged
 from router.control.logs import LogFileError, Logs
 from router.control.management_service import ManagementService
+from router.control.profiling import Profiling
 from router.control.reloading import Reloading
 from router.control.reporting import Reporting
 from router.control.requesters import Requesters
@@ -190,7 +191,9 @@ class Application:
         router.on_second += [self.bans.on_second, self.reporting.on_second]
         # Every owner of entities there is.
         store.own(
-            node_owner(self.schema, store.extensions, log_entries=self.logs.ring.entries),
+            node_owner(
+                self.schema, store.extensions, log_entries=self.logs.ring.entries, profile=Profiling(emit).perform
+            ),
             router_owner(router, self.attributes),
             *log_owners(self.logs, router),
             profiles.owner,

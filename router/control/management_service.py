@@ -56,8 +56,9 @@ class _Rows:
                 return False
         return True
 
-    def body(self) -> object:
-        return self.source.body(Encoded(encoded_list(self.content, self.count)))
+    def response(self) -> Response:
+        body = self.source.body(Encoded(encoded_list(self.content, self.count)))
+        return Response(status=200, description="OK", body=body, count=self.source.counted(self.count))
 
 
 class ManagementService:
@@ -146,7 +147,7 @@ class ManagementService:
         except Exception as error:  # the router lives on, and the client learns nothing of its inside
             self._reply(question, self._agent.failed(error))
             return True
-        self._reply(question, Response(status=200, description="OK", body=rows.body()))
+        self._reply(question, rows.response())
         return True
 
     async def _work_off(self, question: _Question, rest: _Rows | NameWanted | None) -> None:
@@ -180,9 +181,12 @@ class ManagementService:
 
 
 def _encoded(message: Message, response: Response) -> bytes:
+    properties: dict[str, object] = {"statusCode": int_(response.status), "statusDescription": response.description}
+    if response.count is not None:
+        properties |= {"count": int_(response.count), "identity": "self"}
     return encode_message(
         to=message.reply_to,
         raw_correlation_id=message.raw_correlation_id,
-        application_properties={"statusCode": int_(response.status), "statusDescription": response.description},
+        application_properties=properties,
         body=response.body,
     )

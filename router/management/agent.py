@@ -79,7 +79,8 @@ class Agent:
         response = self.begin(request)
         if isinstance(response.body, QueryRows):
             try:
-                return Response(status=200, description="OK", body=response.body.collected())
+                body, count = response.body.collected()
+                return Response(status=200, description="OK", body=body, count=count)
             except Exception as error:
                 return self.failed(error)
         return response
@@ -140,6 +141,8 @@ class Agent:
 
     def _understood(self, name: str, word: str, properties: Row, request: Request) -> Plan:
         """The plan of a request. Does nothing. Errors: ManagementError, ValidationError."""
+        if name == "UPDATE":
+            properties = _with_selectors(properties, request.body)
         core_type = self._core_type(name, properties)
         if core_type is not None:
             return self._core_plan(name, core_type, properties, request)
@@ -347,11 +350,20 @@ def _text_keys(value: object) -> dict[str, object]:
     return {str(key): each for key, each in value.items() if isinstance(key, str)}
 
 
+def _with_selectors(properties: Row, body: object) -> Row:
+    """The properties of an UPDATE. Where they do not say which entity it is about, its body does (§7.5)."""
+    if any(properties.get(key) is not None for key in ("name", "identity")):
+        return properties
+    inside = _text_keys(body)
+    return {**properties, **{key: inside[key] for key in ("name", "identity") if inside.get(key) is not None}}
+
+
 def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object]) -> ManagementFacts:
     """The facts that rights decide an operation on. One that the type does not know is answered so to its readers."""
     kind = LOG_TYPE if operation == LOG_OPERATION else entity_type.short_name
     wanted = READ if operation.startswith(READING_PREFIX) else RIGHTS.get(operation, UPDATE)
-    if not exists(wanted, kind):
+    is_known = operation in RIGHTS or operation in entity_type.operations
+    if not is_known or not exists(wanted, kind):
         return ManagementFacts(operation=READ, entity_type=kind)
     attributes = tuple(entity_type.canonical_names.get(name, name) for name in given)
     return ManagementFacts(operation=wanted, entity_type=kind, attributes=attributes)

@@ -8,7 +8,7 @@ Source: docs/spec/management.md §6.1.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from router.management.schema import Attribute, EntityType, Schema
 
@@ -21,7 +21,7 @@ class Extensions:
         self._schema = schema
         self._used: set[str] = set()
         self._marked = {
-            name: tuple(each for each in entity_type.attributes.values() if each.extension is not None)
+            name: {key: each for key, each in entity_type.attributes.items() if each.extension is not None}
             for name, entity_type in schema.types.items()
         }
         self._dump: tuple[int, dict[str, object]] | None = None
@@ -69,7 +69,8 @@ class Extensions:
                 yield from _given(self._marked[settings], group)
 
 
-def _given(marked: tuple[Attribute, ...], attributes: Mapping[str, object]) -> Iterator[str]:
-    for each in marked:
-        if each.extension is not None and attributes.get(each.name) not in (None, each.default):
+def _given(marked: Mapping[str, Attribute], attributes: Mapping[Any, object]) -> Iterator[str]:
+    for name in marked.keys() & attributes.keys():
+        each = marked[name]
+        if each.extension is not None and attributes[name] not in (None, each.default):
             yield each.extension

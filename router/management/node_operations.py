@@ -9,18 +9,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from router.management.extensions import Extensions
 from router.management.owners import Owner
 from router.management.query import QueryRows, Row, Rows, number
+from router.management.requests import ManagementError
 from router.management.schema import EntityType, Schema
 
 # JSON indented by a million blanks a level would fill the memory.
 MAX_INDENT = 16
 
 NODE_TYPE = "management"
+# Its base, as the management draft calls it.
+STANDARD_NODE_TYPE = "org.amqp.management"
 # The one entity of the type.
 NODE = {"name": "self", "identity": "self"}
 
 
 def no_nodes() -> Sequence[str]:
     return []
+
+
+def no_profile(_: Row) -> object:
+    raise ManagementError(501, "Operation 'PROFILE' not implemented here")
 
 
 def no_log_entries(_: int) -> Iterator[list[object]]:
@@ -32,12 +39,14 @@ def node_owner(
     extensions: Extensions | None = None,
     management_nodes: Callable[[], Sequence[str]] = no_nodes,
     log_entries: Callable[[int], Iterator[list[object]]] = no_log_entries,
+    profile: Callable[[Row], object] = no_profile,
 ) -> Owner:
     """The owner of the management node.
 
     extensions         those in use; None: none
     management_nodes   GET-MGMT-NODES: addresses of the management nodes of all routers in the network
     log_entries        GET-LOG: the last so many entries, 0 for all (logrules.LogRing.entries)
+    profile            PROFILE, with its application properties. Errors: ManagementError
     """
     extensions = extensions or Extensions(schema)
     node = _Node(schema, extensions)
@@ -50,6 +59,7 @@ def node_owner(
         "GET-SCHEMA": lambda properties, only: extensions.dump(),
         "GET-JSON-SCHEMA": node.json_schema,
         "GET-LOG": lambda properties, only: QueryRows(None, log_entries(max(number(properties, "limit"), 0))),
+        "PROFILE": lambda properties, only: profile(properties),
     }
 
     def operation(name: str) -> Callable[[Row], object]:

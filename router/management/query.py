@@ -31,8 +31,14 @@ class QueryRows:
     names: list[str] | None
     rows: Iterator[list[object] | None]
 
-    def collected(self) -> object:
-        return self.body([row for row in self.rows if row is not None])
+    def collected(self) -> tuple[object, int | None]:
+        """The body and the count of its results."""
+        results = [row for row in self.rows if row is not None]
+        return self.body(results), self.counted(len(results))
+
+    def counted(self, made: int) -> int | None:
+        """So many rows as the count of a QUERY's results; None where this is none."""
+        return None if self.names is None else made
 
     def body(self, results: object) -> object:
         """The body, once the rows are made."""

@@ -50,11 +50,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """statusCode, statusDescription and body of the reply."""
+    """statusCode, statusDescription and body of the reply.
+
+    count  of the results of a QUERY, once they are made; None for anything else
+    """
 
     status: int
     description: str
     body: object = field(repr=False)
+    count: int | None = None
 
 
 class ManagementError(Exception):

@@ -10,7 +10,7 @@ from typing import Final
 from router.management.entities import Entity, EntityStore
 from router.management.kinds import kind_of
 from router.management.kinds.core_kind import CoreKind
-from router.management.node_operations import NODE, NODE_TYPE
+from router.management.node_operations import NODE, NODE_TYPE, STANDARD_NODE_TYPE
 from router.management.query import PagedRows, Provider, Row, made, skip
 from router.management.redaction import shown
 from router.management.requests import ManagementError
@@ -144,11 +144,16 @@ class Views:
         return entity_type, row
 
     def check_exact_type(self, entity_type: EntityType, properties: Row) -> None:
-        """A READ may name the type of what it selects, and no base of it. Errors: ManagementError."""
+        """A READ may name the type of what it selects, and no base of it but the standard's name of the management
+        node. Errors: ManagementError.
+        """
         requested = properties.get("type")
         if not {"name", "identity"} & properties.keys():
             return  # a type that the management node extends selects the node
-        if requested is not None and self.schema.find(requested) is not entity_type:
+        named = self.schema.find(requested)
+        if entity_type is self.node_type and named is self.schema.types[STANDARD_NODE_TYPE]:
+            return
+        if requested is not None and named is not entity_type:
             raise ManagementError(
                 404,
                 f"Entity type '{entity_type.long_name}' does match requested type"

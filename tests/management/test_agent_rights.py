@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from policy.rights import OPERATIONS, UNRESTRICTED, UNSET, ManagementRights, exists, read_rights
 from router.management.host_values import HostValues
 from router.management.journal import MAX_REFUSED_CHARACTERS, MAX_TEXT_CHARACTERS
+from router.management.node_operations import node_owner
 from router.management.requests import NotAllowedError
 from router.management.schema import load_schema
 
@@ -39,6 +40,7 @@ def made(rights: ManagementRights | str | list[Any] = UNRESTRICTED, **options: A
         change=lambda *_: None,
         **options,
     )
+    found.store.own(node_owner(SCHEMA, found.store.extensions, profile=lambda properties: {}))
     found.rights = rights if not isinstance(rights, str | list) else read_rights(rights)
     return found
 
@@ -58,14 +60,18 @@ REQUESTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("create vhost", {"operation": "CREATE", "type": "vhost", "name": "v"}, {"hostname": "v"}),
     ("update log", {"operation": "UPDATE", "type": "log", "name": "log/AGENT"}, {"enable": "debug+"}),
     ("update log", {"operation": "UPDATE", "identity": "log/AGENT"}, {"enable": "debug+"}),
+    ("update log", {"operation": "UPDATE"}, {"identity": "log/AGENT", "enable": "debug+"}),
+    ("update log", {"operation": "UPDATE", "type": "log"}, {"name": "log/AGENT", "enable": "debug+"}),
     ("update dummy", {"operation": "UPDATE", "name": "d"}, {"arg1": "x"}),
     ("update dummy", {"operation": "CALLME", "type": "dummy", "name": "d"}, {}),
+    ("update management", {"operation": "PROFILE", "start": True}, {}),
     ("update connection", {"operation": "UPDATE", "type": "connection", "identity": "1"}, CLOSED),
     (
         "update connection",
         {"operation": "UPDATE", "entityType": "connection", "identity": "1"},
         {"adminStatus": "deleted"},
     ),
+    ("update connection", {"operation": "UPDATE", "type": "connection"}, {**CLOSED, "identity": "1"}),
     ("delete listener", {"operation": "DELETE", "type": "listener", "name": "l"}, {}),
     ("delete listener", {"operation": "DELETE", "name": "l"}, {}),
     ("delete address", {"operation": "DELETE", "type": "address", "name": "a"}, {}),
@@ -80,6 +86,7 @@ REQUESTS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("read management", {"operation": "GET-SCHEMA"}, {}),
     ("read management", {"operation": "GET-MGMT-NODES"}, {}),
     ("read management", {"operation": "READ"}, {}),
+    ("read management", {"operation": "READ", "type": "org.amqp.management", "identity": "self"}, {}),
     ("read log", {"operation": "GET-LOG"}, {}),
 ]
 
