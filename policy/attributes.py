@@ -64,6 +64,12 @@ class InvalidValue(Exception):
     """One value is wrong; str() is the part of §2.2's text that speaks of the value."""
 
 
+def refuse_null(value: object) -> None:
+    """A null is no absent attribute: it would stand for the default, which may allow more. Raises InvalidValue."""
+    if value is None:
+        raise InvalidValue("is null: give it a value, or leave it out.")
+
+
 def read_integer(value: object, maximum: int | None = None, *, minimum: int = 0) -> int:
     """An integer ≥ `minimum`: a JSON number (truncated) or a numeric string. Raises InvalidValue."""
     number: int | None = None
@@ -96,11 +102,11 @@ def read_boolean(value: object) -> bool:
 def split_items(value: object) -> list[str]:
     """The items of a CSV string or a JSON list as they stand there, blank ones too.
 
-    Only commas separate, blanks around the items of a CSV string are stripped, those of a list are taken as they are.
-    Raises InvalidValue.
+    Only commas separate; blanks and tabs around the items of a CSV string are stripped, those of a list are taken as
+    they are: a name of LDAP or an address may have commas in it. Raises InvalidValue.
     """
     if isinstance(value, str):
-        return [item.strip(" ") for item in value.split(",")]
+        return [item.strip() for item in value.split(",")]
     if not isinstance(value, list | tuple):
         # The missing quote is the C router's, whose texts operators search their logs for.
         raise InvalidValue(f"has illegal value '{value}'. Type must be 'str' or 'list' but is '{type(value)};")
@@ -108,6 +114,19 @@ def split_items(value: object) -> list[str]:
         if not isinstance(item, str):
             raise InvalidValue(f"has illegal value '{item}'. Type must be 'str' but is '{type(item)};")
     return list(value)
+
+
+def split_names(value: object) -> list[str]:
+    """As `split_items`, of users: a list is one text with commas, so that "a,b" is two names.
+
+    The C router reads it so. Attack: `" bob "` would be nobody, and bob in a group that allows more.
+    """
+    return [name.strip() for item in split_items(value) for name in item.split(",")]
+
+
+def read_names(value: object) -> tuple[str, ...]:
+    """As `read_items`, of users. Raises InvalidValue."""
+    return tuple(dict.fromkeys(item for item in split_names(value) if item))
 
 
 def read_items(value: object) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ from policy.attributes import (
     read_boolean,
     read_integer,
     read_items,
+    read_names,
+    refuse_null,
 )
 from policy.decision import Rule
 from policy.hosts import HostError, HostRanges, parse_hosts
@@ -32,13 +34,16 @@ from policy.windows import UNTIL_KEY, WINDOW_KEYS, Window, read_instant, read_wi
 
 UNLIMITED_LINKS: Final = 2**31 - 1
 MAX_NAME_BYTES: Final = 255  # §1.3
-MAX_VALUE: Final = 2**64 - 1  # of a size or count: the largest AMQP ulong
+# Of a size, a count or a rate: the largest AMQP long, in which management tells it.
+MAX_VALUE: Final = 2**63 - 1
+# Goes into the Open as an AMQP uint. Attack: no member of the group could open a connection.
+MAX_FRAME_SIZE: Final = 2**32 - 1
 
 _GROUP_NUMBERS: Final = {
     "maxConnectionsPerUser": MAX_CONNECTIONS,
     "maxConnectionsPerHost": MAX_CONNECTIONS,
     "maxMessageSize": MAX_VALUE,
-    "maxFrameSize": MAX_VALUE,
+    "maxFrameSize": MAX_FRAME_SIZE,
     "maxSessionWindow": MAX_VALUE,
     "maxSessions": MAX_VALUE,
     "maxSenders": MAX_VALUE,
@@ -157,7 +162,8 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
     """Check one value of a vhost's `groups` map. Raises PolicyError."""
     prefix = f"Policy vhost '{reading.vhost}' user group '{name}'"
     if not isinstance(name, str) or len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
-        raise reading.error(f"{prefix}: the name must be a text of at most {MAX_NAME_BYTES} bytes", "groups")
+        path = ("groups", name) if isinstance(name, str) else ("groups",)
+        raise reading.error(f"{prefix}: the name must be a text of at most {MAX_NAME_BYTES} bytes", *path)
     if not isinstance(attributes, Mapping):
         text = f"{prefix} must be of type 'dict' but is '{type(attributes)}'"
         raise reading.error(text, "groups", name)
@@ -172,9 +178,8 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
     management = UNSET
     for key, value in attributes.items():
         where = ("groups", name, key)
-        if value is None:
-            continue
         try:
+            refuse_null(value)
             if key in _GROUP_NUMBERS:
                 numbers[key] = read_integer(value, _GROUP_NUMBERS[key])
             elif key == REPLY_WINDOW_KEY:
@@ -182,7 +187,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
             elif key in _EXTENDED_BOOLEANS:
                 booleans[key] = read_boolean(value)
             elif key == "users":
-                users = read_items(value)
+                users = read_names(value)
             elif key == AUTHENTICATOR_KEY:
                 authenticator_groups = read_items(value)
             elif key == "remoteHosts":
@@ -198,7 +203,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
             else:
                 reading.warnings.append(f"{prefix} option '{key}' is ignored.")
         except InvalidValue as error:
-            text = f"has error '{error}'." if key in NUMBER_KEYS else str(error)
+            text = f"has error '{error}'." if key in NUMBER_KEYS and value is not None else str(error)
             raise reading.error(f"{prefix} option '{key}' {text}", *where) from None
         except HostError as error:
             raise reading.error(f"{prefix} option '{key}' {error}", *where) from None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from policy.addressing.patterns import PatternTree, normalise, split_tokens
 from policy.attributes import InvalidValue, PolicyError, SourceLocation, read_integer
+from policy.groups import MAX_VALUE
 from policy.hosts import Resolve
 from policy.vhosts import Vhost, compile_vhost
 
@@ -59,8 +60,13 @@ class Ruleset:
         return self.vhosts.get(self.default_vhost) if self.default_vhost else None
 
     def find_pattern(self, requested: str) -> str | None:
-        """With enableVhostNamePatterns: the name or alias that matches best (§2.7); None: none does."""
-        return self.tree.find(split_tokens(requested)) if self.tree is not None else None
+        """With enableVhostNamePatterns: the name or alias that matches best (§2.7); None: none does.
+
+        Names of separators alone match nothing; a blank one is no pattern, and matches what is blank.
+        """
+        if self.tree is None:
+            return None
+        return requested if not requested and requested in self.owners else self.tree.find(split_tokens(requested))
 
     def with_vhost(
         self, attributes: Mapping[str, object], source: SourceLocation | None = None, *, resolve: Resolve
@@ -182,7 +188,8 @@ def _assembled(
     digest = hashlib.sha256(json.dumps(settings).encode())
     for vhost_digest in sorted(vhost.digest for vhost in vhosts.values()):
         digest.update(vhost_digest)
-    tree = PatternTree((split_tokens(name), name) for name in names.owners) if base.uses_name_patterns else None
+    patterns = ((tokens, name) for name in names.owners if (tokens := split_tokens(name)))
+    tree = PatternTree(patterns) if base.uses_name_patterns else None
     return replace(
         base,
         vhosts=vhosts,
@@ -214,9 +221,8 @@ def _flag(policy: Mapping[str, object], key: str) -> bool:
 
 
 def _number(policy: Mapping[str, object], key: str, default: int) -> int:
-    value = policy.get(key)
     try:
-        return default if value is None else read_integer(value)
+        return read_integer(policy[key], MAX_VALUE) if key in policy else default
     except InvalidValue as error:
         text = f"{key} must be >= 0" if "below minimum" in str(error) else f"policy {key}: {error}"
         raise PolicyError(text) from None

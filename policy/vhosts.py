@@ -16,6 +16,7 @@ from policy.attributes import (
     Reading,
     SourceLocation,
     read_integer,
+    refuse_null,
     split_items,
 )
 from policy.decision import Rule
@@ -99,19 +100,29 @@ class Vhost:
         )
 
 
-def hostname_of(attributes: Mapping[str, object]) -> str:
+def hostname_of(attributes: Mapping[str, object], source: SourceLocation | None = None) -> str:
     """The vhost's name: `hostname`, its deprecated alias `id`, or with neither of them `name`. Raises PolicyError."""
+
+    def error(text: str, *path: str) -> PolicyError:
+        if source is None:
+            return PolicyError(text)
+        return PolicyError(text, file=source.file, line=source.line_of(path))
+
     if "hostname" in attributes and "id" in attributes:
-        raise PolicyError(f"{_ENTITY_TYPE}: Both 'id' and 'hostname' cannot be specified for entity 'vhost'")
+        raise error(f"{_ENTITY_TYPE}: Both 'id' and 'hostname' cannot be specified for entity 'vhost'", "id")
     for key in ("hostname", "id", "name"):
-        if (value := attributes.get(key)) is not None:
+        if key in attributes:
+            value = attributes[key]
+            if value is None:
+                raise error(f"{_ENTITY_TYPE}: Attribute '{key}' is null: give it a value, or leave it out", key)
             if not isinstance(value, str):
-                raise PolicyError(
+                raise error(
                     f"Policy '{value}' is invalid: Policy vhost '{value}' option '{key}' must be of type 'str' "
-                    f"but is '{type(value)}'"
+                    f"but is '{type(value)}'",
+                    key,
                 )
             return value
-    raise PolicyError(f"{_ENTITY_TYPE}: Missing required attribute 'hostname'")
+    raise error(f"{_ENTITY_TYPE}: Missing required attribute 'hostname'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +142,14 @@ class _CheckedVhost:
 
 def check_vhost(attributes: Mapping[str, object], source: SourceLocation | None, *, resolve: Resolve) -> None:
     """Would compile_vhost take it? Raises PolicyError when not. Many times faster for long lists of addresses."""
-    _checked(attributes, Reading(vhost=hostname_of(attributes), source=source, resolve=resolve, warnings=[]))
+    _checked(attributes, Reading(vhost=hostname_of(attributes, source), source=source, resolve=resolve, warnings=[]))
 
 
 def compile_vhost(
     attributes: Mapping[str, object], source: SourceLocation | None, *, resolve: Resolve
 ) -> tuple[Vhost, tuple[str, ...]]:
     """Check and compile one vhost; returns it with the texts of its warnings. Raises PolicyError."""
-    name = hostname_of(attributes)
+    name = hostname_of(attributes, source)
     reading = Reading(vhost=name, source=source, resolve=resolve, warnings=[])
     checked = _checked(attributes, reading)
     groups = {name: compile_group(group, reading) for name, group in checked.groups.items()}
@@ -181,8 +192,10 @@ def _checked(attributes: Mapping[str, object], reading: Reading) -> _CheckedVhos
     aliases: tuple[str, ...] = ()
     groups: dict[str, CheckedGroup] = {}
     for key, value in _current_attributes(attributes, reading).items():
-        if value is None:
-            continue
+        try:
+            refuse_null(value)
+        except InvalidValue as error:
+            raise reading.error(f"{prefix} '{key}' {error}", key) from None
         if key in _LIMITS:
             try:
                 limits[key] = read_integer(value, _LIMITS[key])
@@ -240,6 +253,9 @@ def _current_attributes(attributes: Mapping[str, object], reading: Reading) -> d
 
 def _read_aliases(value: object, reading: Reading) -> tuple[str, ...]:
     prefix = f"Policy vhost '{reading.vhost}' option 'aliases'"
+    if isinstance(value, list | tuple):
+        # It is a text in the schema of management, of the C router as well.
+        raise reading.error(f"{prefix} must be one text with commas between the names, not a list", "aliases")
     try:
         written = split_items(value)
     except InvalidValue as error:
@@ -247,7 +263,9 @@ def _read_aliases(value: object, reading: Reading) -> tuple[str, ...]:
     aliases: list[str] = []
     for index, alias in enumerate(written):
         if not alias:
-            continue
+            # Attack: it would take in the clients that ask for no vhost.
+            text = "has a blank item: give it a name, remove the comma too many, or leave the attribute out."
+            raise reading.error(f"{prefix} {text}", "aliases", index)
         if alias == reading.vhost:
             raise reading.error(f"{prefix} value '{alias}' duplicates vhost name", "aliases", index)
         if alias in aliases:

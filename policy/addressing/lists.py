@@ -310,7 +310,8 @@ def _patterns(items: Collection[str]) -> PatternRules:
         head, token, rest = item.partition(USER_TOKEN)
         if not token:
             tokens = split_tokens(item)
-            plain.append((tokens, item))
+            if tokens:  # separators alone are the pattern of no address
+                plain.append((tokens, item))
             canonical.add(normal_form(tokens))
             continue
         # Beside a user's name a separator counts that the normal form leaves out.

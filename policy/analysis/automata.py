@@ -298,7 +298,8 @@ def _add_pattern(automaton: Automaton, item: str, user: str) -> None:
     start = automaton.state()
     automaton.starts.add(start)
     if not token:
-        _add_words(automaton, start, split_tokens(item), is_leading=True)
+        if words := split_tokens(item):
+            _add_words(automaton, start, words, is_leading=True)
     elif not user:
         return
     elif not head:

@@ -18,7 +18,7 @@ from policy.analysis.changes import Change
 from policy.analysis.denials import resolve_denials
 from policy.analysis.difference import diff_rulesets
 from policy.analysis.effort import TooComplexError
-from policy.attributes import Path, read_items, split_items
+from policy.attributes import Path, read_items, read_names, split_items
 from policy.groups import (
     ADDRESS_KEYS,
     AUTHENTICATOR_KEY,
@@ -101,9 +101,8 @@ class _Compatible:
             self._refuse(("hostname",), text)
         for key in sorted(vhost_extensions() & self.vhost.keys()):
             self._refuse((key,), f"'{key}' is unknown to 1.20")
-        self._convert_aliases()
         groups = _groups(self.vhost)
-        without = [name for name, settings in groups.items() if not read_items(settings.get("users", ""))]
+        without = [name for name, settings in groups.items() if not read_names(settings.get("users", ""))]
         if len(without) > 1:
             text = f"1.20 refuses a vhost with two groups that list no users, '{without[0]}' and '{without[1]}'"
             self._refuse(("groups", without[1]), f"{text}: give one of them a user that does not exist")
@@ -114,26 +113,17 @@ class _Compatible:
                 settings.pop("remoteHosts", None)
 
     def _is_open(self, name: str, settings: Mapping[str, object]) -> bool:
-        any_user = any("*" in read_items(other.get("users", "")) for other in _groups(self.vhost).values())
+        any_user = any("*" in read_names(other.get("users", "")) for other in _groups(self.vhost).values())
         is_default = name == DEFAULT_GROUP and self.vhost.get("allowUnknownUser") is True and not any_user
         return is_default or AUTHENTICATOR_KEY in settings
 
-    def _convert_aliases(self) -> None:
-        aliases = self.vhost.get("aliases")
-        if isinstance(aliases, list):
-            # 1.20 takes one text only.
-            wrong = [alias for alias in aliases if "," in alias or alias != alias.strip(" ")]
-            for alias in wrong:
-                self._refuse(("aliases",), f"alias '{alias}' has a comma or a blank that would be lost in one text")
-            self.vhost["aliases"] = ", ".join(alias for alias in aliases if alias)
-        if self.vhost.get("aliases") == "":
-            del self.vhost["aliases"]
-
     def _convert_group(self, name: str, settings: dict[str, object]) -> None:
         path = ("groups", name)
-        for key in ("users", *ADDRESS_KEYS):
+        if "users" in settings:
+            # A blank name is nobody here, and in 1.20 a peer without a name.
+            _put_items(settings, "users", read_names(settings["users"]))
+        for key in ADDRESS_KEYS:
             if key in settings:
-                # A blank name is nobody here, and in 1.20 a peer without a name.
                 _put_items(settings, key, read_items(settings[key]))
         if "remoteHosts" in settings:
             _rewrite(settings, "remoteHosts", _as_range)
@@ -263,8 +253,11 @@ def _rewrite(settings: dict[str, object], key: str, change: Callable[[str], str]
 
 
 def _put_items(settings: dict[str, object], key: str, items: tuple[str, ...]) -> None:
-    if list(items) != split_items(settings[key]):
-        settings[key] = ", ".join(items) if isinstance(settings[key], str) or not items else list(items)
+    value = settings[key]
+    # How 1.20 takes a tab beside an item is not known.
+    has_tab = isinstance(value, str) and any(item.strip(" ") != item.strip() for item in value.split(","))
+    if has_tab or list(items) != split_items(value):
+        settings[key] = ", ".join(items) if isinstance(value, str) or not items else list(items)
 
 
 def _with_current_token(item: str) -> str:
@@ -278,7 +271,7 @@ def _as_range(item: str) -> str:
             network = ip_network(item)
             ends = [parse_address(str(end)) for end in (network[0], network[-1])]
             return str(ends[0]) if ends[0] == ends[1] else f"{ends[0]}-{ends[1]}"
-        ends = [parse_address(end.strip(" ")) for end in item.split("-")]
+        ends = [parse_address(end.strip()) for end in item.split("-")]
     except ValueError:
         return item  # a host name, or *
     is_mapped = ":" in item and all(end.version == 4 for end in ends)
@@ -288,7 +281,7 @@ def _as_range(item: str) -> str:
 def _as_network(item: str) -> str:
     """A range that is exactly one network as that network."""
     try:
-        low, high = (ip_address(end.strip(" ")) for end in item.split("-"))
+        low, high = (ip_address(end.strip()) for end in item.split("-"))
         networks = list(summarize_address_range(low, high))
     except (ValueError, TypeError):
         return item  # one address, a host name, or *

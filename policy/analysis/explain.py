@@ -133,7 +133,7 @@ def _vhost_step(ruleset: Ruleset, requested: str, vhost: Vhost | None) -> Step:
     name: str | None = requested
     by = "by its name"
     if ruleset.tree is not None:
-        name = ruleset.tree.find(split_tokens(requested))
+        name = ruleset.find_pattern(requested)
         by = f"by the pattern '{name}'"
     if vhost is None:
         default = f"there is no default vhost '{ruleset.default_vhost}'" if ruleset.default_vhost else "none is default"

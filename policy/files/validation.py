@@ -17,7 +17,7 @@ from policy.attributes import InvalidValue
 from policy.files.loader import PolicyFileError, parse_policy, read_sections
 from policy.files.positioned_json import Document, Problem
 from policy.files.sections import Section
-from policy.groups import MAX_REPLY_WINDOW_S
+from policy.groups import MAX_FRAME_SIZE, MAX_NAME_BYTES, MAX_REPLY_WINDOW_S, MAX_VALUE
 from policy.rights import read_rights
 from policy.windows import read_instant
 
@@ -79,7 +79,8 @@ def is_plainly_valid(vhost: Mapping[str, object]) -> bool:
         return False
     known = definitions["group"]["properties"]
     return all(
-        len(name) <= 255 and isinstance(group, dict) and _are_plain(group, known) for name, group in groups.items()
+        len(name.encode("utf-8", "replace")) <= MAX_NAME_BYTES and isinstance(group, dict) and _are_plain(group, known)
+        for name, group in groups.items()
     )
 
 
@@ -95,7 +96,9 @@ def _is_plain(value: object, schema: Mapping[str, Any]) -> bool:
         case "#/$defs/connectionLimit":
             return _number(value, 65535) is not None
         case "#/$defs/count":
-            return _number(value, 2**64 - 1) is not None
+            return _number(value, MAX_VALUE) is not None
+        case "#/$defs/frameSize":
+            return _number(value, MAX_FRAME_SIZE) is not None
         case "#/$defs/replyWindow":
             return _number(value, MAX_REPLY_WINDOW_S) not in (None, 0)
         case "#/$defs/instant":
@@ -170,7 +173,10 @@ def _explain(error: ValidationError, document: Document, indexes: Sequence[int])
         text = "'id' is the old name of 'hostname': keep only 'hostname'"
         yield _problem(document, (*path, "id"), text)
         return
-    if error.validator == "propertyNames" or not path:
+    if "propertyNames" in error.absolute_schema_path and isinstance(error.instance, str):
+        yield _problem(document, (*path, error.instance), f"{_shown(error.instance)}: {_description(error, schema)}")
+        return
+    if not path:
         yield _problem(document, path, str(schema.get("description", error.message)))
         return
     expected = _description(error, schema)

@@ -6,7 +6,7 @@ in the group. Remove the comma too many.
 
 from collections.abc import Iterator
 
-from policy.attributes import InvalidValue, split_items
+from policy.attributes import InvalidValue, split_names
 from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL061"
@@ -24,6 +24,6 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 def _has_blank(users: object) -> bool:
     try:
-        return not all(split_items(users))
+        return not all(split_names(users))
     except InvalidValue:
         return False

@@ -5,7 +5,7 @@ The second one has no effect. Often one of the two was meant to be something els
 
 from collections.abc import Iterator
 
-from policy.attributes import InvalidValue, split_items
+from policy.attributes import InvalidValue, split_items, split_names
 from policy.groups import ADDRESS_KEYS, AUTHENTICATOR_KEY, DENY_KEYS
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
@@ -19,7 +19,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         for key in ("users", "remoteHosts", AUTHENTICATOR_KEY, *ADDRESS_KEYS, *DENY_KEYS):
             if key not in group.settings:
                 continue
-            written = _written(group.settings[key])
+            written = _written(key, group.settings[key])
             if len(set(written)) == len(written):
                 continue
             for item in dict.fromkeys(written):
@@ -28,8 +28,8 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                     yield group.finding(ID, Level.NOTE, text, key, About(item=item))
 
 
-def _written(value: object) -> list[str]:
+def _written(key: str, value: object) -> list[str]:
     try:
-        return split_items(value)
+        return split_names(value) if key == "users" else split_items(value)
     except InvalidValue:
         return []

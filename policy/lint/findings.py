@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Protocol
 
 from policy.addressing.patterns import normalise
-from policy.attributes import Path, SourceLocation, read_items
+from policy.attributes import Path, SourceLocation, read_items, read_names
 from policy.files.sections import Section
 from policy.groups import DENIED_BY
 from policy.lint.section_names import old_attribute_names
@@ -112,7 +112,8 @@ class GroupText:
         found = self._items.get(key)
         if found is None:
             value = self.settings.get(key)
-            found = self._items[key] = () if value is None else read_items(value)
+            read = read_names if key == "users" else read_items
+            found = self._items[key] = () if value is None else read(value)
         return found
 
     def denials(self) -> Iterator[tuple[str, tuple[str, ...], str, tuple[str, ...]]]:
@@ -165,7 +166,7 @@ class VhostText:
     @property
     def aliases(self) -> tuple[str, ...]:
         value = self.attributes.get("aliases")
-        return () if value is None else read_items(value)
+        return () if value is None else read_names(value)
 
     def finding(self, rule: str, level: Level, text: str, *path: str | int, about: About = _PLAIN) -> Finding:
         """A finding about the vhost, or about the value at `path` of its attributes."""

@@ -32,6 +32,7 @@ from policy.lint import (
     idle_reply_window,
     ignore_comment,
     ignored_entity,
+    item_read_otherwise,
     lone_star_pattern,
     management_by_connector,
     management_for_everybody,
@@ -160,6 +161,7 @@ RULES: tuple[LintRule, ...] = (
     unserved,
     unserved_mechanisms,
     without_effect,
+    item_read_otherwise,
 )
 
 

@@ -2,7 +2,8 @@
 
 In `sources`, `targets`, `denySources` and `denyTargets` a `*` counts only as the last character, and `#` never does: a
 denial of `orders.*.secret` denies only an address that is written so. In patterns `*` and `#` count only as whole
-words, `orders.*` but not `ord*`, and so does `${user}`: `x${user}` can never match anything.
+words, `orders.*` but not `ord*`, and so does `${user}`: `x${user}` can never match anything. Nor can a pattern of
+separators alone, such as `/`.
 """
 
 from collections.abc import Iterator
@@ -27,6 +28,9 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                     yield group.finding(ID, Level.WARNING, text, key, About(item=item))
         for key in ("sourcePattern", "targetPattern"):
             for item in group.items(key):
+                if not split_tokens(item):
+                    text = f"'{item}' in '{key}' has no words: it matches no address"
+                    yield group.finding(ID, Level.WARNING, text, key, About(item=item))
                 if ONE not in item and ANY_NUMBER not in item and USER_TOKEN not in item:
                     continue
                 for word in split_tokens(item):

@@ -216,6 +216,12 @@ class _Loading:
         if "identity" in section.attributes:
             text = entity_type.text(section.attributes)
             raise RuleError(f"'identity' attribute cannot be specified {text}", "identity")
+        for name, value in section.attributes.items():
+            if value is None:
+                # It would stand for the default, which may be the laxer one.
+                raise ValidationError(
+                    f"{entity_type.long_name}: '{name}' is null: give it a value, or leave it out", name
+                )
         attributes = entity_type.validate(kind_of(entity_type).implied(section.attributes), self.warn)
         if (deprecation := kind_of(entity_type).deprecation) is not None:
             self.warn("AGENT", deprecation)

@@ -369,6 +369,8 @@ def _to_text(attribute: Attribute, value: object) -> str:
     if isinstance(value, Mapping | list | tuple):
         # A slip: nobody means the text that a map has in some programming language.
         raise ValidationError(f"Attribute '{attribute.name}' must be text, not a {_word_for(value)}")
+    if isinstance(value, bool):
+        raise ValidationError(f"Attribute '{attribute.name}' must be text, not {str(value).lower()}")
     return shown(value)
 
 
@@ -393,8 +395,13 @@ def _to_integer(attribute: Attribute, value: object) -> int:
 
 
 def _to_boolean(attribute: Attribute, value: object) -> bool:
-    if not isinstance(value, str):
+    if isinstance(value, int):
         return bool(value)
+    if not isinstance(value, str):
+        # An empty list would be false, and of a switch that restricts the laxer value.
+        raise ValidationError(
+            f"Invalid Boolean value '{_quoted(attribute, value)}': attribute '{attribute.name}' is yes or no"
+        )
     if (word := value.lower()) in _TRUE or word in _FALSE:
         return word in _TRUE
     raise ValidationError(

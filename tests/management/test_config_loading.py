@@ -1,6 +1,7 @@
 """Checklist items management 1, 2, 5 to 13 and 16, as far as they need no running router."""
 
 import contextlib
+import json
 import re
 
 import pytest
@@ -272,3 +273,39 @@ def test_a_group_name_with_dots_keeps_its_lines() -> None:
     text = 'vhost {\n hostname: h\n groups: {\n  "a.b": {\n   "users": "u",\n   "remoteHosts": "*"\n  }\n }\n}\n'
     (vhost,) = configured(text).of_type("vhost")
     assert vhost.source.places["groups", "a.b", "remoteHosts"][0] == 6
+
+
+JSON_SECTIONS = [
+    ("listener", {"port": 5672, "authenticatePeer": None}, "authenticatePeer"),
+    ("policy", {"enableVhostPolicy": None}, "enableVhostPolicy"),
+    ("vhost", {"hostname": "h", "maxConnections": None}, "maxConnections"),
+    ("vhost", {"hostname": None, "name": "h"}, "hostname"),
+]
+
+
+@pytest.mark.parametrize(("kind", "attributes", "name"), JSON_SECTIONS)
+def test_a_null_in_a_json_configuration_is_refused_and_stands_for_no_default(
+    kind: str, attributes: dict[str, object], name: str
+) -> None:
+    """Attack: the default of `authenticatePeer`, for which a null stood, lets everybody in."""
+    text = json.dumps([[kind, attributes]], indent=1)
+    with pytest.raises(ConfigError, match=f"{kind}: '{name}' is null: give it a value, or leave it out") as caught:
+        load_config("X.json", load_schema(), read_text=lambda _: text)
+    assert caught.value.line == text.splitlines().index(f'   "{name}": null' + "," * ("name" in attributes)) + 1
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ({"hostname": True}, "'hostname' must not be true"),
+        ({"hostname": "h", "aliases": True}, "'aliases' must not be true"),
+        ({"hostname": "h", "aliases": ["x"]}, "'aliases' must be text, not a list"),
+        ({"hostname": "h", "maxConnections": True}, "'maxConnections' must not be true"),
+        ({"hostname": "h", "allowUnknownUser": []}, "'allowUnknownUser' is yes or no"),
+        ({"hostname": "h", "maxMessageSize": 2**63}, "'maxMessageSize' is a decimal number of at most 64 bits"),
+    ],
+)
+def test_a_vhost_with_another_type_of_value_is_refused_by_name(attributes: dict[str, object], text: str) -> None:
+    written = json.dumps([["vhost", attributes]])
+    with pytest.raises(ConfigError, match=text):
+        load_config("X.json", load_schema(), read_text=lambda _: written)

@@ -29,6 +29,11 @@ def at(text: str | None, tenant: str | None = None) -> Address | Unclear | None:
     return resolve_named(text, router_id=ROUTER_ID, tenant=tenant)
 
 
+def present(attributes: Mapping[str, object]) -> dict[str, object]:
+    """The attributes without those that are None: a null is refused, and tables want a word for "not given"."""
+    return {key: value for key, value in attributes.items() if value is not None}
+
+
 def ruleset(*vhosts: Mapping[str, object], source: SourceLocation | None = None, **policy: object) -> Ruleset:
     """A ruleset of these vhosts, with vhost policy on."""
     return compile_ruleset(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from rulesets import ROUTER_ID, at, ruleset
+from rulesets import ROUTER_ID, at, present, ruleset
 
 from policy.analysis.changes import NAMELESS, OTHERS, Change
 from policy.analysis.confirmation import confirms
@@ -26,7 +26,7 @@ INSTANTS = ("1970-01-01T00:00:10Z", "1970-01-01T00:00:20Z")
 
 
 def one_group(**changed: object) -> Ruleset:
-    return ruleset({"hostname": "h", "groups": {"g": {**BASE, **changed}}})
+    return ruleset({"hostname": "h", "groups": {"g": present({**BASE, **changed})}})
 
 
 def summary(changes: tuple[Change, ...]) -> list[tuple[str, str, str | None]]:
@@ -163,7 +163,8 @@ def test_total() -> None:
         ("targets", "${user}.x", ["${user}.*"], True),
         ("targets", "${user}.x", ["a*"], False),
         ("targets", "a.${user}", ["a.*"], True),
-        ("targetPattern", "#", [".", "*", "*/*/#"], True),
+        ("targetPattern", "#", [".", "*", "*/*/#"], False),  # separators alone match nothing
+        ("targetPattern", "*/#", ["*", "*/*/#"], True),
         ("targetPattern", "#", ["*", "*/*/#"], False),
         ("targetPattern", "${user}", ["*"], False),
         ("targetPattern", "${user}", ["#"], True),

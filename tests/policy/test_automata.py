@@ -79,7 +79,8 @@ def test_known_inclusions() -> None:
         return find_word(pair, lambda accepted: accepted[1] and not accepted[0]) is None
 
     assert covers(("a.#",), ("a.*.b", "a"))
-    assert covers((".", "*", "*.*.#"), ("#",))
+    assert not covers((".", "*", "*.*.#"), ("#",))  # separators alone match nothing
+    assert covers(("*", "*.*.#"), ("*.#",))
     assert not covers(("*", "*.*.#"), ("#",))
     assert not covers(("a.*",), ("a.#",))
 

@@ -183,7 +183,6 @@ def test_what_can_be_expressed_for_the_c_router(group: dict[str, object], expect
         ({}, {"sourcePattern": "*"}, "nothing in 1.20"),
         ({}, {"targets": "a", "maxSenders": 0}, "no limit in 1.20"),
         ({"hostname": ""}, {}, "blank name"),
-        ({"aliases": ["a,b"]}, {}, "alias 'a,b' has a comma"),
     ],
 )
 def test_what_cannot_be_expressed_is_refused_with_its_place(

@@ -149,7 +149,7 @@ def test_the_id_of_the_router_is_that_of_the_configuration(tmp_path: Path) -> No
     assert main([*asked, "--router-id", "S"]) == 0
 
 
-limits = st.none() | st.integers(0, 1)
+limits = st.integers(0, 1)
 groups = st.fixed_dictionaries(
     {},
     optional={

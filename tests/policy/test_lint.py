@@ -64,6 +64,12 @@ def test_rules_are_ordered_documented_and_all_have_cases() -> None:
         ({"g": {"remoteHosts": "*"}}, {"PAL008", "PAL022", "PAL025"}),
         ({"$connector": {"sources": "a"}}, set()),
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "sourcePattern": "a.b*"}}, {"PAL015"}),
+        ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "sourcePattern": "/, a"}}, {"PAL015"}),
+        ({"g": {"users": "a,\tb", "remoteHosts": "127.0.0.1", "targets": "b"}}, {"PAL080"}),
+        (
+            {"g": {"users": ["a, b"], "remoteHosts": "127.0.0.1", "sources": "a", "denySources": ["b "]}},
+            {"PAL055", "PAL065", "PAL080"},
+        ),
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targetPattern": "x${user}.b"}}, {"PAL001", "PAL015"}),
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targetPattern": "b.x${user}"}}, {"PAL015"}),
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "targets": "#"}}, {"PAL015"}),

@@ -63,7 +63,7 @@ def vhosts(draw: st.DrawFn) -> list[dict[str, Any]]:
             members["$default"] = {**draw(groups("d")), "users": draw(st.sampled_from([[], ["*"]]))}
         vhost = {"hostname": hostname, "groups": members, "allowUnknownUser": "$default" in members}
         if hostname == "h":
-            vhost["aliases"] = ["x", "y"]
+            vhost["aliases"] = "x, y"
         found.append(vhost)
     return found
 

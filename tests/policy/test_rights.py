@@ -422,7 +422,6 @@ def test_rights_that_nobody_wrote_travel_as_such() -> None:
 
 def test_settings_have_the_rights_of_the_group() -> None:
     assert settings().management is UNSET
-    assert settings(management=None).management is UNSET
     assert str(settings(management="operator").management) == "operator"
     assert settings(management=[]).management.is_nothing
 
@@ -431,7 +430,6 @@ def test_the_digest_is_what_it_was_without_rights_and_follows_them() -> None:
     def digest(**group: object) -> str:
         return group_ruleset(**group).digest
 
-    assert digest() == digest(management=None)
     assert digest() != digest(management="administrator")
     assert digest(management="create, delete ban") == digest(management=["delete ban", "create ban"])
     assert digest(management="observer") == digest(management="read *")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rulesets import ruleset
+from rulesets import present, ruleset
 
 from policy.analysis.changes import Change
 from policy.analysis.confirmation import confirms
@@ -30,7 +30,7 @@ BEGIN_S, END_S = 1_800_000_000.0, 1_800_007_200.0
 def windowed(window: dict[str, object], **more: object) -> Ruleset:
     """anna in a group with this window, everybody else in a wider one without."""
     groups = {
-        "g": {"users": "anna", "remoteHosts": "*", "targets": "a", **window},
+        "g": {"users": "anna", "remoteHosts": "*", "targets": "a", **present(window)},
         "all": {"users": "*", "remoteHosts": "*", "sources": "*", "targets": "*"},
     }
     return ruleset({"hostname": "h", "groups": groups, **more})

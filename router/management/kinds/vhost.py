@@ -1,11 +1,14 @@
 """Vhosts: the rules of policy for connections. Source: docs/spec/management.md §6.5, §8.10."""
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from policy.attributes import InvalidValue
 from policy.rights import MANAGEMENT_KEY, read_rights
 from router.management.kinds.kind import Attributes, Kind
-from router.management.schema import EntityType
+from router.management.schema import EntityType, ValidationError
+
+LONG_NAME: Final = "org.apache.qpid.dispatch.vhost"
 
 
 class VhostKind(Kind):
@@ -13,6 +16,10 @@ class VhostKind(Kind):
 
     def implied(self, given: Attributes) -> dict[str, object]:
         """A vhost with only a name has that name for its hostname."""
+        for name, value in given.items():
+            if isinstance(value, bool) and name != "allowUnknownUser":
+                # A slip: true is no name, and as a limit it would be 1.
+                raise ValidationError(f"{LONG_NAME}: Attribute '{name}' must not be {str(value).lower()}", name)
         result = dict(given)
         if all(result.get(name) is None for name in ("hostname", "id")) and result.get("name") is not None:
             result["hostname"] = result["name"]
