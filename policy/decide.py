@@ -137,6 +137,8 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
             return _deny(Reason.USER_ID_PROXY, settings.rule("allowUserIdProxy", "false"))
         if isinstance(target, Unclear):
             return _unclear(target)
+        if facts.is_blank_target:
+            return _deny(Reason.MESSAGE_TARGET_NOT_ALLOWED, settings.rule(settings.origin.target_key))
         if target is not None:
             verdict = settings.targets.judge(target, is_message=True)
             if verdict.item is None:

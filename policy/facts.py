@@ -52,6 +52,7 @@ class MessageFacts:
     """One message on an admitted link, as far as a rule may ask about it."""
 
     target: Address | Unclear | None = None  # anonymous links only: the address the message is for
+    is_blank_target: bool = False  # the message names "" as its address, which no list allows
     user_id: bytes | None = None  # the user-id property
     dynamic_address: Literal["own", "other"] | None = None  # of `target`, as in LinkFacts
     reply_age_s: float | None = None  # of `target`, as in LinkFacts

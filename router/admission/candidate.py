@@ -270,7 +270,7 @@ class ConnectionShadow:
                 is_limit = own.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
                 limit = settings.max_senders if facts.direction == "send" else settings.max_receivers
                 side = _side(settings, limit if is_limit else None)
-                address = judged_text(own, facts.address)
+                address = judged_text(facts.address)
                 self._compare("attach", real, own, side=side, direction=facts.direction, address=address)
 
     @property
@@ -290,12 +290,12 @@ class ConnectionShadow:
         Not those that no list allows: replies hold for a time.
         """
         settings, target = self.settings, facts.target
-        if settings is not None and isinstance(target, Address):
+        if settings is not None and (facts.is_blank_target or isinstance(target, Address)):
             with self._shadow.guard("transfer"):
                 own = decide_message(settings, facts)
-                judged = own.address or target.full
-                is_other = self._compare("transfer", real, own, side=_side(settings), direction="send", address=judged)
-                if own.is_allowed and own.rule is None and not is_other:
+                text = target.written if target is not None else ""
+                is_other = self._compare("transfer", real, own, side=_side(settings), direction="send", address=text)
+                if isinstance(target, Address) and own.is_allowed and own.rule is None and not is_other:
                     if len(self.agreed_targets) >= MAX_AGREED_TARGETS:
                         self.agreed_targets.clear()
                     if len(target.written) <= MAX_AGREED_CHARACTERS:

@@ -31,6 +31,7 @@ from router.admission.gate import Admission, Gate
 from router.admission.refusals import (
     ADDRESS_REFUSED,
     CONNECTION_REFUSED,
+    NO_TARGET,
     TARGET_REFUSED,
     Refusal,
     attach_text,
@@ -218,15 +219,15 @@ class ConnectionGate(Admission):
             return None
         return address if self.shadow is None or text in self.shadow.agreed_targets else None
 
-    def judge_target(self, address: Address | Unclear, link_id: int) -> Address | Refusal:
-        """Judge the address of a message on an anonymous link. Allowed ones are remembered."""
+    def judge_target(self, address: Address | Unclear | None, link_id: int) -> Address | Refusal:
+        """Judge the address of a message on an anonymous link, None for "". Allowed ones are remembered."""
         self.catch_up()
         if self.is_denied:
             return TARGET_REFUSED
         if isinstance(address, Unclear):
             self._deny(unclear_message_denied(self, address, link_id))
             return ADDRESS_REFUSED
-        settings, shadow, text = self.settings, self.shadow, address.written
+        settings, shadow, text = self.settings, self.shadow, address.written if address is not None else ""
         if (known := self.known_target(text)) is not None:
             return known
         is_known = text in self._allowed_targets
@@ -235,14 +236,16 @@ class ConnectionGate(Admission):
             decision = decide_message(settings, facts)
         if shadow is not None:
             shadow.target(decision, facts)
-        if is_known:
+        if is_known and address is not None:
             return address
         if not decision.is_allowed:
             return self._deny(target_denied(self, decision, address, link_id))
+        if address is None:
+            return NO_TARGET
         if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
             self._remember_target(text, address)
         if settings is not None:
-            self._log("trace", f"[C{self.connection_id}] ALLOW {message_text(decision, address, self.text)}")
+            self._log("trace", f"[C{self.connection_id}] ALLOW {message_text(address, self.text)}")
         return address
 
     def _remember_target(self, text: str, address: Address) -> None:
@@ -272,9 +275,9 @@ class ConnectionGate(Admission):
         """As `refuse_in_process`, of a message on an anonymous link."""
         return self._deny(in_process_message_denied(self, address))
 
-    def _message_facts(self, target: Address) -> MessageFacts:
-        if self.addresses is None:
-            return MessageFacts(target=target)
+    def _message_facts(self, target: Address | None) -> MessageFacts:
+        if self.addresses is None or target is None:
+            return MessageFacts(target=target, is_blank_target=target is None)
         owner, age_s = self.addresses.owner(target, is_ingress=True), self.addresses.reply_age(target)
         return MessageFacts(target=target, dynamic_address=owner, reply_age_s=age_s)
 

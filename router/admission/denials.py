@@ -32,6 +32,7 @@ from router.admission.refusals import (
     explained,
     judged_text,
     message_text,
+    reached_text,
     rule_members,
     rule_text,
     stalled,
@@ -68,6 +69,7 @@ class Denied:
     request    the members of the audit event that are the request's own
     is_silent  the peer gets no error: it is closed before AMQP
     is_ending  the router ends what it had allowed, whatever the peer does
+    address    that policy judged; the records tell what it resolves to
     time_s     that the decision looked at, seconds since 1970 UTC; None: it looked at none
     """
 
@@ -79,6 +81,7 @@ class Denied:
     request: RequestMembers = field(default_factory=RequestMembers)
     is_silent: bool = False
     is_ending: bool = False
+    address: Address | Unclear | None = None
     time_s: float | None = None
 
 
@@ -101,10 +104,13 @@ class Recorder:
             self.count(denied.counter, connection.get("vhost"))
         decision, refusal = denied.decision, denied.refusal
         if self.explains:
-            refusal = explained(refusal, decision)
+            refusal = explained(refusal, decision, denied.address)
         request = denied.request
         if not denied.is_silent:
-            request = {"condition": refusal.condition, "detail": refusal.description, **request}
+            detail = refusal.description
+            if not self.explains and (reached := reached_text(denied.address)):
+                detail = f"{detail}: {reached}"
+            request = {"condition": refusal.condition, "detail": detail, **request}
         rule = rule_members(decision.rule)
         event = audit_event(denied.stage, "deny", decision.reason.value, connection, request, rule)
         is_ending = denied.is_ending or request.get("redecision") is not None
@@ -226,7 +232,7 @@ def link_denied(
     is_limit = decision.reason in (Reason.SENDER_LIMIT, Reason.RECEIVER_LIMIT)
     if settings is not None and is_limit:
         limit = settings.max_senders if direction == "send" else settings.max_receivers
-    text = f"DENY {attach_text(decision, facts, who.text)}{rule_text(decision)}"
+    text = f"DENY {attach_text(decision, facts, who.text)}{rule_text(decision, facts.address)}"
     return Denied(
         stage="attach",
         decision=decision,
@@ -235,12 +241,13 @@ def link_denied(
         lines=(line("info", f"[C{who.connection_id}] {text}"),),
         request={
             "direction": direction,
-            "address": judged_text(decision, facts.address),
+            "address": judged_text(facts.address),
             "link_name": link_name,
             "usage": {"open_links": facts.open_links},
             "limit": limit,
             "redecision": occasion,
         },
+        address=facts.address,
     )
 
 
@@ -301,9 +308,9 @@ def _in_process_denied(
     )
 
 
-def target_denied(who: Party, decision: Decision, target: Address, link_id: int) -> Denied:
-    """A message to an address that its sender may not send to."""
-    text = f"DENY {message_text(decision, target, who.text)}{rule_text(decision)}"
+def target_denied(who: Party, decision: Decision, target: Address | None, link_id: int) -> Denied:
+    """A message to an address that its sender may not send to; None for ""."""
+    text = f"DENY {message_text(target, who.text)}{rule_text(decision, target)}"
     return Denied(
         stage="transfer",
         decision=decision,
@@ -312,7 +319,8 @@ def target_denied(who: Party, decision: Decision, target: Address, link_id: int)
             line("info", f"[C{who.connection_id}] {text}"),
             _rejected(who, link_id, "rejected due to policy violation on target."),
         ),
-        request={"direction": "send", "address": decision.address or target.full},
+        request={"direction": "send", "address": target.written if target is not None else ""},
+        address=target,
     )
 
 

@@ -29,6 +29,8 @@ ADDRESS_REFUSED: Final = Refusal(condition="amqp:invalid-field", description="th
 MALFORMED: Final = Refusal(condition="amqp:decode-error", description="invalid message format")
 USER_ID_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="user_id proxy violation")
 TARGET_REFUSED: Final = Refusal(condition="amqp:unauthorized-access", description="policy violation on target")
+# The router's answer, where no policy denies the message before.
+NO_TARGET: Final = Refusal(condition="amqp:precondition-failed", description="Routing failure: no address present")
 # On a multi-tenant listener the vhost is the address space: links of the old one cannot stay in the new one.
 MOVED: Final = Refusal(condition="amqp:connection:forced", description="connection is in another vhost by policy")
 OVER_BUDGET: Final = Refusal(
@@ -46,10 +48,15 @@ def stalled(what: str, seconds: float) -> Refusal:
 MAX_SHOWN_RULE: Final = 200
 
 
-def explained(refusal: Refusal, decision: Decision) -> Refusal:
-    """The refusal with the rule in its description (policy verboseDenials); not where it stands, which is a path."""
+def explained(refusal: Refusal, decision: Decision, address: Address | Unclear | None = None) -> Refusal:
+    """The refusal with the rule in its description (policy verboseDenials); not where it stands, which is a path.
+
+    address  as in rule_text
+    """
     rule = decision.rule
     words = [decision.reason.value]
+    if reached := reached_text(address):
+        words.append(reached)
     if rule is not None:
         words += [f"{key} '{value}'" for key, value in (("vhost", rule.vhost), ("group", rule.group)) if value]
         words += [rule.item] if rule.item else []
@@ -58,15 +65,30 @@ def explained(refusal: Refusal, decision: Decision) -> Refusal:
     return replace(refusal, description=f"{refusal.description}: {shown}")
 
 
-def rule_text(decision: Decision) -> str:
-    """The end of a log line: reason, rule and its place, so that nobody has to guess."""
+def reached_text(address: Address | Unclear | None) -> str:
+    """What an address that is written otherwise resolves to: `the address is 'tenant/orders'`. "" where it is the same.
+
+    Without it nobody sees why `public/x:/secret` is not among `public/*`.
+    """
+    if not isinstance(address, Address) or address.name == address.written:
+        return ""
+    name = address.name
+    return f"the address is '{name if len(name) <= MAX_SHOWN_RULE else f'{name[:MAX_SHOWN_RULE]}...'}'"
+
+
+def rule_text(decision: Decision, address: Address | Unclear | None = None) -> str:
+    """The end of a log line: reason, rule and its place, so that nobody has to guess.
+
+    address  that was judged
+    """
+    reached = f", {text}" if (text := reached_text(address)) else ""
     rule = decision.rule
     if rule is None:
-        return f" [{decision.reason}]"
+        return f" [{decision.reason}{reached}]"
     group = f" of group '{rule.group}'" if rule.group is not None else ""
     vhost = f" of vhost '{rule.vhost}'" if rule.vhost is not None else ""
     place = f", {rule.file}:{rule.line}" if rule.file is not None else ""
-    return f" [{decision.reason}: {rule.item or 'no rule'}{group}{vhost}{place}]"
+    return f" [{decision.reason}: {rule.item or 'no rule'}{group}{vhost}{place}{reached}]"
 
 
 def rule_members(rule: Rule | None) -> RuleMembers | None:
@@ -87,17 +109,18 @@ OPEN_TEXTS: Final = {
 }
 
 
-def judged_text(decision: Decision, address: Address | Unclear | None) -> str | None:
-    """The address as a denial names it: what decided, else what the client wrote."""
-    return decision.address or (address.written if address is not None else None)
+def judged_text(address: Address | Unclear | None) -> str | None:
+    """The address as a denial names it first: what the client wrote."""
+    return address.written if address is not None else None
 
 
-def message_text(decision: Decision, target: Address, who: str) -> str:
+def message_text(target: Address | None, who: str) -> str:
     """The part of the log line after ALLOW or DENY, of a message on an anonymous link.
 
-    who  as in attach_text
+    target  None: it names ""
+    who     as in attach_text
     """
-    return f"AMQP message to '{decision.address or target.full}' {who} based on target address"
+    return f"AMQP message to '{target.written if target is not None else ''}' {who} based on target address"
 
 
 def attach_text(decision: Decision, facts: LinkFacts, who: str) -> str:
@@ -107,7 +130,7 @@ def attach_text(decision: Decision, facts: LinkFacts, who: str) -> str:
     """
     role = "sender" if facts.direction == "send" else "receiver"
     reason = decision.reason
-    address = judged_text(decision, facts.address) or ""
+    address = judged_text(facts.address) or ""
     if reason is Reason.SENDER_LIMIT:
         return f"AMQP Attach sender {who} based on maxSenders limit"
     if reason is Reason.RECEIVER_LIMIT:

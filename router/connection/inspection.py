@@ -230,12 +230,12 @@ def router_for(
         except MessageFault as fault:
             link.refuse(delivery, fault.condition)
             return None
-        if not to:
+        if to is None:
             link.refuse(delivery, NO_ADDRESS)
             return None
         named = gate.known_target(to)
         if named is None:
-            judged = gate.judge_target(resolve(to), link.identity)
+            judged = gate.judge_target(resolve(to) if to else None, link.identity)
             if isinstance(judged, Refusal):
                 link.refuse(delivery, condition_of(judged))
                 return None

@@ -37,7 +37,13 @@ def test_a_wildcard_does_not_reach_addresses_outside_it(allowed: str, address: s
     assert sending.outcome == REJECTED
     assert sending.updates[0].refusal.description == "policy violation on target"
     assert not net.core.table.addresses
-    assert {audit["address"] for audit in net.audits} == {reached}
+    assert {audit["address"] for audit in net.audits} == {address}
+    assert [audit["detail"].partition(": ")[2] for audit in net.audits] == [f"the address is '{reached}'"] * 3
+    lines = [log.text for log in net.logs if "DENY" in log.text]
+    assert len(lines) == 3
+    for line in lines:
+        assert f" '{address}' for user " in line
+        assert line.endswith(f", the address is '{reached}']")
     assert client.router.gate.open_receivers == 0
 
 
@@ -90,3 +96,64 @@ def test_what_is_denied_is_denied_by_every_name(address: str, item: str) -> None
     net.pump()
     assert sending.outcome == REJECTED
     assert not net.core.table.addresses
+
+
+@pytest.mark.parametrize("allowed", ["*", "public"])
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_an_anonymous_message_to_a_blank_address_is_a_denial_of_policy(allowed: str, is_settled: bool) -> None:
+    """policy §3.9: with its condition, log line and audit event; a blank address matches no item, not even `*`"""
+    net = governed(allowed)
+    client = net.client(hostname="v")
+    anonymous = client.sender(None)
+    net.pump()
+    payloads = [b"\x00\x53\x73\xc0\x05\x03\x40\x40\xa1\x00" + b"\x00\x53\x75\xa0\x01x"] * 3
+    sendings = [anonymous.send_bytes(payload, is_settled=is_settled) for payload in payloads]
+    net.pump()
+    if not is_settled:
+        refusals = [sending.updates[0].refusal for sending in sendings]
+        assert {(each.name, each.description) for each in refusals} == {
+            ("amqp:unauthorized-access", "policy violation on target")
+        }
+    assert [(each["reason"], each["address"], each["stage"]) for each in net.audits] == [
+        ("message_target_not_allowed", "", "transfer")
+    ] * 3
+    lines = [log.text for log in net.logs if "DENY AMQP message to '' for user " in log.text]
+    assert len(lines) == 3
+    assert "[message_target_not_allowed: targets of group '$default' of vhost 'v'" in lines[0]
+    assert anonymous.credit == 250
+    assert not client.is_closed_by_router
+
+
+def test_a_message_without_an_address_at_all_is_refused_by_the_router_and_not_by_policy() -> None:
+    net = governed("*")
+    anonymous = net.client(hostname="v").sender(None)
+    net.pump()
+    sending = anonymous.send()
+    net.pump()
+    assert sending.updates[0].refusal.name == "amqp:precondition-failed"
+    assert not net.audits
+
+
+def test_a_denial_in_a_tenants_space_names_what_was_written_and_what_it_is() -> None:
+    """policy §3.13"""
+    net = governed("x")
+    client = net.client(hostname="v", is_multi_tenant=True)
+    refused, anonymous = client.sender("out"), client.sender(None)
+    net.pump()
+    assert refused.is_detached
+    anonymous.send(address="out")
+    net.pump()
+    assert {(each["address"], each["detail"].partition(": ")[2]) for each in net.audits} == {
+        ("out", "the address is 'v/out'")
+    }
+    lines = [log.text for log in net.logs if "DENY" in log.text]
+    assert [" 'out' for user " in line and line.endswith(", the address is 'v/out']") for line in lines] == [True] * 2
+
+
+def test_what_a_long_address_is_is_cut() -> None:
+    net = governed("x")
+    client = net.client(hostname="v", is_multi_tenant=True)
+    client.sender("a" * 5000)
+    net.pump()
+    (line,) = [log.text for log in net.logs if "DENY" in log.text]
+    assert line.endswith(f", the address is 'v/{'a' * 198}...']")
