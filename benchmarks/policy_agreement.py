@@ -2,9 +2,11 @@
 
     python -m benchmarks.policy_agreement [--requests 1000000] [--seed 1]
 
-The naive evaluator takes the attribute maps as they are written and knows no index. Every decision is compared: the
-reason of the connection and, where it may stay, that of links and messages with the key that is bound, with tenants and
-without. The policies use the extensions of docs/policy.md. Ends with status 1 at the first disagreement.
+The naive evaluator takes the attribute maps as they are written and knows no index. Compared are whether the policy is
+taken at all, and every decision: the reason of the connection and, where it may stay, its limits and the reasons of
+sessions, links and messages with the key that is bound, with tenants and without. The policies use the extensions of
+docs/policy.md, users in lists and in texts, nulls, blank aliases, and limits at the edges of 32 and 64 bits. Ends with
+status 1 at the first disagreement.
 Sources: docs/spec/policy-and-auth.md §2, §3; docs/spec/routing.md §3.
 """
 
@@ -21,7 +23,7 @@ from typing import Any, Literal
 
 from benchmarks.naive_addresses import ROUTER, key_of, meaning, names_of, read
 from policy.addressing.address import Address, Unclear, resolve_named
-from policy.decide import decide_connection, decide_link, decide_message
+from policy.decide import Settings, decide_connection, decide_link, decide_message, decide_session
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.ruleset import PolicyError, compile_ruleset
 
@@ -69,6 +71,8 @@ PATTERNS = (
     "a.b",
     "/a",
     "a..b",
+    "/",
+    "..",
 )
 HOST_ITEMS = (
     *("*", "10.0.0.1", "10.0.0.3-10.0.0.9", "::1", "2001:db8::-2001:db8::ff", "10.0.0.0 - 10.0.0.255"),
@@ -85,10 +89,79 @@ AUTHENTICATOR_GROUPS = ("ops", "dev", "night", "z")
 # An hour apart, written in several ways.
 TIMES = ("2027-01-15T08:00:00Z", "2027-01-15T10:00:00+01:00", "2027-01-15t04:30:00.000-05:30")
 NOWS = (None, 1_799_999_999.0, 1_800_000_000.0, 1_800_003_599.5, 1_800_003_600.0, 1_800_007_200.0)
-NAMES = ("h", "shop.example", "*.example", "#.example", "$default", "*.h", "#", "a.*.example", "")
+NAMES = ("h", "shop.example", "*.example", "#.example", "$default", "*.h", "#", "a.*.example", "", "/")
+ALIASES = ("x", "y.h", "x, y.h", "x,\ty.h ", "*.y, x", "x,,y.h", "", "  ", "h", "x, x")
+# Of limits: the edges of int and uint, of long and ulong, and what lies beyond.
+EDGES = (65535, 65536, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -1)
+VHOST_LIMITS = ("maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost")
+SIZES = ("maxMessageSize", "maxMessageRate", "maxByteRate")
+COUNTS = ("maxConnectionsPerUser", "maxConnectionsPerHost", "maxSenders", "maxReceivers")
+GROUP_SIZES = (*SIZES, "maxFrameSize", "maxSessionWindow", "maxSessions")
 
 
 # Naive
+
+
+def largest(key: str) -> int:
+    """§1.2, §1.3"""
+    if key in VHOST_LIMITS:
+        return 65535
+    return 2**32 - 1 if key == "maxFrameSize" else 2**63 - 1
+
+
+def names_in(users: Any) -> list[str]:
+    """§2.2: a list of users is joined, the text is split at commas and stripped."""
+    text = users if isinstance(users, str) else ",".join(users)
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def is_refused(vhosts: Sequence[Mapping[str, Any]]) -> bool:
+    """Is there anything for which the policy is not taken (§2.2)? But for patterns of vhosts that are alike."""
+    owned = [name for vhost in vhosts for name in (vhost["hostname"], *aliases_of(vhost))]
+    return len(set(owned)) < len(owned) or any(map(_is_vhost_refused, vhosts))
+
+
+def aliases_of(vhost: Mapping[str, Any]) -> list[str]:
+    written = vhost.get("aliases")
+    return [] if written is None else [alias.strip() for alias in written.split(",")]
+
+
+def _is_vhost_refused(vhost: Mapping[str, Any]) -> bool:
+    groups = vhost["groups"].values()
+    users = [name for group in groups for name in set(names_in(group.get("users") or ()))]
+    maps = (vhost, *groups)
+    return (
+        any(value is None for each in maps for value in each.values())
+        or ("aliases" in vhost and "" in aliases_of(vhost))
+        or len(set(users)) < len(users)
+        or any(
+            not 0 <= int(each[key]) <= largest(key)
+            for each in maps
+            for key in {*VHOST_LIMITS, *COUNTS, *GROUP_SIZES} & each.keys()
+        )
+    )
+
+
+def naive_limits(vhost: Mapping[str, Any], group: Mapping[str, Any], of_policy: int) -> dict[str, int | None]:
+    """The numbers a connection gets (§1.3): of sizes the group's, before the vhost's, before the policy's."""
+    outer = {"maxMessageSize": of_policy, "maxMessageRate": None, "maxByteRate": None}
+    sizes = {key: group.get(key, vhost.get(key, outer[key])) for key in SIZES}
+    others = {key: group.get(key, 0) for key in GROUP_SIZES if key not in SIZES}
+    links = {key: group.get(key, 2**31 - 1) for key in ("maxSenders", "maxReceivers")}
+    return {key: None if value is None else int(value) for key, value in {**sizes, **others, **links}.items()}
+
+
+def granted_limits(settings: Settings) -> dict[str, int | None]:
+    return {
+        "maxMessageSize": settings.max_message_size,
+        "maxMessageRate": settings.max_message_rate,
+        "maxByteRate": settings.max_byte_rate,
+        "maxFrameSize": settings.max_frame_size,
+        "maxSessionWindow": settings.max_session_window,
+        "maxSessions": settings.max_sessions,
+        "maxSenders": settings.max_senders,
+        "maxReceivers": settings.max_receivers,
+    }
 
 
 def words_of(text: str) -> list[str]:
@@ -110,7 +183,8 @@ def matches_words(pattern: Sequence[str], words: Sequence[str]) -> bool:
 
 def matches_pattern(item: str, user: str, address: str) -> bool:
     if "${user}" not in item:
-        return matches_words(words_of(item), words_of(address))
+        # Separators alone match nothing.
+        return bool(words_of(item)) and matches_words(words_of(item), words_of(address))
     if not user:
         return False
     if item.startswith("${user}"):
@@ -183,10 +257,10 @@ def understood_pattern(item: str) -> str:
 
 
 def naive_vhost(names: Mapping[str, Mapping[str, Any]], requested: str, has_patterns: bool) -> Mapping[str, Any] | None:
-    if not has_patterns:
+    if not has_patterns or (requested == "" and "" in names):
         return names.get(requested) or names.get("$default")
     words = words_of(requested)
-    fitting = [name for name in names if matches_words(words_of(name), words)]
+    fitting = [name for name in names if words_of(name) and matches_words(words_of(name), words)]
     # A literal word goes before `*`, `*` before `#`, from the first word on; the end of a name before a `#`.
     fitting.sort(key=lambda name: [{"*": 1, "#": 3}.get(word, 0) for word in words_of(name)] + [2])
     return names[fitting[0]] if fitting else names.get("$default")
@@ -194,27 +268,29 @@ def naive_vhost(names: Mapping[str, Mapping[str, Any]], requested: str, has_patt
 
 def naive_connection(
     vhosts: Sequence[Mapping[str, Any]], has_patterns: bool, facts: ConnectionFacts, usage: Usage
-) -> tuple[str, Mapping[str, Any]]:
+) -> tuple[str, Mapping[str, Any], Mapping[str, Any]]:
+    """The reason, and of an allowed connection the vhost and the group."""
     user, host = facts.user or "", facts.remote_host
-    vhost = naive_vhost({vhost["hostname"]: vhost for vhost in vhosts}, facts.requested_vhost, has_patterns)
+    names = {name: vhost for vhost in vhosts for name in (vhost["hostname"], *aliases_of(vhost))}
+    vhost = naive_vhost(names, facts.requested_vhost, has_patterns)
     if vhost is None:
-        return "no_vhost", {}
+        return "no_vhost", {}, {}
     groups = vhost["groups"]
     # A user whose name is `*` is named by nobody.
-    listed = [group for group in groups.values() if user not in ("", "*") and user in group.get("users", ())]
+    listed = [group for group in groups.values() if user not in ("", "*") and user in names_in(group.get("users", ()))]
     if not listed:
         vouched = [each for each in groups if set(groups[each].get("authenticatorGroups", ())) & set(facts.groups)]
         listed = [groups[min(vouched)]] if vouched else []
-    listed = listed or [group for group in groups.values() if "*" in group.get("users", ())]
+    listed = listed or [group for group in groups.values() if "*" in names_in(group.get("users", ()))]
     if not listed and vhost.get("allowUnknownUser"):
         listed = [groups["$default"]]
     if not listed:
-        return "unknown_user", {}
+        return "unknown_user", {}, {}
     group = listed[0]
     if not _is_valid(group, facts.now):
-        return "group_not_valid", {}
+        return "group_not_valid", {}, {}
     if not any(_admits(item, host) for item in group.get("remoteHosts", ())):
-        return "host_not_allowed", {}
+        return "host_not_allowed", {}, {}
     for key, count, reason in (
         ("maxConnections", usage.total, "vhost_connection_limit"),
         ("maxConnectionsPerUser", usage.of_user, "user_connection_limit"),
@@ -222,9 +298,9 @@ def naive_connection(
     ):
         limit = vhost.get(key, 65535)
         limit = group.get(key, limit) if key != "maxConnections" else limit
-        if count >= limit:
-            return reason, {}
-    return "allowed", group
+        if count >= int(limit):
+            return reason, {}, {}
+    return "allowed", vhost, group
 
 
 def _admits(item: str, host: str) -> bool:
@@ -259,8 +335,8 @@ def naive_link(group: Mapping[str, Any], user: str, asked: "Asked", facts: LinkF
     found = meaning(text, asked.tenant) if text else None
     if text and found is None:
         return "unclear_address", None
-    limit = group.get("maxSenders" if is_send else "maxReceivers", 2**31)
-    if facts.open_links >= limit:
+    limit = group.get("maxSenders" if is_send else "maxReceivers", 2**31 - 1)
+    if facts.open_links >= int(limit):
         return "sender_limit" if is_send else "receiver_limit", None
     if is_send and (facts.is_coordinator or not text):
         return "allowed" if group.get("allowAnonymousSender") else "anonymous_sender", None
@@ -304,7 +380,9 @@ def naive_reply(
 def naive_message(group: Mapping[str, Any], user: str, asked: "Asked", facts: MessageFacts) -> tuple[str, str | None]:
     """Of a message on an anonymous link: the lists are compared with the tenant's form (§3.9)."""
     found = meaning(asked.text, asked.tenant) if asked.text else None
-    if not asked.text or found is None:
+    if not asked.text:
+        return "message_target_not_allowed", None
+    if found is None:
         return "unclear_address", None
     written, plain = asked.text, read(asked.text)
     if asked.tenant is not None and found[0] == "M":
@@ -331,8 +409,29 @@ def is_denied(group: Mapping[str, Any], name: str, written: str, names: Sequence
 # Random
 
 
+def random_number(chance: random.Random, key: str, *small: int) -> object:
+    """A limit, seldom out of range, as a number or as a text."""
+    number = chance.choice(small)
+    if chance.random() < 0.3:
+        number = chance.choice(
+            EDGES if chance.random() < 0.03 else [edge for edge in EDGES if 0 <= edge <= largest(key)]
+        )
+    return chance.choice((number, number, str(number), f" +{number}" if number >= 0 else number))
+
+
+def random_users(chance: random.Random, users: Sequence[str]) -> str | list[str]:
+    """The same users in one of the ways there are to write them."""
+    kind = chance.randint(0, 3)
+    if kind == 0:
+        return list(users)
+    if kind == 1:
+        return chance.choice((", ", ",", " ,\t", ",,")).join(users)
+    padded = [f"{chance.choice(('', ' ', chr(9)))}{user}{chance.choice(('', ' '))}" for user in users]
+    return padded if kind == 2 else [",".join(padded), *chance.choice(((), ("",), (" , ",)))]
+
+
 def random_group(chance: random.Random, users: Sequence[str]) -> dict[str, Any]:
-    group: dict[str, Any] = {"users": list(users)}
+    group: dict[str, Any] = {"users": random_users(chance, users)}
     if chance.random() < 0.9:
         group["remoteHosts"] = chance.sample(HOST_ITEMS, chance.randint(0, 2))
     for name in ("source", "target"):
@@ -348,9 +447,12 @@ def random_group(chance: random.Random, users: Sequence[str]) -> dict[str, Any]:
             group["validFrom"] = TIMES[begin]
         if kind != 0:
             group["validUntil"] = TIMES[end]
-    for key in ("maxConnectionsPerUser", "maxConnectionsPerHost", "maxSenders", "maxReceivers"):
+    for key in COUNTS:
         if chance.random() < 0.2:
-            group[key] = chance.randint(0, 2)
+            group[key] = random_number(chance, key, 0, 1, 2)
+    for key in GROUP_SIZES:
+        if chance.random() < 0.1:
+            group[key] = random_number(chance, key, 0, 512, 70_000)
     if chance.random() < 0.3:
         group["replyWindow"] = 10
     switches = ("allowDynamicSource", "allowAnonymousSender", "allowWaypointLinks", "allowFallbackLinks")
@@ -363,7 +465,9 @@ def random_group(chance: random.Random, users: Sequence[str]) -> dict[str, Any]:
 def random_vhosts(chance: random.Random) -> list[dict[str, Any]]:
     vhosts = []
     for name in chance.sample(NAMES, chance.randint(1, 4)):
-        users = chance.sample([user for user in USERS if user], 4)
+        users = chance.sample([user for user in USERS if user and "," not in user], 4)
+        if chance.random() < 0.01:
+            users[2] = users[0]
         groups = {f"g{n}": random_group(chance, users[n * 2 : n * 2 + chance.randint(0, 2)]) for n in range(2)}
         if chance.random() < 0.4:
             joined = chance.sample(AUTHENTICATOR_GROUPS, 3)
@@ -372,10 +476,19 @@ def random_vhosts(chance: random.Random) -> list[dict[str, Any]]:
         if chance.random() < 0.4:
             groups["$default"] = random_group(chance, ())
             vhost["allowUnknownUser"] = True
-        for key in ("maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost"):
+        for key in VHOST_LIMITS:
             if chance.random() < 0.2:
-                vhost[key] = chance.randint(0, 2)
+                vhost[key] = random_number(chance, key, 0, 1, 2)
+        for key in SIZES:
+            if chance.random() < 0.1:
+                vhost[key] = random_number(chance, key, 0, 512, 70_000)
+        if chance.random() < 0.1:
+            vhost["aliases"] = chance.choice(ALIASES)
         vhosts.append(vhost)
+    if chance.random() < 0.03:
+        vhost = chance.choice(vhosts)
+        place = chance.choice((vhost, *vhost["groups"].values()))
+        place[chance.choice([key for key in place if key not in ("hostname", "groups")] or ["maxMessageSize"])] = None
     return vhosts
 
 
@@ -407,7 +520,7 @@ def random_link(chance: random.Random, asked: Asked) -> LinkFacts:
         is_dynamic=chance.random() < 0.1,
         is_coordinator=chance.random() < 0.05,
         capabilities=chance.choice(((), (), ("qd.waypoint.1",), ("x", "qd.fallback"))),
-        open_links=chance.choice((0, 0, 0, 1, 2)),
+        open_links=chance.choice((0, 0, 0, 0, 1, 2, 2**31 - 2, 2**31 - 1, 2**32, 2**63 - 1)),
         dynamic_address=chance.choice(OWNERS),
         reply_age_s=chance.choice(AGES),
     )
@@ -425,16 +538,26 @@ def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> st
     """
     vhosts = random_vhosts(chance)
     has_patterns = chance.random() < 0.4
-    policy = {"enableVhostPolicy": True, "enableVhostNamePatterns": has_patterns}
+    size = chance.choice((0, 0, 1000, 2**63 - 1))
+    policy = {"enableVhostPolicy": True, "enableVhostNamePatterns": has_patterns, "maxMessageSize": size}
     try:
         ruleset = compile_ruleset(policy, [(vhost, None) for vhost in vhosts], resolve=lambda _: ())
-    except PolicyError:
+    except PolicyError as error:
         # Two names that are one pattern. Such a policy decides nothing.
-        return None if has_patterns else f"refused: {vhosts}"
+        is_right = is_refused(vhosts) or (has_patterns and "pattern" in str(error))
+        reasons["policy refused"] += 1
+        return None if is_right else f"refused: {error}, {vhosts}"
+    if is_refused(vhosts):
+        return f"not refused: {vhosts}"
+    reasons["policy taken"] += 1
+    named = [name for vhost in vhosts for name in (vhost["hostname"], *aliases_of(vhost))]
     for _ in range(count):
-        user, host, requested = chance.choice(USERS), chance.choice(HOSTS), chance.choice(VHOSTS)
+        user, host = chance.choice(USERS), chance.choice(HOSTS)
+        requested = chance.choice((chance.choice(VHOSTS), chance.choice(named)))
         usage = Usage(
-            total=chance.choice((0, 0, 1)), of_user=chance.choice((0, 0, 1)), of_host=chance.choice((0, 0, 1))
+            total=chance.choice((0, 0, 0, 0, 1, 65534, 65535)),
+            of_user=chance.choice((0, 0, 0, 0, 1, 65535)),
+            of_host=chance.choice((0, 0, 0, 0, 1, 65535)),
         )
         facts = ConnectionFacts(
             user=user,
@@ -445,10 +568,17 @@ def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> st
             now=chance.choice(NOWS),
         )
         judged = decide_connection(ruleset, facts, usage)
-        expected, group = naive_connection(vhosts, has_patterns, facts, usage)
+        expected, vhost, group = naive_connection(vhosts, has_patterns, facts, usage)
         if judged.decision.reason != expected:
             return f"{facts} {usage}: {judged.decision.reason}, expected {expected}, {vhosts}"
         reasons[f"connection {expected}"] += 1
+        if judged.settings is not None:
+            granted, limits = granted_limits(judged.settings), naive_limits(vhost, group, size)
+            if granted != limits:
+                return f"{granted}, expected {limits}, {vhost}, {group}"
+            begun, most = chance.choice((0, 1, 512, 2**31, 2**63 - 2, 2**63 - 1)), limits["maxSessions"]
+            if decide_session(judged.settings, begun).is_allowed != (not most or begun < most):
+                return f"session {begun + 1} of {most}: {group}"
         for _ in range(LINKS_PER_CONNECTION if judged.settings is not None else 0):
             assert judged.settings is not None
             asked = random_asked(chance, user, chance.choice((None, judged.settings.vhost, "t")))
@@ -459,9 +589,12 @@ def disagreement(chance: random.Random, count: int, reasons: Counter[str]) -> st
             if found != wanted:
                 return f"{user!r} {asked} {link}: {found}, expected {wanted}, {group}"
             reasons[f"link {wanted[0]}"] += 1
-            if asked.text:
+            if asked.text is not None:
                 message = MessageFacts(
-                    target=link.address, dynamic_address=link.dynamic_address, reply_age_s=link.reply_age_s
+                    target=link.address,
+                    is_blank_target=asked.text == "",
+                    dynamic_address=link.dynamic_address,
+                    reply_age_s=link.reply_age_s,
                 )
                 decision, wanted = decide_message(judged.settings, message), naive_message(group, user, asked, message)
                 found = (decision.reason.value, bound(decision.is_allowed, link.address))
