@@ -4,7 +4,7 @@ Source: docs/spec/policy-and-auth.md §2.2.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from policy.hosts import Resolve
@@ -127,6 +127,13 @@ def split_names(value: object) -> list[str]:
 def read_names(value: object) -> tuple[str, ...]:
     """As `read_items`, of users. Raises InvalidValue."""
     return tuple(dict.fromkeys(item for item in split_names(value) if item))
+
+
+def notes_on_names(value: object) -> Iterator[str]:
+    """Of each item in a list of users that is several users: that it is. A name with a comma cannot be listed."""
+    for item in value if isinstance(value, list | tuple) else ():
+        if len(names := read_names(item)) > 1:
+            yield f"item '{item}' is the users {', '.join(map(repr, names))}: commas separate in a list too"
 
 
 def read_items(value: object) -> tuple[str, ...]:

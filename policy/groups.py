@@ -21,6 +21,7 @@ from policy.attributes import (
     InvalidValue,
     Reading,
     SourceLocation,
+    notes_on_names,
     read_boolean,
     read_integer,
     read_items,
@@ -188,6 +189,7 @@ def check_group(name: object, attributes: object, reading: Reading) -> CheckedGr
                 booleans[key] = read_boolean(value)
             elif key == "users":
                 users = read_names(value)
+                reading.warnings.extend(f"{prefix} option 'users' {text}" for text in notes_on_names(value))
             elif key == AUTHENTICATOR_KEY:
                 authenticator_groups = read_items(value)
             elif key == "remoteHosts":

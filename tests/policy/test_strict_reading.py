@@ -132,6 +132,13 @@ def test_nobody_falls_into_a_laxer_group_for_a_comma_or_a_blank_in_a_list() -> N
     assert [connect(rules, user).group for user in ("a", "b", "bob", "a,b", " bob ")] == [*["strict"] * 3, *["lax"] * 2]
 
 
+def test_an_item_that_is_several_users_is_warned_about() -> None:
+    """A certificate's whole subject is one name to people, and two to routers."""
+    rules = group_ruleset(users=["CN=bob,O=x", " carl "])
+    warning = "option 'users' item 'CN=bob,O=x' is the users 'CN=bob', 'O=x': commas separate in a list too"
+    assert rules.warnings == (f"Policy vhost 'h' user group 'g' {warning}",)
+
+
 def test_a_user_in_two_groups_is_found_inside_the_items_of_a_list() -> None:
     groups = {"g": {"users": ["a,b"]}, "k": {"users": [" b"]}}
     with pytest.raises(PolicyError, match="user 'b' is in multiple user groups 'g' and 'k'"):
