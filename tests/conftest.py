@@ -17,7 +17,7 @@ if "PALISADE_FUZZ_EXAMPLES" not in os.environ:
 
 TESTS = Path(__file__).parent
 # These folders are suites of their own (tests/run_suites.py); everything else is a unit test.
-SUITE_FOLDERS = ("interop", "spark", "packaging", "asan")
+SUITE_FOLDERS = ("interop", "clients", "spark", "packaging", "asan")
 # slapd lives in sbin, which is not in everybody's PATH.
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 

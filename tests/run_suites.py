@@ -1,12 +1,13 @@
 """Run the test suites one after the other and see to it that they leave no process and no file behind.
 
-`python tests/run_suites.py [unit|slow|python|interop|spark|packaging|asan ...]`, all of them when none is named. Exit
-status 0 only when every suite passed, none was empty, no process survived and the checkout is as it was.
+`python tests/run_suites.py [unit|slow|python|interop|clients|spark|packaging|asan ...]`, all of them when none is
+named. Exit status 0 only when every suite passed, none was empty, no process survived and the checkout is as it was.
 """
 
 import contextlib
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,17 +18,29 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Suite -> what selects it, for pytest. The fastest first: it fails soonest. `slow` is what tries very many inputs;
 # `python` what depends on the engine's compiled steps, once more without them.
-UNIT = "not interop and not spark and not packaging and not asan"
+UNIT = "not interop and not clients and not spark and not packaging and not asan"
 ANY_WORKER = ["-n", "auto", "--dist", "worksteal"]
 A_FILE_EACH = ["-n", "auto", "--dist", "loadfile"]  # what is costly to set up is set up once for a file
+A_GROUP_EACH = ["-n", "auto", "--dist", "loadgroup"]  # a worker starts the client programs that it has the tests of
 SUITES = {
     "unit": [*ANY_WORKER, "-m", f"{UNIT} and not slow"],
     "slow": [*ANY_WORKER, "-m", f"{UNIT} and slow"],
     "python": [*ANY_WORKER, "tests/amqp", "tests/core"],
     "interop": [*ANY_WORKER, "-m", "interop"],
+    "clients": [*A_GROUP_EACH, "-m", "clients"],
     "spark": [*A_FILE_EACH, "-m", "spark and not interop"],
     "packaging": [*A_FILE_EACH, "-m", "packaging"],
     "asan": ["-m", "asan"],
+}
+# What the suite `clients` builds and runs, with the Debian packages: without them its tests are skipped by name, and
+# fail where PALISADE_REQUIRE_ALL is set.
+CLIENT_TOOLS = {
+    "node": "nodejs",
+    "npm": "npm",
+    "javac": "openjdk-17-jdk-headless",
+    "mvn": "maven",
+    "go": "golang (1.25 or newer)",
+    "cargo": "cargo (1.85 or newer)",
 }
 ENVIRONMENTS = {"python": {"PALISADE_ENGINE": "python"}}
 PR_SET_CHILD_SUBREAPER = 36
@@ -39,6 +52,9 @@ def main(names: list[str]) -> int:
     if unknown := [name for name in names if name not in SUITES]:
         print(f"No suite called {', '.join(unknown)}: choose from {', '.join(SUITES)}")
         return 2
+    missing = [package for program, package in CLIENT_TOOLS.items() if shutil.which(program) is None]
+    if missing and "clients" in (names or SUITES):
+        print(f"Not every client can be tested on this machine: apt-get install {', '.join(missing)}")
     # Orphans of a test become our children, so that they can be found afterwards.
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     before = tree_state()
