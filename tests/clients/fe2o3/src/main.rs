@@ -67,8 +67,18 @@ impl Client {
         let on = text(request, "on");
         match text(request, "op") {
             "connect" => self.connect(request).await,
-            "sender" => self.open_sender(request).await,
-            "receiver" => self.open_receiver(request).await,
+            "sender" | "receiver" => {
+                let reply = match text(request, "op") {
+                    "sender" => self.open_sender(request).await,
+                    _ => self.open_receiver(request).await,
+                };
+                // The next link on the session of a refused one sometimes fails in the library: "Illegal link state".
+                if reply.is_err() {
+                    let (connection, session) = self.connections.get_mut(on).ok_or("no such connection")?;
+                    *session = Session::begin(connection).await?;
+                }
+                reply
+            }
             "credit" => {
                 let (receiver, _) = self.receiver(on)?;
                 let granted = receiver.credit() + request["count"].as_u64().unwrap_or(0) as u32;
