@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "policy.analysis": ("schemas", "policy", "policy.addressing", "policy.files"),
     "policy.lint": ("schemas", "policy", "policy.addressing", "policy.files", "policy.analysis"),
     # The files a verb or an editor is given; not a part of any verb.
-    "policy.cli.sources": ("policy", "policy.files", "policy.files.regular"),
+    "policy.cli.sources": ("policy", "policy.analysis", "policy.files", "policy.files.regular"),
     "policy.editor": (
         *("schemas", "policy", "policy.files", "policy.files.regular", "policy.analysis", "policy.lint"),
         "policy.cli.sources",

@@ -74,7 +74,8 @@ def code(text: str) -> str:
 
 def _compiled(vhost: Section, policy: Mapping[str, object]) -> Ruleset | None:
     """The ruleset of this vhost alone, in force. None: the router refuses it, for what lint says."""
-    settings = {"enableVhostPolicy": True, "maxMessageSize": policy.get("maxMessageSize")}
+    settings = {key: policy[key] for key in ("maxMessageSize",) if policy.get(key) is not None}
+    settings["enableVhostPolicy"] = True
     try:
         return compile_ruleset(settings, [(_with_numeric_hosts(vhost.attributes), vhost.source)], resolve=_refuse)
     except (PolicyError, InvalidValue):

@@ -158,10 +158,10 @@ RULES: tuple[LintRule, ...] = (
     nested_tenants,
     other_separator,
     mute_responder,
+    item_read_otherwise,
     unserved,
     unserved_mechanisms,
     without_effect,
-    item_read_otherwise,
 )
 
 
