@@ -9,6 +9,9 @@ from typing import Final
 
 import schemas
 
+# In the place of a whole line that may be a secret.
+ELLIPSIS: Final = "…"
+
 _STEMS: Final = ("pass", "pwd", "secret", "token", "credential")
 # Without vowels and doubled letters many mistakes look alike: `paswrd` and `pasowrd` are `pswrd`.
 _SKELETONS: Final = ("pswrd", "pswd", "psphrs", "scrt", "crdntl")
@@ -67,7 +70,7 @@ def lines_without_secrets(text: str) -> list[str]:
     for line in text.splitlines():
         is_blank = not line.strip()
         if (depth or is_awaited) and not is_blank:
-            shown.append("…")
+            shown.append(ELLIPSIS)
             depth, is_awaited = max(0, depth + _opened(line)), False
             continue
         part, hidden = _shown(line)

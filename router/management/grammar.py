@@ -8,7 +8,7 @@ from policy.files.conf import conf_sections
 from policy.files.conf_json import conf_json_sections
 from policy.files.conf_text import ConfError
 from policy.files.positioned_json import Problem
-from policy.files.redaction import is_secret_name, without_secrets
+from policy.files.redaction import ELLIPSIS, is_secret_name, lines_without_secrets, without_secrets
 from policy.files.sections import Section
 from router.effects import Log
 from router.management.redaction import HIDDEN
@@ -61,7 +61,7 @@ def parse_config(text: str, *, path: str) -> list[Section]:
         for section in sections:
             _refuse_repeats(section)
     except ConfError as error:
-        raise _config_error(error, path) from None
+        raise _config_error(error, path, text) from None
     return sections
 
 
@@ -76,7 +76,7 @@ def _refuse_repeats(section: Section) -> None:
             raise ConfError(Problem(line=line, column=column, text=text))
 
 
-def _config_error(error: ConfError, path: str) -> ConfigError:
+def _config_error(error: ConfError, path: str, text: str) -> ConfigError:
     """The reader's error as the router words it, with log lines that show the bad lines without secrets."""
     logs: list[str] = []
     contents: list[str] = []
@@ -85,9 +85,10 @@ def _config_error(error: ConfError, path: str) -> ConfigError:
             logs.append("Configuration file: invalid entity nesting detected.")
         contents.append("Contents of failed config file")
     is_hidden = False
+    in_context = dict(enumerate(lines_without_secrets(text), start=1))
     for number, line in error.bad_lines[:MAX_REPORTED_LINES]:
         # A password on the line after its name is as secret as one on the same line.
-        visible, was_hidden = without_secrets(line), is_hidden
+        visible, was_hidden = without_secrets(line), is_hidden or in_context.get(number) == ELLIPSIS
         is_hidden = any(map(is_secret_name, line.split()))
         shown = HIDDEN if is_hidden or was_hidden else visible
         is_hidden = is_hidden or visible != line or line.rstrip().endswith((":", "="))

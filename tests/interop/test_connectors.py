@@ -30,12 +30,13 @@ from raw_peer import (
 )
 from server_peer import Call, Hangup, Server, failover_list, greeting, in_turn, serving
 
-from router.management.client import InternalServerErrorStatus, ManagementClient, NotFoundStatus
+from router.management.client import BadRequestStatus, InternalServerErrorStatus, ManagementClient, NotFoundStatus
 from router.values import Array, Described, symbol, uint, ulong
 
 END = 0x17
 # Errors that tests of this module cause.
 EXPECTED_ERRORS = [
+    r"Error performing CREATE: connector 127\.0\.0\.1:\w+: '\w+' is no port",
     r"Failed to find policyVhost settings",
     r"Unable to open password file",
     r"AGENT \(error\) Error performing READ: No entity with name=out",
@@ -221,7 +222,7 @@ def test_a_refused_connection_is_said_in_the_systems_words(router: RunningRouter
 
 @pytest.mark.parametrize(
     ("host", "port"),
-    [("no-such.invalid", "5672"), ("a" * 64 + ".example", "5672"), ("127.0.0.1", "99999"), ("127.0.0.1", "nosuch")],
+    [("no-such.invalid", "5672"), ("a" * 64 + ".example", "5672")],
 )
 def test_places_that_cannot_be_are_a_failure_like_others(client: ManagementClient, host: str, port: str) -> None:
     """routing 19: the connector lives, and says so."""
@@ -230,6 +231,13 @@ def test_places_that_cannot_be_are_a_failure_like_others(client: ManagementClien
         assert f"Connection to {host}:{port} failed: proton:io " in failed(client, "Connection to")
     finally:
         client.delete(type="connector", name="out")
+
+
+@pytest.mark.parametrize("port", ["99999", "nosuch", "0"])
+def test_a_port_that_is_none_is_refused(client: ManagementClient, port: str) -> None:
+    """Issue 12, point 11: with its status, before anything is made."""
+    with pytest.raises(BadRequestStatus, match=f"'{port}' is no port"):
+        client.create({"host": "127.0.0.1", "port": port}, type="connector", name="out")
 
 
 def reset_at_once(call: Call) -> None:

@@ -267,7 +267,7 @@ def test_an_unusable_profile_refuses_connections_and_the_router_runs_on(
 
 def test_an_unknown_profile_is_refused(client: ManagementClient) -> None:
     """policy 52: with the names there are."""
-    given = {"host": "127.0.0.1", "port": "0", "sslProfile": "nowhere"}
+    given = {"host": "127.0.0.1", "port": "5671", "sslProfile": "nowhere"}
     for entity in ("listener", "connector"):
         with pytest.raises(BadRequestStatus, match=r"no sslProfile named 'nowhere' .*interop-tls"):
             client.create(given, type=entity, name="refused")
