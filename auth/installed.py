@@ -10,7 +10,7 @@ def create_server_mechanism(name: str, channel: Channel) -> ServerMechanism | No
         case "ANONYMOUS":
             return Anonymous()
         case "EXTERNAL":
-            return External(channel.external_user)
+            return External(channel.external_user, asks_groups=channel.asks_groups)
         case "PLAIN":
             return Plain()
         case _ if hash_of(name) is not None:

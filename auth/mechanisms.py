@@ -17,9 +17,11 @@ from typing import Protocol
 from auth.credentials import (
     MAX_PASSWORD_BYTES,
     MAX_USER_BYTES,
+    UNKNOWN_USER,
     WRONG_PASSWORD,
     Answer,
     CheckPassword,
+    FetchGroups,
     MechanismRequest,
     VerifyResult,
 )
@@ -38,6 +40,7 @@ class Channel:
     external_user    of the client certificate that TLS verified; None without one
     has_certificate  TLS has verified a client certificate, whether or not it gives a user
     is_encrypted     inside TLS
+    asks_groups      an authenticator of the listener has the groups of users whom TLS has authenticated
     binding          (type, such as `tls-exporter`) → the data of that channel binding, RFC 5929 and 9266; None where
                      there is none of that type
     """
@@ -45,6 +48,7 @@ class Channel:
     external_user: str | None = None
     has_certificate: bool = False
     is_encrypted: bool = False
+    asks_groups: bool = False
     binding: Callable[[str], bytes | None] = lambda _type: None
 
 
@@ -114,20 +118,26 @@ class External:
 
     An absent response is taken as an empty one; asking for it with an empty challenge, as RFC 4422 would, breaks AMQP
     clients that expect the outcome and gains nothing.
+
+    asks_groups  where an authenticator has the groups of such users, it decides: whom it does not know is refused, and
+                 nobody is let in without groups because it does not answer
     """
 
-    def __init__(self, user: str | None) -> None:
+    def __init__(self, user: str | None, *, asks_groups: bool = False) -> None:
         self._user = user
+        self._asks_groups = asks_groups
 
     def respond(self, response: bytes | None) -> Step:
         if not self._user:
             return Refused(detail="SASL(-13): authentication failure: no verified client certificate")
         if response and response != self._user.encode("utf-8", "surrogatepass"):
             return Refused(detail=NOT_OWN_AUTHZID)
-        return Accepted(user=self._user)
+        return Ask(request=FetchGroups(user=self._user)) if self._asks_groups else Accepted(user=self._user)
 
     def conclude(self, result: Answer) -> Step:
-        return _unasked()
+        if not self._user or not self._asks_groups or not isinstance(result, VerifyResult):
+            return _unasked()
+        return _concluded(result, self._user, UNKNOWN_USER)
 
 
 class Plain:
@@ -152,11 +162,7 @@ class Plain:
     def conclude(self, result: Answer) -> Step:
         if self._user is None or not isinstance(result, VerifyResult):
             return _unasked()
-        if not result.is_valid:
-            return Refused(detail=result.detail or WRONG_PASSWORD, is_compared=result.is_compared)
-        return Accepted(
-            user=result.user or self._user, groups=result.groups, proof=result.proof, ends_at_s=result.ends_at_s
-        )
+        return _concluded(result, self._user, WRONG_PASSWORD)
 
 
 def parse_plain(response: bytes) -> CheckPassword | Refused:
@@ -183,6 +189,13 @@ def parse_plain(response: bytes) -> CheckPassword | Refused:
     if not name.isprintable():
         return Refused(detail="SASL(-13): authentication failure: unprintable character in user name")
     return CheckPassword(user=name, password=Secret(text))
+
+
+def _concluded(result: VerifyResult, user: str, why_not: str) -> Accepted | Refused:
+    """What follows from a verifier's answer; why_not for one that gives no reason."""
+    if not result.is_valid:
+        return Refused(detail=result.detail or why_not, is_compared=result.is_compared)
+    return Accepted(user=result.user or user, groups=result.groups, proof=result.proof, ends_at_s=result.ends_at_s)
 
 
 def _malformed() -> Refused:

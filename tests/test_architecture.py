@@ -96,7 +96,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pysasl": ("auth",),
     "scramp": ("auth",),
     "cryptography": ("auth",),
-    "ldap3": ("auth.verifiers.ldap",),
+    "ldap3": ("auth.verifiers.ldap_wire",),
     "proton": ("router.amqp.engine.library",),
     "cproton": ("router.amqp.engine.library",),
     "cproton_ffi": ("router.amqp.engine.library",),

@@ -126,7 +126,8 @@ def offered_mechanisms(
     """
     wanted = set(_words(sasl_mechanisms or ""))
     # The database that cannot be used would have served passwords.
-    installed = ("EXTERNAL", *(("PLAIN",) if config.database_fault else _forms(served)), "ANONYMOUS")
+    by_password = ("PLAIN",) if config.database_fault else (name for name in _forms(served) if name != "EXTERNAL")
+    installed = ("EXTERNAL", *by_password, "ANONYMOUS")
     by_default = tuple(name for name in installed if name not in ON_REQUEST or name in wanted)
     listed = by_default if config.mechanisms is None else tuple(dict.fromkeys(config.mechanisms))
     chosen = [name for name in listed if not wanted or name in wanted]

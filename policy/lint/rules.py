@@ -33,6 +33,7 @@ from policy.lint import (
     ignore_comment,
     ignored_entity,
     item_read_otherwise,
+    ldap_in_the_clear,
     lone_star_pattern,
     management_by_connector,
     management_for_everybody,
@@ -162,6 +163,7 @@ RULES: tuple[LintRule, ...] = (
     unserved,
     unserved_mechanisms,
     without_effect,
+    ldap_in_the_clear,
 )
 
 

@@ -14,8 +14,8 @@ FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
-    for section in policy.sections("sslProfile", "connector"):
-        for key in ("password", "saslPassword"):
+    for section in policy.sections("sslProfile", "connector", "ldapAuthenticator"):
+        for key in ("password", "saslPassword", "bindPassword"):
             value = section.text(key)
             if value and not value.startswith(("env:", "file:")):
                 about = About(instead=f"{key}: file:/etc/palisade/{key}")

@@ -1,4 +1,4 @@
-"""A connector does not compare the server's certificate with the name it connects to.
+"""A connector or an LDAP authenticator does not compare the server's certificate with the name it connects to.
 
 With `verifyHostname: no` every certificate of the same authority is good enough, also one of another owner.
 """
@@ -13,7 +13,8 @@ FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
-    for section in policy.sections("connector"):
-        if section.is_off("verifyHostname") and section.text("sslProfile"):
+    for section in policy.sections("connector", "ldapAuthenticator"):
+        has_tls = section.type == "ldapAuthenticator" or section.text("sslProfile")
+        if section.is_off("verifyHostname") and has_tls:
             text = "the name in the server's certificate is not verified"
             yield section.finding(ID, Level.WARNING, text, "verifyHostname", About(instead="verifyHostname: yes"))

@@ -172,6 +172,7 @@ class Connection(Recorded):
             external_user=tls.user_of(certificate) if tls is not None and certificate is not None else None,
             has_certificate=certificate is not None,
             is_encrypted=self.tunnel is not None,
+            asks_groups=self.listener.asks_groups,
             binding=self.tunnel.binding if self.tunnel is not None else lambda _kind: None,
         )
         self._start_sasl(ServerNegotiation(offered=self.listener.mechanisms(channel), channel=channel))

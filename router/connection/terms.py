@@ -102,6 +102,7 @@ class Listener(ConnectionTerms):
     # (the channel) → the mechanisms to offer, in order
     mechanisms: Callable[[Channel], tuple[str, ...]] = lambda _channel: ()
     verify: Verify = ask_nobody
+    asks_groups: bool = False  # as in auth.mechanisms.Channel
     handshake_timeout_s: float = HANDSHAKE_LIMIT_S
     max_connection_age_s: float = 0.0  # 0: none
 
@@ -157,6 +158,7 @@ def listener_of(
     tls: TlsSettings | None,
     mechanisms: Callable[[Channel], tuple[str, ...]],
     verify: Verify,
+    asks_groups: bool = False,
 ) -> Listener:
     """Work out a Listener from the validated attributes of a `listener` entity."""
     handshake = int(attributes["initialHandshakeTimeoutSeconds"])
@@ -167,6 +169,7 @@ def listener_of(
         authenticates_peer=bool(attributes["authenticatePeer"]),
         mechanisms=mechanisms,
         verify=verify,
+        asks_groups=asks_groups,
         is_multi_tenant=bool(attributes["multiTenant"]),
         failover=failover_servers(attributes["failoverUrls"]) if attributes.get("failoverUrls") else (),
         handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,

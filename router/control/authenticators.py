@@ -16,7 +16,7 @@ from auth.verifiers.files import UserFileError, UserFileVerifier
 from auth.verifiers.sasl_config import SaslConfig, SaslConfigError, load_sasl_config, offered_mechanisms
 from auth.verifiers.verifier import DEFAULT, Verifier, mechanism_of
 from router.connection.terms import Done
-from router.effects import Emit, Log, Refused
+from router.effects import Emit, Log, Refused, log
 from router.io.workers import Workers
 from router.management.owners import Owner
 from router.management.requests import ManagementError
@@ -33,6 +33,22 @@ def _file(attributes: Mapping[str, Any]) -> Verifier:
         raise AuthenticatorError(str(error)) from None
 
 
+def _ldap(attributes: Mapping[str, Any]) -> Verifier:
+    # Here, since ldap3 costs the start a quarter of a second and 5 MiB.
+    from auth.verifiers.ldap import LdapSettingsError, make_ldap_verifier
+
+    try:
+        return make_ldap_verifier(attributes)
+    except LdapSettingsError as error:
+        raise AuthenticatorError(str(error)) from None
+
+
+def _ldap_warnings(attributes: Mapping[str, Any]) -> Iterator[str]:
+    from auth.verifiers.ldap import ldap_warnings
+
+    return ldap_warnings(attributes)
+
+
 # Their turn among the hosts whose logins wait.
 RECHECKS: Final = "open connections"
 
@@ -40,6 +56,12 @@ RECHECKS: Final = "open connections"
 # AuthenticatorError.
 MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verifier]]] = {
     "fileAuthenticator": _file,
+    "ldapAuthenticator": _ldap,
+}
+
+# Entity type → texts for the log of an entity that `MAKERS` takes.
+WARNINGS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
+    "ldapAuthenticator": _ldap_warnings,
 }
 
 
@@ -86,9 +108,9 @@ class Authenticators:
     @property
     def owners(self) -> Iterator[Owner]:
         for kind, make in MAKERS.items():
-            yield Owner(type=kind, create=partial(self._create, make), delete=self._delete)
+            yield Owner(type=kind, create=partial(self._create, kind, make), delete=self._delete)
 
-    def _create(self, make: Callable[[Mapping[str, Any]], Verifier], attributes: Mapping[str, Any]) -> None:
+    def _create(self, kind: str, make: Callable[[Mapping[str, Any]], Verifier], attributes: Mapping[str, Any]) -> None:
         name = attributes["name"]
         if name == DEFAULT or name.split() != [name]:
             raise ManagementError(400, f"authenticator '{name}': expected a name without blanks, other than {DEFAULT}")
@@ -96,6 +118,8 @@ class Authenticators:
             self._add(make(attributes))
         except AuthenticatorError as error:
             raise ManagementError(400, f"authenticator '{name}': {error}") from None
+        for text in WARNINGS[kind](attributes) if kind in WARNINGS else ():
+            log(self._emit, "AUTHSERVICE", "warning", f"Authenticator {name}: {text}")
 
     def _delete(self, attributes: Mapping[str, Any]) -> None:
         name = attributes["name"]
@@ -179,6 +203,11 @@ class ListenerAuthentication:
             authenticate_peer=self._authenticates,
             channel=channel,
         )
+
+    @property
+    def asks_groups(self) -> bool:
+        """One of them has the groups of users whom TLS has authenticated, and so decides about them."""
+        return any("EXTERNAL" in member.verifier.mechanisms for member in self._members)
 
     def verify(
         self, request: MechanismRequest, host: str, begins: Callable[[], bool], done: Done

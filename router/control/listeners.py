@@ -91,7 +91,13 @@ class Listeners:
         # EXTERNAL and channel binding are of TLS.
         if not authentication.mechanisms(_BEST if profile_name else Channel()):
             self._refuse_unserved(attributes, user)
-        listener = listener_of(attributes, tls=tls, mechanisms=authentication.mechanisms, verify=authentication.verify)
+        listener = listener_of(
+            attributes,
+            tls=tls,
+            mechanisms=authentication.mechanisms,
+            verify=authentication.verify,
+            asks_groups=authentication.asks_groups,
+        )
         log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name, self._emit)
         return listener
 

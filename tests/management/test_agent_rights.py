@@ -325,6 +325,7 @@ def test_every_attribute_that_names_something_is_marked() -> None:
             ("connector", "saslPassword"),
             ("log", "outputFile"),
             ("fileAuthenticator", "path"),
+            *(("ldapAuthenticator", name) for name in ("caCertFile", "certFile", "privateKeyFile", "bindPassword")),
             ("sslProfile", "uidNameMappingFile"),
         ),
     }

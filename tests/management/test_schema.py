@@ -21,7 +21,7 @@ PREFIX = "org.apache.qpid.dispatch"
 
 
 # Extensions
-AUTHENTICATORS = ("fileAuthenticator",)
+AUTHENTICATORS = ("fileAuthenticator", "ldapAuthenticator")
 
 
 def no_warning(module: str, text: str) -> None:
@@ -93,7 +93,10 @@ def test_the_order_of_log_modules_is_that_of_the_code() -> None:
 
 def test_secrets_are_marked() -> None:
     secrets = {(each.short_name, name) for each in SCHEMA.types.values() for name in each.secrets}
-    assert secrets == {("sslProfile", "password"), ("connector", "saslPassword")}
+    assert secrets == {
+        *(("sslProfile", "password"), ("connector", "saslPassword")),
+        ("ldapAuthenticator", "bindPassword"),
+    }
 
 
 @pytest.mark.parametrize(

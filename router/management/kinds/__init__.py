@@ -26,6 +26,7 @@ CONFIGURED: Final[tuple[Kind, ...]] = (
     NamedKind("sslProfile"),
     NamedKind("authServicePlugin"),
     NamedKind("fileAuthenticator"),
+    NamedKind("ldapAuthenticator"),
     AddressKind("address"),
     LinkRouteKind("linkRoute"),
     AutoLinkKind("autoLink"),
