@@ -72,6 +72,7 @@ def make_ldap_verifier(attributes: Mapping[str, Any]) -> Verifier:
     Errors  auth.verifiers.ldap_settings.LdapSettingsError.
     """
     settings = read_settings(attributes)
+    settings.check_tls()
     seconds, refused_seconds = cache_times(attributes)
     return CachedVerifier(LdapVerifier(settings), seconds=seconds, refused_seconds=refused_seconds)
 

@@ -1,7 +1,6 @@
-"""What an LDAP authenticator is told: servers, TLS, where users and groups are. Checked, and no more.
+"""What an LDAP authenticator is told: servers, TLS, where users and groups are.
 
-Reads the files of TLS and of the password once, to find mistakes at the start. Sources: RFC 4514 (names), RFC 4515
-(filters), RFC 4516 (URLs).
+Sources: RFC 4514 (names), RFC 4515 (filters), RFC 4516 (URLs).
 """
 
 import re
@@ -135,6 +134,14 @@ class LdapSettings:
         """Those to which passwords go unencrypted."""
         return () if self.starts_tls else tuple(each for each in self.servers if not each.is_tls)
 
+    def check_tls(self) -> None:
+        """Read the files of TLS. Errors: LdapSettingsError."""
+        if len(self.clear_servers) < len(self.servers):
+            try:
+                self.tls.context()
+            except ValueError as error:
+                raise LdapSettingsError(f"TLS: {error}") from None
+
     def warnings(self) -> Iterator[str]:
         """Texts for the log."""
         for server in self.clear_servers:
@@ -146,7 +153,7 @@ class LdapSettings:
 
 
 def read_settings(attributes: Mapping[str, Any]) -> LdapSettings:
-    """From a validated `ldapAuthenticator` entity. Errors: LdapSettingsError."""
+    """From a validated `ldapAuthenticator` entity; reads the password. Errors: LdapSettingsError."""
     text = _texts(attributes)
     bind_dn, password = text("bindDn"), text("bindPassword")
     if bool(bind_dn) != bool(password):
@@ -155,19 +162,11 @@ def read_settings(attributes: Mapping[str, Any]) -> LdapSettings:
     if bind_password is not None:
         bind_password.read()
     users = _users(text)
-    starts_tls = bool(attributes.get("startTls", True))
-    tls = LdapTls(_profile(attributes), verifies_hostname=bool(attributes.get("verifyHostname", True)))
-    servers = _servers(text("urls"))
-    if starts_tls or any(server.is_tls for server in servers):
-        try:
-            tls.context()
-        except ValueError as error:
-            raise LdapSettingsError(f"TLS: {error}") from None
     return LdapSettings(
         name=str(attributes["name"]),
-        servers=servers,
-        starts_tls=starts_tls,
-        tls=tls,
+        servers=_servers(text("urls")),
+        starts_tls=bool(attributes.get("startTls", True)),
+        tls=LdapTls(_profile(attributes), verifies_hostname=bool(attributes.get("verifyHostname", True))),
         bind_dn=bind_dn,
         bind_password=bind_password,
         users=users,

@@ -394,9 +394,14 @@ def _message(number: int, kind: str, request: Any, controls: list[Any] | None = 
 
 
 def _entry(payload: Any) -> Entry:
+    try:
+        dn = payload[0][3].decode("utf-8")
+    except UnicodeDecodeError:
+        # No fault of the server: who may make an entry shall not bring it down.
+        raise LdapError("an entry whose name is no UTF-8") from None
     attributes = ((each[3][0][3], each[3][1][3]) for each in payload[1][3])
     return Entry(
-        dn=payload[0][3].decode("utf-8"),
+        dn=dn,
         values={
             bytes(name).decode("ascii").lower(): tuple(bytes(value[3]) for value in values)
             for name, values in attributes

@@ -5,8 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from auth import sasl_frames
-from auth.credentials import UNKNOWN_USER, WRONG_PASSWORD, CheckPassword, VerifyResult, unavailable
-from auth.identity import Identity
+from auth.credentials import (
+    UNKNOWN_USER,
+    WRONG_PASSWORD,
+    CheckPassword,
+    FetchGroups,
+    ScramKeys,
+    VerifyResult,
+    unavailable,
+)
+from auth.identity import Identity, Proof
 from auth.mechanisms import Channel
 from auth.negotiation import (
     FRAMING_ERROR,
@@ -190,6 +198,45 @@ def test_external_with_another_s_authzid_is_refused() -> None:
 def test_external_without_a_certificate_is_refused_even_if_it_was_offered(user: str | None) -> None:
     effects = server("EXTERNAL", external_user=user).receive(init("EXTERNAL", b""))
     assert frames_of(effects) == [Outcome(code=1)]
+
+
+def asked_about_alice() -> ServerNegotiation:
+    """Where an authenticator has the groups of certificates' users; it is asked, and nothing is decided."""
+    negotiation = ServerNegotiation(offered=["EXTERNAL"], channel=Channel(external_user="alice", asks_groups=True))
+    negotiation.start()
+    assert negotiation.receive(init("EXTERNAL", b"")) == [Verify(request=FetchGroups(user="alice"))]
+    return negotiation
+
+
+def test_a_certificate_s_user_has_the_groups_of_the_authenticator() -> None:
+    proof = Proof(verifier="staff", user="alice", value="x")
+    effects = asked_about_alice().resume(VerifyResult(is_valid=True, groups=("staff",), proof=proof, ends_at_s=7.0))
+    assert effects[-1] == Authenticated(
+        identity=Identity(
+            user="alice", mechanism="EXTERNAL", is_authenticated=True, groups=("staff",), proof=proof, ends_at_s=7.0
+        )
+    )
+
+
+def test_a_certificate_s_user_whom_the_authenticator_does_not_know_is_refused() -> None:
+    effects = asked_about_alice().resume(VerifyResult(is_valid=False))
+    assert frames_of(effects) == [Outcome(code=1)]
+    assert rejection(effects).detail == UNKNOWN_USER
+
+
+def test_without_the_authenticator_s_answer_a_certificate_lets_nobody_in() -> None:
+    """Fail closed: without groups the policy would decide as for somebody else."""
+    effects = asked_about_alice().resume(unavailable("down"))
+    assert frames_of(effects) == [Outcome(code=4)]
+    assert not rejection(effects).is_compared
+    keys = ScramKeys(salt=b"", iterations=1, stored_key=b"", server_key=b"", is_known=True)
+    assert frames_of(asked_about_alice().resume(keys)) == [Outcome(code=1)]
+
+
+def test_another_s_authzid_is_not_asked_about() -> None:
+    negotiation = ServerNegotiation(offered=["EXTERNAL"], channel=Channel(external_user="alice", asks_groups=True))
+    negotiation.start()
+    assert frames_of(negotiation.receive(init("EXTERNAL", b"admin"))) == [Outcome(code=1)]
 
 
 @pytest.mark.parametrize("mechanism", ["ANONYMOUS", "GSSAPI", "EXTERNAL"])

@@ -87,6 +87,15 @@ def test_external_is_offered_only_with_a_verified_certificate() -> None:
     assert "EXTERNAL" in offer(LISTED, "EXTERNAL PLAIN", certificate=True)
 
 
+def test_an_authenticator_that_serves_external_makes_it_no_second_offer() -> None:
+    """Nor one without a certificate."""
+    for certificate, offered in ((True, ("EXTERNAL", "PLAIN", "ANONYMOUS")), (False, ("PLAIN", "ANONYMOUS"))):
+        channel = Channel(has_certificate=certificate)
+        assert offered == offered_mechanisms(
+            SaslConfig(), served=("EXTERNAL", "PLAIN"), sasl_mechanisms=None, authenticate_peer=False, channel=channel
+        )
+
+
 def test_without_a_user_database_no_password_is_asked_for() -> None:
     assert offer(SaslConfig(), certificate=True) == ("EXTERNAL", "ANONYMOUS")
     assert offer(SaslConfig(mechanisms=("PLAIN", "ANONYMOUS"))) == ("ANONYMOUS",)

@@ -70,7 +70,7 @@ def dn_of(name: str, *, is_group: bool = False) -> str:
 
 def contents() -> str:
     """alice: in staff, which is in company, which is in everybody; bob: in the ring of three groups; mallory: in none;
-    bulk: in MANY groups; posix: by name.
+    bulk: in MANY groups; carol, who has a certificate: in machines; posix: by name.
     """
     people = ("alice", "bob", "mallory", "bulk", "carol", "d*ve", "a(b)c", "back\\slash", "comma, plus+", "jürgen")
     return "".join(
@@ -82,6 +82,7 @@ def contents() -> str:
                    "cn: router", f"userPassword: {SERVICE_PASSWORD}"),
             *(person_of_any_name(name, f"of {name}") for name in people),
             group("staff", dn_of("alice")),
+            group("machines", dn_of("carol")),
             group("company", dn_of("staff", is_group=True)),
             group("everybody", dn_of("company", is_group=True)),
             group("ring-1", dn_of("bob"), dn_of("ring-3", is_group=True)),

@@ -219,7 +219,7 @@ def test_a_name_is_nothing_but_a_name(slapd: Slapd, make: Make, attack: str) -> 
 
 @pytest.mark.parametrize("password", ["", "x" * (MAX_PASSWORD_BYTES + 1), "x" * 1_000_000, "\ud800"], ids=len)
 def test_passwords_that_never_reach_the_wire(make: Make, password: str) -> None:
-    """policy 67: nobody listens on that port."""
+    """Nobody listens on that port."""
     answer = login(make("ldaps://127.0.0.1:1"), "alice", password)
     assert (answer.is_valid, answer.is_compared) == (False, True)
 
@@ -329,7 +329,7 @@ def test_groups_of_a_certificates_user(slapd: Slapd, make: Make) -> None:
 
 
 def test_open_connections_are_rechecked(own_slapd: Callable[..., Slapd], make: Make) -> None:
-    """policy 84: the user's password, groups and existence."""
+    """The user's entry, state and groups; an outage says nothing about them."""
     server = own_slapd()
     verifier = make(server.ldaps)
     alice, bob = login(verifier, "alice", "of alice"), login(verifier, "bob", "of bob")
@@ -353,7 +353,7 @@ def test_open_connections_are_rechecked(own_slapd: Callable[..., Slapd], make: M
 def test_a_changed_password_is_remembered_for_a_while(
     own_slapd: Callable[..., Slapd], certificates: Certificates
 ) -> None:
-    """The new one is good at once, the old one for cacheSeconds, or until the user is looked at again."""
+    """The new one is good at once, the old one for cacheSeconds, or until the user is found to be gone."""
     server = own_slapd()
     verifier = make_ldap_verifier(attributes_of(certificates, server.ldaps, cacheSeconds=3600))
     try:
@@ -361,7 +361,6 @@ def test_a_changed_password_is_remembered_for_a_while(
         server.change(dn_of("alice"), "userPassword", ["new"])
         assert login(verifier, "alice", "new").is_valid
         assert login(verifier, "alice", "of alice").is_valid
-        assert not recheck(verifier, first).is_valid or first.proof == login(verifier, "alice", "new").proof
         server.remove(dn_of("alice"))
         assert not recheck(verifier, first).is_valid
         assert not login(verifier, "alice", "of alice").is_valid
