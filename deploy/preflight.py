@@ -35,6 +35,9 @@ def main() -> int:
         return 1
     if shutil.which("java") is None:
         print("No JDK found: qdaudit and its tests need one (apt-get install openjdk-17-jre-headless)")
+    # In sbin, which is not in everybody's PATH.
+    if not any(shutil.which(path) for path in ("slapd", "/usr/sbin/slapd")):
+        print("No slapd found: the tests of LDAP need one (apt-get install slapd)")
     return 0
 
 
