@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from auth.credentials import Answer, CheckPassword, FetchGroups, Recheck, VerifyRequest, VerifyResult
-from auth.verifiers.verifier import Verifier
+from auth.verifiers.verifier import Announcing, Verifier
 
 # Answers of each kind. Attack: to fill the memory with names that are made up; or, if both kinds shared their room, to
 # push out of it those who log in every minute.
@@ -103,6 +103,10 @@ class CachedVerifier:
             with self._lock:
                 (self._good if answer.is_valid else self._bad).put(key, answer, self._clock())
         return answer
+
+    def announce_by(self, say: Callable[[str], None]) -> None:
+        if isinstance(self._verifier, Announcing):
+            self._verifier.announce_by(say)
 
     def close(self) -> None:
         self._verifier.close()

@@ -113,6 +113,9 @@ class LdapVerifier:
             case _:
                 return unavailable("it answers no such question")
 
+    def announce_by(self, say: Callable[[str], None]) -> None:
+        self._directory.say = say
+
     def close(self) -> None:
         self._directory.close()
 

@@ -27,6 +27,7 @@ class _Server:
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
         self.retry_at = 0.0
+        self.is_down = False
         self.fault = ""
         self.has_chain_rule: bool | None = None  # None: not known
         self.services: list[tuple[float, LdapConnection]] = []  # idle since
@@ -101,6 +102,7 @@ class Directory:
         self._servers = [_Server(address) for address in settings.servers]
         self._open: set[LdapConnection] = set()
         self._is_closed = False
+        self.say: Callable[[str], None] = lambda _text: None
 
     def ask(self, question: Callable[[Session], _T]) -> _T:
         """Put the question to the servers in turn, until one does not fail.
@@ -121,8 +123,7 @@ class Directory:
                 self._failed(server, fault)
                 faults.append(str(fault))
             except BaseException:
-                # The server is not to blame, and is asked again.
-                self._answered(server)
+                self._free(server)
                 raise
             else:
                 self._answered(server)
@@ -178,8 +179,15 @@ class Directory:
                 server.retry_at = now + max(self._settings.retry_s, QUESTION_FACTOR * self._settings.timeout_s)
             return True
 
+    def _free(self, server: _Server) -> None:
+        """The server was not to blame, or is not known to be: the next question may try it."""
+        with self._lock:
+            server.retry_at = 0.0
+
     def _failed(self, server: _Server, fault: ServerFault) -> None:
         with self._lock:
+            is_news = not server.is_down and not self._is_closed
+            server.is_down = True
             server.retry_at = self._clock() + self._settings.retry_s
             server.fault = str(fault)
             server.has_chain_rule = None
@@ -188,10 +196,15 @@ class Directory:
             server.users.clear()
         for _, connection in stale:
             self.drop(connection)
+        if is_news:
+            self.say(f"{fault}. It is left alone, and tried every {self._settings.retry_s:g} s")
 
     def _answered(self, server: _Server) -> None:
         with self._lock:
+            is_news, server.is_down = server.is_down, False
             server.retry_at = 0.0
+        if is_news:
+            self.say(f"{server.address} answers again")
 
     # Connections
 

@@ -1,6 +1,7 @@
 """What a verifier is. Each has one file in this room."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 from auth.credentials import (
     Answer,
@@ -38,6 +39,15 @@ class Verifier(Protocol):
 
     def close(self) -> None:
         """Give back connections and caches. `verify` may be under way."""
+        ...
+
+
+@runtime_checkable
+class Announcing(Protocol):
+    """A verifier that has to say, beside its answers, which of its servers fail and which are back."""
+
+    def announce_by(self, say: Callable[[str], None]) -> None:
+        """say  takes a text for the log, from any thread"""
         ...
 
 

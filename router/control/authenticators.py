@@ -6,6 +6,7 @@ Sources: docs/spec/policy-and-auth.md §7, §8.1, §8.10.
 import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -14,7 +15,7 @@ from auth.credentials import MechanismRequest, Recheck, VerifyResult
 from auth.mechanisms import Channel
 from auth.verifiers.files import UserFileError, UserFileVerifier
 from auth.verifiers.sasl_config import SaslConfig, SaslConfigError, load_sasl_config, offered_mechanisms
-from auth.verifiers.verifier import DEFAULT, Verifier, mechanism_of
+from auth.verifiers.verifier import DEFAULT, Announcing, Verifier, mechanism_of
 from router.connection.terms import Done
 from router.effects import Emit, Log, Refused, log
 from router.io.workers import Workers
@@ -115,11 +116,24 @@ class Authenticators:
         if name == DEFAULT or name.split() != [name]:
             raise ManagementError(400, f"authenticator '{name}': expected a name without blanks, other than {DEFAULT}")
         try:
-            self._add(make(attributes))
+            verifier = make(attributes)
+            if isinstance(verifier, Announcing):
+                verifier.announce_by(self._announcer(name))
+            self._add(verifier)
         except AuthenticatorError as error:
             raise ManagementError(400, f"authenticator '{name}': {error}") from None
         for text in WARNINGS[kind](attributes) if kind in WARNINGS else ():
             log(self._emit, "AUTHSERVICE", "warning", f"Authenticator {name}: {text}")
+
+    def _announcer(self, name: str) -> Callable[[str], None]:
+        """Writes a verifier's news to the log, from its threads."""
+        loop = asyncio.get_running_loop()
+
+        def say(text: str) -> None:
+            with suppress(RuntimeError):  # the loop is closed: the router has ended
+                loop.call_soon_threadsafe(log, self._emit, "AUTHSERVICE", "warning", f"Authenticator {name}: {text}")
+
+        return say
 
     def _delete(self, attributes: Mapping[str, Any]) -> None:
         name = attributes["name"]

@@ -166,7 +166,9 @@ def test_who_leaves_a_group_is_disconnected(slapd: Slapd, start: Start, tmp_path
             stand_in.accept()[0].close()  # the router asks, and gets no answer
             stand_in.accept()[0].close()
         assert alice.query("router").rows
+        router.wait_for_log(r"AUTHSERVICE \(warning\) Authenticator staff: ldaps://.* It is left alone")
         slapd.start()
+        router.wait_for_log(r"AUTHSERVICE \(warning\) Authenticator staff: ldaps://127.0.0.1:\d+ answers again")
         slapd.change(dn_of("company", is_group=True), "member", [dn_of("mallory")])
         router.wait_for_log(r"Authenticator staff: the credentials of 'alice' hold no more: 1 connections closed")
         with pytest.raises(ConnectionException):
