@@ -4,6 +4,7 @@ Pure: certificates come as DER that TLS has already verified.
 Sources: docs/spec/policy-and-auth.md §6.3, §6.4; RFC 2253 in the rendering of OpenSSL's `-nameopt RFC2253`.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,6 +69,17 @@ _SHORT_NAMES: Mapping[ObjectIdentifier, str] = {
 
 # How a subject begins, which is the user where uidFormat gives nothing.
 _LIKE_A_SUBJECT = re.compile(r"[A-Za-z][A-Za-z0-9]*=|[0-9]+(?:\.[0-9]+)+=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateId:
+    """Which certificate it is, in the terms of a revocation list.
+
+    issuer  SHA-256 of the issuer's name
+    """
+
+    issuer: bytes
+    serial: int
 
 
 class CertificateError(ValueError):
@@ -157,6 +169,28 @@ def certificate_weakness(der: bytes) -> str | None:
 def expiry_s(der: bytes) -> float:
     """When a certificate ends, seconds since 1970 UTC. Errors: CertificateError."""
     return _parse(der).not_valid_after_utc.timestamp()
+
+
+def certificate_id(der: bytes) -> CertificateId:
+    """Errors: CertificateError."""
+    certificate = _parse(der)
+    try:
+        return CertificateId(issuer=issuer_digest(certificate.issuer), serial=certificate.serial_number)
+    except (ValueError, TypeError):
+        raise CertificateError("the certificate's issuer cannot be parsed") from None
+
+
+def issuer_digest(name: x509.Name) -> bytes:
+    """As in a CertificateId."""
+    return hashlib.sha256(name.public_bytes()).digest()
+
+
+def chain_ends_at_s(pem: bytes) -> float | None:
+    """When the first certificate of a file ends, seconds since 1970 UTC; None where none can be read."""
+    try:
+        return min(each.not_valid_after_utc.timestamp() for each in x509.load_pem_x509_certificates(pem))
+    except (ValueError, x509.InvalidVersion):
+        return None
 
 
 def end_point_binding(der: bytes) -> bytes | None:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from auth.certificates import certificate_weakness, end_point_binding, expiry_s
+from auth.client_hello import Unfinished, server_name
+from auth.host_names import names_host
+from auth.revocation import RevocationError, read_lists
 from auth.secrets import Secret
 from policy.files.regular import MAX_OTHER_BYTES, read_regular, why_unreadable
 
@@ -61,8 +64,10 @@ _EXCLUDE = {
 class TlsProfile:
     """The attributes of one sslProfile entity; None or "" where absent.
 
-    protocols  names separated by blank, comma or semicolon; None for TLSv1.2 and later
-    ciphers    an OpenSSL cipher list; it does not touch TLSv1.3
+    protocols     names separated by blank, comma or semicolon; None for TLSv1.2 and later
+    ciphers       an OpenSSL cipher list; it does not touch TLSv1.3
+    ciphersuites  those of TLSv1.3, where `can_choose_suites`
+    crl_file      PEM file of revocation lists, or hashed directory
     """
 
     name: str
@@ -74,11 +79,18 @@ class TlsProfile:
     protocols: str | None = None
     uid_format: str | None = None
     uid_name_mapping_file: str | None = None
+    ciphersuites: str | None = None
+    crl_file: str | None = None
 
     @property
     def withdrawn_protocols(self) -> tuple[str, ...]:
         """Those of `protocols` that are withdrawn because broken. The profile's security level is lowered for them."""
         return tuple(name for name in WITHDRAWN if name in _protocol_names(self.protocols or ""))
+
+
+def can_choose_suites() -> bool:
+    """Does Python's `ssl` have a way to choose the suites of TLSv1.3? Since 3.15."""
+    return hasattr(ssl.SSLContext, "set_ciphersuites")
 
 
 class TlsProfileError(ValueError):
@@ -97,12 +109,28 @@ class NotTls(TlsFailure):
     """What the peer sends is no TLS from its first byte on."""
 
 
+class UnusableProfile(TlsFailure):
+    """The sslProfile that the peer's server name chooses cannot be used; the text is that of a TlsProfileError."""
+
+
 class RecordsWithoutData(TlsFailure):
     """The peer keeps us at work with TLS records that carry nothing."""
 
 
 class _LoweredContext(ssl.SSLContext):
     """A context for withdrawn protocols, at OpenSSL's security level 0; certificates are judged as at any other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What a server shows, and demands, by one sslProfile.
+
+    end_point  the channel binding of its certificate (auth.certificates.end_point_binding)
+    """
+
+    profile: str
+    context: ssl.SSLContext
+    end_point: bytes | None
 
 
 class TlsTunnel:
@@ -129,6 +157,7 @@ class TlsTunnel:
         "_without_data",
         "has_more",
     )
+    chosen: str | None = None  # the sslProfile that the client's server name has chosen
 
     def __init__(
         self,
@@ -148,8 +177,7 @@ class TlsTunnel:
         self._handshake_bytes = 0
         self._is_established = False
         self._is_tls = True  # as far as the first byte tells
-        self._is_closed = False
-        self._is_discarded = False
+        self._is_closed = self._is_discarded = False
         # Attack: to resume a session, and with it EXTERNAL, when the certificate has expired. Nobody resumes one of a
         # connection that is over.
         self._forgets_session = server_side and context.verify_mode is ssl.CERT_REQUIRED
@@ -407,6 +435,66 @@ class TlsTunnel:
         self._waiting, self._at, self.has_more = b"", 0, False
 
 
+class NamedTunnel(TlsTunnel):
+    """A client's, whose server has to have the right name (auth.host_names.names_host)."""
+
+    __slots__ = ("_host",)
+
+    def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        """context  that does not compare names itself"""
+        super().__init__(context, server_side=False, server_hostname=host)
+        self._host = host
+
+    def _shake_hands(self) -> None:
+        super()._shake_hands()
+        if self._is_established and not names_host(self.peer_certificate or b"", self._host):
+            self._outgoing.read()  # in TLSv1.3 our own certificate, which is not for others
+            what = f"Hostname mismatch, certificate is not valid for '{self._host}'"
+            raise UntrustedCertificate(f"certificate verify failed: {what}")
+
+
+class ChoosingTunnel(TlsTunnel):
+    """A server's, with the sslProfile that the client's server name chooses."""
+
+    __slots__ = ("_choose", "chosen")
+
+    def __init__(self, own: Served, choose: Callable[[str | None], Served | None]) -> None:
+        """own  what clients get that want no host, or one that `choose` does not know
+        choose  what is shown to clients that want a host of this name; None: `own`. Errors: TlsProfileError
+        """
+        super().__init__(own.context, server_side=True, end_point=own.end_point)
+        self._choose: Callable[[str | None], Served | None] | None = choose
+        self.chosen: str | None = None
+
+    def receive(self, data: bytes, begin_turn: Callable[[], Callable[[], bool]] = lambda: lambda: True) -> bytes:
+        """As TlsTunnel. Errors: UnusableProfile as well."""
+        if self._choose is None or self._is_closed:
+            return super().receive(data, begin_turn)
+        self._waiting += data
+        return super().receive(b"", begin_turn) if self._has_chosen(self._choose) else b""
+
+    def _has_chosen(self, choose: Callable[[str | None], Served | None]) -> bool:
+        """Is all there by which the sslProfile is chosen? Errors: UnusableProfile.
+
+        Not OpenSSL's own callback: it would exchange the certificate, and keep protocols, revocation lists and whether
+        a certificate is demanded as they were.
+        """
+        try:
+            name = server_name(self._waiting)
+        except Unfinished:
+            return False
+        self._choose = None
+        try:
+            served = choose(name)
+        except TlsProfileError as error:
+            raise UnusableProfile(str(error)) from None
+        if served is not None:
+            self.chosen, self._end_point = served.profile, served.end_point
+            self._ssl = served.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+            self._forgets_session = served.context.verify_mode is ssl.CERT_REQUIRED
+        return True
+
+
 def _refuse_weak(context: ssl.SSLContext, certificate: bytes | None) -> None:
     """Attack: to break the weak key or signature of a peer's certificate, which level 0 lets pass."""
     if not isinstance(context, _LoweredContext) or certificate is None:
@@ -466,7 +554,7 @@ def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLC
         raise TlsProfileError("Cannot set SSL credentials")
     if profile.ca_cert_file and not _load_authorities(context, profile.ca_cert_file):
         raise TlsProfileError("Cannot set trusted SSL CA")
-    if not _set_ciphers(context, profile.ciphers):
+    if not _set_ciphers(context, profile.ciphers) or not _set_suites(context, profile.ciphersuites):
         raise TlsProfileError(
             "Cannot set ciphers. The ciphers string might be invalid. Use openssl ciphers -v <ciphers> to validate"
         )
@@ -479,6 +567,7 @@ def server_context(profile: TlsProfile, *, demand_certificate: bool) -> ssl.SSLC
         if not profile.ca_cert_file or Path(profile.ca_cert_file).is_dir() or not context.cert_store_stats()["x509"]:
             raise TlsProfileError("Cannot set peer authentication")
         context.verify_mode = ssl.CERT_REQUIRED
+        _load_revocation_lists(context, profile)
     return context
 
 
@@ -499,10 +588,11 @@ def client_context(profile: TlsProfile, *, verify_hostname: bool) -> ssl.SSLCont
         raise TlsProfileError("SSL CA configuration failed")
     if profile.cert_file and not _load_own_certificate(context, profile):
         raise TlsProfileError("SSL local certificate configuration failed")
-    if not _set_ciphers(context, profile.ciphers):
+    if not _set_ciphers(context, profile.ciphers) or not _set_suites(context, profile.ciphersuites):
         raise TlsProfileError("SSL cipher configuration failed")
     if not _set_protocols(context, profile.protocols):
         raise TlsProfileError("Permitted TLS protocols configuration failed")
+    _load_revocation_lists(context, profile)
     return context
 
 
@@ -538,6 +628,27 @@ def _load_authorities(context: ssl.SSLContext, path: str) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def _load_revocation_lists(context: ssl.SSLContext, profile: TlsProfile) -> None:
+    if not profile.crl_file:
+        return
+    try:
+        read_lists(profile.crl_file).load_into(context)
+    except (RevocationError, OSError) as error:
+        raise TlsProfileError(f"Cannot set certificate revocation lists: {error}") from None
+
+
+def _set_suites(context: ssl.SSLContext, suites: str | None) -> bool:
+    if not suites:
+        return True
+    choose = getattr(context, "set_ciphersuites", None)  # since Python 3.15
+    try:
+        if choose is not None:
+            choose(suites)
+    except (ssl.SSLError, ValueError):
+        return False
+    return choose is not None
 
 
 def _set_ciphers(context: ssl.SSLContext, ciphers: str | None) -> bool:

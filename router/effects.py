@@ -22,7 +22,7 @@ RouterReason = Literal[
     "tls_handshake_failed", "tls_records", "tls_configuration",
     "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable",
     "malformed_frame", "idle_timeout", "internal_error",
-    "credentials_revoked", "credentials_expired", "certificate_expired", "connection_too_old",
+    "credentials_revoked", "credentials_expired", "certificate_expired", "certificate_revoked", "connection_too_old",
     "vhost_changed", "invalid_policy",
 ]  # fmt: skip
 # Why open connections are decided again.

@@ -64,6 +64,7 @@ from policy.lint import (
     small_window,
     star_in_user_name,
     tenants_by_claim,
+    trusted_certificates,
     unknown_attribute,
     unknown_key,
     unreachable_limit,
@@ -164,6 +165,7 @@ RULES: tuple[LintRule, ...] = (
     unserved_mechanisms,
     without_effect,
     ldap_in_the_clear,
+    trusted_certificates,
 )
 
 

@@ -1,8 +1,7 @@
 """A setting is accepted and has no effect.
 
 `workerThreads`: the router has one event loop. `allowRedirect` has no effect in qdrouterd 1.20 either, nor has a
-`console` section: its console is served by http listeners. `trustedCertsFile` of a listener trusts nobody; the
-authorities of clients are those of its sslProfile's `caCertFile`. Take the line out.
+`console` section: its console is served by http listeners. Take the line out.
 """
 
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ FAMILY = Family.HYGIENE
 
 _ATTRIBUTES = {
     "router": ("workerThreads", "debugDumpFile"),
-    "listener": ("trustedCertsFile",),
     "connector": ("allowRedirect",),
 }
 

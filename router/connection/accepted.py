@@ -7,11 +7,12 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 from collections.abc import Callable
 from typing import Final
 
+from auth.certificates import certificate_id
 from auth.credentials import Answer, VerifyResult
 from auth.identity import Identity
 from auth.mechanisms import Channel
 from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Rejected, ServerNegotiation, Verify
-from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate
+from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate, UnusableProfile
 from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
 from router.admission.handshakes import ENGINE_BYTES, TLS_BYTES
 from router.amqp import headers
@@ -24,7 +25,7 @@ from router.connection.peer_open import PeerOpens
 from router.connection.recorded import Recorded
 from router.connection.stack import ABORTED, FRAMING, Stack, Stage
 from router.connection.surroundings import Surroundings
-from router.connection.tenure import REVOKED, Ending, Tenure
+from router.connection.tenure import CERTIFICATE_REVOKED, REVOKED, Ending, Tenure
 from router.connection.terms import Listener
 from router.effects import (
     Audit,
@@ -94,6 +95,18 @@ class Connection(Recorded):
         if self.is_open:
             self._end_for(REVOKED)
 
+    def end_for_revoked_certificate(self) -> None:
+        """However far it has come."""
+        if self.is_open:
+            self._end_for(CERTIFICATE_REVOKED)
+        else:
+            self.fail(*CERTIFICATE_REVOKED)
+
+    @property
+    def is_shaking_hands(self) -> bool:
+        """Has TLS begun, and is not established?"""
+        return self.stage is Stage.TLS
+
     def _end_for(self, ending: Ending) -> None:
         condition, reason = ending
         self.report(condition)
@@ -127,6 +140,8 @@ class Connection(Recorded):
         self._hold()
         if self.tunnel is not None:
             self.tenure.certificate_ends_at_s = self.tunnel.peer_expires_at_s
+            if (shown := self.tunnel.peer_certificate) is not None:
+                self.tenure.certificate = certificate_id(shown)
 
     def _hold(self, pending: int = 0) -> None:
         """Tell how many bytes are held.
@@ -149,13 +164,19 @@ class Connection(Recorded):
         try:
             tunnel = self.listener.tls.tunnel()
         except TlsProfileError as error:
-            log(self.emit, "ERROR", "error", f"Run Time: {error}")
-            description = f"{error} on {self.listener.place}"
-            self.fail(Condition(name="amqp:internal-error", description=description), "tls_configuration")
+            self._fail_for_profile(error)
             return b""
         return self._start_tls(tunnel, data)
 
+    def _fail_for_profile(self, error: Exception) -> None:
+        log(self.emit, "ERROR", "error", f"Run Time: {error}")
+        description = f"{error} on {self.listener.place}"
+        self.fail(Condition(name="amqp:internal-error", description=description), "tls_configuration")
+
     def _on_tls_failure(self, failure: TlsFailure) -> None:
+        if isinstance(failure, UnusableProfile):
+            self._fail_for_profile(failure)
+            return
         if isinstance(failure, UntrustedCertificate):
             self.gate.count_failure()
         super()._on_tls_failure(failure)
@@ -168,8 +189,11 @@ class Connection(Recorded):
         self.layers.write(headers.SASL)
         certificate = self.tunnel.peer_certificate if self.tunnel is not None else None
         tls = self.listener.tls
+        user = None
+        if tls is not None and self.tunnel is not None and certificate is not None:
+            user = tls.user_of(certificate, self.tunnel.chosen)
         channel = Channel(
-            external_user=tls.user_of(certificate) if tls is not None and certificate is not None else None,
+            external_user=user,
             has_certificate=certificate is not None,
             is_encrypted=self.tunnel is not None,
             asks_groups=self.listener.asks_groups,
@@ -281,7 +305,7 @@ class Connection(Recorded):
         certificate, tls = self.tunnel.peer_certificate, self.listener.tls
         if certificate is None or tls is None:
             return Identity(user=None)
-        return Identity(user=tls.subject_of(certificate))
+        return Identity(user=tls.subject_of(certificate, self.tunnel.chosen))
 
     # Failures
 

@@ -53,13 +53,14 @@ class TlsSettings:
     """How to start TLS on an accepted socket; the context is made anew when the profile changes.
 
     tunnel            makes a tunnel; raises auth.tls.TlsProfileError when the profile is unusable
-    user_of           DER certificate → user name for EXTERNAL (uidFormat, mapping), None when it gives none
-    subject_of        DER certificate → subject, the user of a TLS client without SASL
+    user_of           (DER certificate, TlsTunnel.chosen) → user name for EXTERNAL (uidFormat, mapping), None when it
+                      gives none
+    subject_of        the same → subject, the user of a TLS client without SASL
     """
 
     tunnel: Callable[[], TlsTunnel]
-    user_of: Callable[[bytes], str | None]
-    subject_of: Callable[[bytes], str | None]
+    user_of: Callable[[bytes, str | None], str | None]
+    subject_of: Callable[[bytes, str | None], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

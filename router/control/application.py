@@ -37,6 +37,7 @@ from router.control.profiling import Profiling
 from router.control.reloading import Reloading
 from router.control.reporting import Reporting
 from router.control.requesters import Requesters
+from router.control.revoked_certificates import RevokedCertificates
 from router.control.router import Router
 from router.control.router_entity import router_owner
 from router.control.sasl_plugins import SaslPlugins
@@ -323,6 +324,9 @@ class Application:
         policy, reloading = self.configuration.policy, self.reloading
         every_s = int(str(policy["policyDirWatchSeconds"]))
         reloading.add(self.logs.reopen, self.profiles.reload)
+        self.router.on_second.append(self.profiles.on_second)
+        if every_s:
+            reloading.watch(self.profiles.watch, every_s, "the files of sslProfiles")
         if self.vhosts.has_folder:
             if every_s:
                 watch = self.vhosts.watch(self._read_at_ns)
@@ -331,6 +335,9 @@ class Application:
             reloading.add(self.vhosts.reload)
             reloading.hurry_by(self.vhosts.hurry)
         if policy["onPolicyChange"] == "enforce":  # it covers credentials as well
+            revoked = RevokedCertificates(self.router.connections, self.router.work.finish, self.emit)
+            self.profiles.on_adopted = revoked.on_adopted
+            reloading.on_stop(revoked.stop)
             try:
                 watch_credentials(self.router, self.authenticators, policy, reloading)
             except UserFileError as error:

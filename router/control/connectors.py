@@ -34,9 +34,10 @@ class Connectors:
         tunnel, has_certificate = None, False
         if profile_name:
             source = self._profiles.find(profile_name, user)
-            files = TlsFiles.of_connector(source, verify_hostname=bool(attributes["verifyHostname"]))
-            tunnel = client_tunnels(files)
-            self._profiles.use(attributes["name"], files, user)
+            verify_hostname = bool(attributes["verifyHostname"])
+            files = TlsFiles.of_connector(source, verify_hostname=verify_hostname)
+            tunnel = client_tunnels(files, verify_hostname=verify_hostname)
+            self._profiles.use(attributes["name"], (files,), user)
             has_certificate = bool(source.profile.cert_file)
         try:
             password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self._emit)

@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
+from auth.host_names import pattern_of
 from auth.mechanisms import Channel
-from auth.verifiers.sasl_config import SaslConfigError, why_unserved
-from router.connection.terms import Listener, listener_of
+from auth.verifiers.sasl_config import SaslConfigError, demands_certificate, why_unserved
+from router.connection.terms import Listener, TlsSettings, listener_of
 from router.control.authenticators import AuthenticatorError, Authenticators
 from router.control.connectors import check_port, log_configured
 from router.control.router import Router
 from router.control.sasl_plugins import SaslPlugins
-from router.control.security import TlsFiles, tls_settings
+from router.control.security import ProfileSource, TlsFiles, tls_settings
 from router.control.server import ADDRESS_FAMILIES, Port
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
@@ -76,12 +77,12 @@ class Listeners:
         tls = None
         if profile_name:
             source = self._profiles.find(profile_name, user)
-            files = TlsFiles.of_listener(source, sasl_mechanisms=attributes.get("saslMechanisms"))
-            tls = tls_settings(files, self._emit)
-            self._profiles.use(attributes["name"], files, user)
-        if attributes.get("trustedCertsFile"):
-            self._warn("Configuration listener attribute 'trustedCertsFile' is not used. "
-                       "Specify sslProfile caCertFile instead.")  # fmt: skip
+            tls = self._tls(source, attributes, user)
+        elif attributes.get("sniProfiles"):
+            raise ManagementError(400, f"{user}: sniProfiles without sslProfile, which all other clients get")
+        if attributes.get("trustedCertsFile") and not (tls and demands_certificate(attributes.get("saslMechanisms"))):
+            self._warn(f"{user}: trustedCertsFile has no effect: a client certificate is asked for where sslProfile is "
+                       "set and EXTERNAL is among the saslMechanisms")  # fmt: skip
         try:
             authentication = self._authenticators.of_listener(attributes)
         except SaslConfigError as error:
@@ -112,6 +113,35 @@ class Listeners:
             raise ManagementError(400, text, "saslMechanisms")
         if attributes["authenticatePeer"]:
             self._warn(f"{user}: nobody can log in, none of its SASL mechanisms can be offered: none given")
+
+    def _tls(self, source: ProfileSource, attributes: Mapping[str, Any], user: str) -> TlsSettings:
+        """The listener's own sslProfile, and those that clients choose by the host they want.
+
+        Errors  ManagementError.
+        """
+
+        def files_of(source: ProfileSource) -> TlsFiles:
+            return TlsFiles.of_listener(
+                source,
+                sasl_mechanisms=attributes.get("saslMechanisms"),
+                trusted_file=attributes.get("trustedCertsFile") or None,
+            )
+
+        own = files_of(source)
+        by_name: dict[str, TlsFiles] = {}
+        by_profile: dict[str, TlsFiles] = {}
+        for written, profile in (attributes.get("sniProfiles") or {}).items():
+            try:
+                name = pattern_of(written)
+            except ValueError as error:
+                raise ManagementError(400, f"{user}: sniProfiles: {error}") from None
+            if name in by_name:
+                raise ManagementError(400, f"{user}: sniProfiles: '{name}' stands twice")
+            if profile not in by_profile:
+                by_profile[profile] = files_of(self._profiles.find(str(profile), f"{user}: sniProfiles"))
+            by_name[name] = by_profile[profile]
+        self._profiles.use(attributes["name"], (own, *by_profile.values()), user)
+        return tls_settings(own, by_name, self._emit)
 
     async def open_all(
         self, listeners: Sequence[tuple[Mapping[str, Any], Listener]], *, is_first_required: bool

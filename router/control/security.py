@@ -3,19 +3,34 @@
 Reads files; everything it cannot read is an error that names the file. Source: docs/spec/policy-and-auth.md §6.
 """
 
+import re
 import ssl
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from auth.certificates import CertificateError, certificate_subject, certificate_user
+from auth.certificates import CertificateError, certificate_subject, certificate_user, chain_ends_at_s
+from auth.host_names import chosen
+from auth.revocation import RevocationError, list_files, read_lists
 from auth.secrets import PasswordError, Secret
-from auth.tls import TlsProfile, TlsTunnel, client_context, own_end_point, server_context
+from auth.tls import (
+    ChoosingTunnel,
+    NamedTunnel,
+    Served,
+    TlsProfile,
+    TlsTunnel,
+    can_choose_suites,
+    client_context,
+    own_end_point,
+    server_context,
+)
 from auth.verifiers.password_sources import resolve_configured
 from auth.verifiers.sasl_config import demands_certificate
 from policy.files.positioned_json import NotJson, RepeatedKeyError, first_repeat, loads
 from policy.files.regular import MAX_OTHER_BYTES, read_regular
 from router.connection.terms import TlsSettings
 from router.effects import Emit, log
+from router.io.folder_watch import scan_file
 
 
 class SecurityError(ValueError):
@@ -47,7 +62,15 @@ def profile_of(attributes: Mapping[str, Any], emit: Emit) -> TlsProfile:
         protocols=attributes.get("protocols"),
         uid_format=attributes.get("uidFormat"),
         uid_name_mapping_file=attributes.get("uidNameMappingFile"),
+        ciphersuites=attributes.get("ciphersuites"),
+        crl_file=attributes.get("crlFile"),
     )
+    if profile.ciphersuites and not can_choose_suites():
+        raise SecurityError(f"sslProfile {profile.name}: ciphersuites: the suites of TLSv1.3 cannot be chosen with "
+                            "this Python, whose ssl module has no way to: leave it out, or use 3.15")  # fmt: skip
+    if suites := [name for name in re.split(r"[:, ]+", profile.ciphers or "") if name.startswith("TLS_")]:
+        text = f"{', '.join(suites)}: ciphers does not touch TLSv1.3, all of whose suites stay allowed"
+        log(emit, "CONN_MGR", "warning", f"sslProfile {profile.name}: {text}")
     if withdrawn := profile.withdrawn_protocols:
         log(emit, "CONN_MGR", "warning", f"sslProfile {profile.name} allows {', '.join(withdrawn)}, withdrawn because "
             "broken (RFC 8996): for its connections the security level of OpenSSL is lowered")  # fmt: skip
@@ -72,76 +95,170 @@ def configured_password(configured: str | None, *, is_literal_prefix: bool, emit
     return resolved.password
 
 
+# Path, inode, size and times of files.
+Seen = frozenset[tuple[str, int, int, int, int]]
+
+
+def entries(path: str) -> Seen:
+    """The state of a file, which may be missing."""
+    return frozenset(scan_file(path) or ((path, 0, 0, 0, 0),))
+
+
+class ProfileSource:
+    """An sslProfile entity, its password and its display names read; when its certificate and its lists end."""
+
+    def __init__(self, attributes: Mapping[str, Any], emit: Emit) -> None:
+        """Errors: SecurityError."""
+        self.attributes = attributes
+        self.profile = profile_of(attributes, emit)
+        self.paths = _paths(attributes, self.profile)
+        self.seen = self.scan()  # its files, and those its users read beside them, before they were read
+        self.display_names = load_display_names(self.profile, emit)
+        # Seconds since 1970 UTC; None where there are none, or none that can be read.
+        self.certificate_ends_at_s = _end_of_certificate(self.profile)
+        self.lists_end_at_s = _end_of_lists(self.profile)
+
+    def scan(self) -> Seen:
+        """The state of its files."""
+        found = {entry for path in self.paths for entry in entries(path)}
+        if lists := self.profile.crl_file:
+            files = list_files(lists)
+            found |= {entry for path in files for entry in entries(path)}
+            found.add((f"{lists}/", 0, hash(tuple(files)), 0, 0))  # one that is gone has no entry of its own
+        return frozenset(found)
+
+    def read_again(self, emit: Emit) -> "ProfileSource":
+        """Errors: SecurityError."""
+        return ProfileSource(self.attributes, emit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What connections begin with, made of a source at one time."""
+
+    source: ProfileSource
+    context: ssl.SSLContext
+    end_point: bytes | None
+
+
 class TlsFiles:
-    """The TLS settings that one listener or connector has read from its sslProfile: a context, and display names.
+    """The TLS settings that one listener or connector has read from an sslProfile: a context, and display names.
 
     The context is made when the first connection needs it. Connections keep the one they began with.
     """
 
-    def __init__(self, source: "ProfileSource", make: Callable[[TlsProfile], ssl.SSLContext]) -> None:
-        self.profile = source.profile
-        self.display_names = source.display_names
-        self._source = source
+    def __init__(
+        self, source: ProfileSource, make: Callable[[TlsProfile], ssl.SSLContext], *, trusted_file: str | None = None
+    ) -> None:
+        """trusted_file  what `make` reads besides the files of the profile"""
+        self.source = source
+        self.trusted_file = trusted_file
         self._make = make
-        self._context: ssl.SSLContext | None = None
-        self._end_point: bytes | None = None
+        self._made: Made | None = None
 
     @classmethod
-    def of_listener(cls, source: "ProfileSource", *, sasl_mechanisms: str | None) -> "TlsFiles":
+    def of_listener(
+        cls, source: ProfileSource, *, sasl_mechanisms: str | None, trusted_file: str | None = None
+    ) -> "TlsFiles":
+        """trusted_file  the authorities of clients, in the place of the profile's"""
         demand = demands_certificate(sasl_mechanisms)
-        return cls(source, lambda profile: server_context(profile, demand_certificate=demand))
+
+        def make(profile: TlsProfile) -> ssl.SSLContext:
+            if trusted_file and demand:
+                profile = replace(profile, ca_cert_file=trusted_file)
+            return server_context(profile, demand_certificate=demand)
+
+        return cls(source, make, trusted_file=trusted_file)
 
     @classmethod
-    def of_connector(cls, source: "ProfileSource", *, verify_hostname: bool) -> "TlsFiles":
-        return cls(source, lambda profile: client_context(profile, verify_hostname=verify_hostname))
+    def of_connector(cls, source: ProfileSource, *, verify_hostname: bool) -> "TlsFiles":
+        def make(profile: TlsProfile) -> ssl.SSLContext:
+            context = client_context(profile, verify_hostname=verify_hostname)
+            context.check_hostname = False  # `client_tunnels` compares names as §6.6 wants
+            return context
+
+        return cls(source, make)
+
+    @property
+    def profile(self) -> TlsProfile:
+        return self.source.profile
+
+    @property
+    def display_names(self) -> Mapping[str, str]:
+        return self.source.display_names
 
     @property
     def context(self) -> ssl.SSLContext:
         """Errors: TlsProfileError while the profile's files are unusable."""
-        if self._context is None:
-            self._context = self._make(self.profile)
-            self._end_point = own_end_point(self.profile)
-        return self._context
+        return self._in_force().context
 
-    def server_tunnel(self) -> TlsTunnel:
-        """For an accepted connection. Errors: as `context`."""
-        context = self.context
-        return TlsTunnel(context, server_side=True, end_point=self._end_point)
+    @property
+    def authorities_file(self) -> str | None:
+        """Of those whose certificates peers may show."""
+        return self.trusted_file or self.profile.ca_cert_file
+
+    def _in_force(self) -> Made:
+        if self._made is None:
+            self._made = self.prepared(self.source)
+        return self._made
+
+    def server_tunnel(self, choose: Callable[[str | None], Served | None] | None = None) -> TlsTunnel:
+        """For an accepted connection. choose  as of ChoosingTunnel. Errors: as `context`."""
+        served = self.served()
+        if choose is not None:
+            return ChoosingTunnel(served, choose)
+        return TlsTunnel(served.context, server_side=True, end_point=served.end_point)
+
+    def served(self) -> Served:
+        """As `server_tunnel`, for one that chooses this. Errors: as `context`."""
+        made = self._in_force()
+        return Served(profile=self.profile.name, context=made.context, end_point=made.end_point)
 
     @property
     def paths(self) -> list[str]:
         """The files that the context is made of."""
-        profile = self.profile
-        return [path for path in (profile.ca_cert_file, profile.cert_file, profile.private_key_file) if path]
+        return [*self.source.paths, *([self.trusted_file] if self.trusted_file else [])]
 
-    def reload(self) -> None:
-        """Read the files anew, also the password's; new connections use what they hold now.
-
-        Errors  TlsProfileError, SecurityError; what was read before stays in use.
-        """
-        source = self._source.read_again()
+    def prepared(self, source: ProfileSource) -> Made:
+        """Read the files; nothing changes by it. Any thread may call it. Errors: TlsProfileError."""
         context = self._make(source.profile)
-        self.profile, self.display_names, self._context = source.profile, source.display_names, context
-        self._end_point = own_end_point(source.profile)
+        return Made(source=source, context=context, end_point=own_end_point(source.profile))
+
+    def adopt(self, made: Made) -> None:
+        """New connections use this."""
+        self.source, self._made = made.source, made
 
 
-class ProfileSource:
-    """An sslProfile entity, its password and its display names read."""
-
-    def __init__(self, attributes: Mapping[str, Any], emit: Emit) -> None:
-        """Errors: SecurityError."""
-        self._attributes = attributes
-        self._emit = emit
-        self.profile = profile_of(attributes, emit)
-        self.display_names = load_display_names(self.profile, emit)
-
-    def read_again(self) -> "ProfileSource":
-        return ProfileSource(self._attributes, self._emit)
+def _paths(attributes: Mapping[str, Any], profile: TlsProfile) -> list[str]:
+    password = str(attributes.get("password") or "")
+    named = [profile.ca_cert_file, profile.cert_file, profile.private_key_file, profile.uid_name_mapping_file]
+    named += [profile.crl_file, password.removeprefix("file:") if password.startswith("file:") else None]
+    return [*dict.fromkeys(path for path in (*named, attributes.get("passwordFile")) if path)]
 
 
-def client_tunnels(files: TlsFiles) -> Callable[[str], TlsTunnel]:
+def _end_of_certificate(profile: TlsProfile) -> float | None:
+    try:
+        return chain_ends_at_s(read_regular(profile.cert_file, MAX_OTHER_BYTES)) if profile.cert_file else None
+    except OSError:
+        return None
+
+
+def _end_of_lists(profile: TlsProfile) -> float | None:
+    try:
+        return read_lists(profile.crl_file).ends_at_s if profile.crl_file else None
+    except RevocationError:
+        return None
+
+
+def client_tunnels(files: TlsFiles, *, verify_hostname: bool) -> Callable[[str], TlsTunnel]:
     """Makes tunnels to a server by its host name; raises TlsProfileError while the profile's files are unusable."""
-    return lambda host: TlsTunnel(files.context, server_side=False, server_hostname=host)
+
+    def tunnel(host: str) -> TlsTunnel:
+        if verify_hostname:
+            return NamedTunnel(files.context, host)
+        return TlsTunnel(files.context, server_side=False, server_hostname=host)
+
+    return tunnel
 
 
 class DisplayNamesError(ValueError):
@@ -188,12 +305,24 @@ def load_display_names(profile: TlsProfile, emit: Emit) -> Mapping[str, str]:
     return names
 
 
-def tls_settings(files: TlsFiles, emit: Emit) -> TlsSettings:
-    """How connections of one listener start TLS."""
+def tls_settings(files: TlsFiles, by_name: Mapping[str, TlsFiles], emit: Emit) -> TlsSettings:
+    """How connections of one listener start TLS.
 
-    def user_of(der: bytes) -> str | None:
+    by_name  what is shown to clients that want a host of this name, as auth.host_names.chosen; `files` to all others
+    """
+    by_profile = {each.profile.name: each for each in by_name.values()}
+
+    def choose(name: str | None) -> Served | None:
+        found = chosen(by_name, name)
+        return found.served() if found is not None else None
+
+    def tunnel() -> TlsTunnel:
+        return files.server_tunnel(choose if by_name else None)
+
+    def user_of(der: bytes, profile: str | None) -> str | None:
+        used = by_profile.get(profile or "", files)
         try:
-            found = certificate_user(der, uid_format=files.profile.uid_format, display_names=files.display_names)
+            found = certificate_user(der, uid_format=used.profile.uid_format, display_names=used.display_names)
         except CertificateError as error:
             log(emit, "SERVER", "error", f"The client's certificate gives no user name: {error}")
             return None
@@ -203,11 +332,12 @@ def tls_settings(files: TlsFiles, emit: Emit) -> TlsSettings:
             log(emit, "SERVER", "debug", f"User id is '{found.user}' ")
         return found.user
 
-    def subject_of(der: bytes) -> str | None:
+    def subject_of(der: bytes, profile: str | None) -> str | None:
+        used = by_profile.get(profile or "", files)
         try:
-            return certificate_subject(der, display_names=files.display_names)
+            return certificate_subject(der, display_names=used.display_names)
         except CertificateError as error:
             log(emit, "SERVER", "error", f"The client's certificate gives no user name: {error}")
             return None
 
-    return TlsSettings(tunnel=files.server_tunnel, user_of=user_of, subject_of=subject_of)
+    return TlsSettings(tunnel=tunnel, user_of=user_of, subject_of=subject_of)

@@ -1,71 +1,267 @@
-"""`sslProfile`: the files that TLS needs, and which listeners and connectors have read them.
+"""`sslProfile`: the files that TLS needs, which listeners and connectors use them, and that they are read anew.
 
-Source: docs/spec/management.md §8.3.
+Read anew on SIGHUP, when a file has changed, and on UPDATE; new connections use what was read last. What cannot be
+used changes nothing. Sources: docs/spec/management.md §8.3; docs/spec/policy-and-auth.md §6.7.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
 
 from auth.tls import TlsProfileError
 from policy.files.regular import why_unreadable
-from router.control.security import ProfileSource, SecurityError, TlsFiles
-from router.effects import Emit, log
+from router.control.security import Made, ProfileSource, SecurityError, Seen, TlsFiles, entries
+from router.effects import Audit, AuditEvent, Effect, Emit, log
+from router.io.aside import ANSWER_S, Aside
+from router.io.folder_watch import FolderWatch, Scan
 from router.management.owners import Owner
+from router.management.query import Rows
 from router.management.requests import ManagementError
+
+# So long before its end one is reminded of a certificate, once a day.
+REMIND_S: Final = 30 * 86400.0
+DAY_S: Final = 86400.0
+
+# (files as they are used now, name of the listener or connector): new connections use others than before
+Adopted = Callable[[TlsFiles, str], None]
+
+
+# The listeners and connectors that use an sslProfile, by name, each with what it has made of it.
+_Uses = list[tuple[str, TlsFiles]]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One sslProfile read anew, by its source as it was before."""
+
+    source: ProfileSource
+    uses: _Uses
+    seen: Seen
+    again: ProfileSource | None = None
+    made: list[Made] = field(default_factory=list)
+    error: str | None = None
+    effects: list[Effect] = field(default_factory=list)
+
+    def read(self) -> None:
+        """In a thread: reads the files; what comes of it is kept here."""
+        try:
+            again = self.source.read_again(self.effects.append)
+            self.made = [files.prepared(again) for _, files in self.uses]
+            self.again = again
+        except (TlsProfileError, SecurityError) as error:
+            self.error = str(error)
 
 
 class SslProfiles:
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, emit: Emit, wall_clock: Callable[[], float] = time.time) -> None:
+        """wall_clock  seconds since 1970 UTC"""
         self._emit = emit
+        self._wall_clock = wall_clock
         self._sources: dict[str, ProfileSource] = {}
-        self._in_use: dict[str, TlsFiles] = {}  # by name of the listener or connector
+        self._in_use: dict[str, Sequence[TlsFiles]] = {}  # by name of the listener or connector
+        self._aside = Aside()
+        self._remind_at: float | None = None  # monotonic seconds
+        self.on_adopted: Adopted = lambda _files, _name: None
+        self.watch = FolderWatch(self._scan_all, partial(self._read_anew, is_forced=False), read_at_ns=time.time_ns())
 
     @property
     def owner(self) -> Owner:
-        return Owner(type="sslProfile", create=self.create, delete=self.delete)
+        rows = Rows(self.rows)
+        return Owner(type="sslProfile", rows=rows, create=self.create, update=self.update, delete=self.delete)
 
     def create(self, attributes: Mapping[str, Any]) -> None:
         """Errors: ManagementError."""
         try:
-            self._sources[attributes["name"]] = ProfileSource(attributes, self._emit)
+            source = ProfileSource(attributes, self._emit)
         except SecurityError as error:
             raise ManagementError(500, f"CError: {error}") from None
+        self._sources[attributes["name"]] = source
         log(self._emit, "CONN_MGR", "info", f"Created SSL Profile with name {attributes['name']} ")
+
+    def update(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        """Listeners and connectors use it from their next connection on. Errors: ManagementError; nothing has changed.
+
+        Those that took their copy from a profile of this name that was deleted keep it.
+        """
+        name = after["name"]
+        source = self._sources[name]
+        uses = next(uses for each, uses in self._all() if each is source)
+        try:
+            again = ProfileSource(after, self._emit)
+            made = [files.prepared(again) for _, files in uses]
+        except SecurityError as error:
+            raise ManagementError(500, f"CError: {error}") from None
+        except TlsProfileError as error:
+            raise ManagementError(400, f"sslProfile '{name}' stays as it was: {error}{_unreadable(again)}") from None
+        self._adopt(source, again, uses, made)
+        log(self._emit, "CONN_MGR", "info", f"Updated SSL Profile with name {name} ")
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
         """Listeners keep the copy they took (§8.3)."""
         self._sources.pop(attributes["name"], None)
+
+    def rows(self) -> Iterator[Mapping[str, Any]]:
+        for name, source in list(self._sources.items()):
+            if source.certificate_ends_at_s is not None:
+                left_s = source.certificate_ends_at_s - self._wall_clock()
+                yield {"name": name, "daysToExpiry": int(left_s // DAY_S)}
 
     def find(self, name: str, user: str) -> ProfileSource:
         """The profile that a user, such as `listener 0.0.0.0:5671`, names. Errors: ManagementError."""
         found = self._sources.get(name)
         if found is None:
             known = ", ".join(sorted(self._sources)) or "none is defined"
-            raise ManagementError(400, f"{user}: no sslProfile named '{name}' (known: {known})", "sslProfile")
+            raise ManagementError(400, f"{user}: no sslProfile named '{name}' (known: {known})")
         return found
 
-    def use(self, name: str, files: TlsFiles, user: str) -> None:
+    def use(self, name: str, files: Sequence[TlsFiles], user: str) -> None:
         """Reload the files from now on, until `release`; warn now where they cannot be used.
 
         name  of the listener or connector. Later only the first peer to connect would meet the problem
         """
         self._in_use[name] = files
-        try:
-            _ = files.context
-        except TlsProfileError as error:
-            missing = [f"{path}: {why}" for path in files.paths if (why := why_unreadable(path))]
-            what = f" ({'; '.join(missing)})" if missing else ""
-            text = f"{user}: TLS will fail until sslProfile {files.profile.name} can be used: {error}{what}"
-            log(self._emit, "CONN_MGR", "warning", text)
+        for each in files:
+            if each.trusted_file:
+                each.source.seen |= entries(each.trusted_file)
+            try:
+                _ = each.context
+            except TlsProfileError as error:
+                what = f"sslProfile {each.profile.name} can be used: {error}{_unreadable(each.source)}"
+                log(self._emit, "CONN_MGR", "warning", f"{user}: TLS will fail until {what}")
 
     def release(self, name: str) -> None:
         self._in_use.pop(name, None)
 
-    def reload(self) -> None:
-        """Read the files of every sslProfile in use anew; what cannot be used stays as it was."""
-        for name, files in self._in_use.items():
-            try:
-                files.reload()
-            except (TlsProfileError, SecurityError) as error:
-                text = f"Reload of sslProfile {files.profile.name} for {name} failed, what it had stays in use: {error}"
-                log(self._emit, "CONN_MGR", "error", text)
+    # Reading anew
+
+    async def reload(self) -> None:
+        """SIGHUP: read the files of every sslProfile anew, changed or not."""
+        await self._read_anew(is_forced=True)
+
+    async def _read_anew(self, *, is_forced: bool) -> bool:
+        """Read what has changed, or all. Returns whether the disk has answered."""
+        try:
+            readings = await self._aside.run(partial(self._readings, is_forced=is_forced))
+        except TimeoutError:
+            text = f"Reload of sslProfiles: the files could not be read within {ANSWER_S:g} s; what they had stays"
+            log(self._emit, "CONN_MGR", "error", text)
+            return False
+        for each in readings:
+            self._take(each)
+        return True
+
+    def _readings(self, *, is_forced: bool) -> list[_Reading]:
+        """In a thread."""
+        readings = []
+        for source, uses in self._all():
+            seen = _scan(source, uses)
+            if is_forced or not seen <= source.seen:
+                reading = _Reading(source, uses, seen)
+                reading.read()
+                readings.append(reading)
+        return readings
+
+    def _take(self, reading: _Reading) -> None:
+        """Back on the loop: use what was read, unless the profile is another one meanwhile."""
+        source, name = reading.source, reading.source.profile.name
+        if not any(each is source for each, _ in self._all()):
+            return
+        has_changed = not reading.seen <= source.seen
+        source.seen = reading.seen
+        for effect in reading.effects:
+            self._emit(effect)
+        users = ", ".join(sorted({user for user, _ in reading.uses})) or "nobody"
+        if reading.again is None:
+            why = f"{reading.error}{_unreadable(source)}"
+            text = f"Reload of sslProfile {name} for {users} failed, what it had stays in use: {why}"
+            log(self._emit, "CONN_MGR", "error", text)
+            if has_changed:
+                self._record("deny", text)
+            return
+        self._adopt(source, reading.again, reading.uses, reading.made)
+        if has_changed and reading.uses:
+            text = f"Reload of sslProfile {name} for {users}: new connections use its files as they are now"
+            log(self._emit, "CONN_MGR", "info", text)
+            self._record("allow", text)
+
+    def _adopt(self, source: ProfileSource, again: ProfileSource, uses: _Uses, made: Sequence[Made]) -> None:
+        name = source.profile.name
+        if self._sources.get(name) is source:
+            self._sources[name] = again
+        again.seen |= _scan(again, uses)
+        for (user, files), each in zip(uses, made, strict=True):
+            if files.source is source and any(files is one for one in self._in_use.get(user, ())):
+                files.adopt(each)
+                self.on_adopted(files, user)
+        for user, files in _late(self._all(), source):  # came while the files were read
+            with suppress(TlsProfileError):
+                files.adopt(files.prepared(again))
+                self.on_adopted(files, user)
+        self._remind(again)
+
+    def _record(self, decision: str, text: str) -> None:
+        event: AuditEvent = {"stage": "tls", "decision": "deny", "reason": "tls_configuration", "detail": text[:1024]}
+        if decision == "allow":
+            event["decision"], event["reason"] = "allow", "allowed"
+        self._emit(Audit(event=event))
+
+    def _all(self) -> list[tuple[ProfileSource, _Uses]]:
+        """The sources that can still be used, with who uses each."""
+        found: dict[int, tuple[ProfileSource, _Uses]] = {
+            id(source): (source, []) for source in list(self._sources.values())
+        }
+        for name, use in list(self._in_use.items()):
+            for files in use:
+                source = files.source
+                found.setdefault(id(source), (source, []))[1].append((name, files))
+        return list(found.values())
+
+    def _scan_all(self) -> Scan:
+        """The state of all files. In a thread."""
+        return tuple(sorted({entry for source, uses in self._all() for entry in _scan(source, uses)}))
+
+    # The end of certificates
+
+    def on_second(self, now: float) -> None:
+        """now  monotonic seconds"""
+        if self._remind_at is None or now >= self._remind_at:
+            self._remind_at = now + DAY_S
+            for source, _ in self._all():
+                self._remind(source)
+
+    def _remind(self, source: ProfileSource) -> None:
+        """Say that the certificate, or a revocation list, has ended or will soon."""
+        now, name, profile = self._wall_clock(), source.profile.name, source.profile
+        end_s = source.certificate_ends_at_s
+        if end_s is not None and end_s - now <= REMIND_S:
+            days = int((end_s - now) // DAY_S)
+            when = f"in {days} days" if days > 1 else "in a day" if days == 1 else "in less than a day"
+            what = f"expires {when}" if end_s > now else "has expired: peers refuse it"
+            log(self._emit, "CONN_MGR", "warning", f"sslProfile {name}: the certificate in {profile.cert_file} {what}")
+        if source.lists_end_at_s is not None and source.lists_end_at_s <= now:
+            text = f"a revocation list in {profile.crl_file} has expired: certificates of its authority are refused"
+            log(self._emit, "CONN_MGR", "error", f"sslProfile {name}: {text}")
+
+
+def _scan(source: ProfileSource, uses: _Uses) -> Seen:
+    """The state of the files that a profile and its users read."""
+    found = source.scan()
+    for _, files in uses:
+        if files.trusted_file:
+            found |= entries(files.trusted_file)
+    return found
+
+
+def _late(all_uses: list[tuple[ProfileSource, _Uses]], source: ProfileSource) -> _Uses:
+    return next((uses for each, uses in all_uses if each is source), [])
+
+
+def _unreadable(source: ProfileSource) -> str:
+    """The files that cannot be read, in brackets."""
+    files = (path for path in source.paths if not os.path.isdir(path))
+    missing = [f"{path}: {why}" for path in files if (why := why_unreadable(path))]
+    return f" ({'; '.join(missing)})" if missing else ""

@@ -250,7 +250,7 @@ class Agent:
 
     def _on_agent(self, operation: str, word: str, properties: Row, request: Request, plan: Plan) -> tuple[int, object]:
         entity_type, row = self._views.target(properties)
-        if operation not in entity_type.operations:
+        if not entity_type.has_operation(operation):
             raise ManagementError(
                 501,
                 f"Operation '{operation}' not implemented for '{entity_type.long_name}' {list(entity_type.operations)}",
@@ -362,7 +362,7 @@ def _facts(operation: str, entity_type: EntityType, given: Mapping[str, object])
     """The facts that rights decide an operation on. One that the type does not know is answered so to its readers."""
     kind = LOG_TYPE if operation == LOG_OPERATION else entity_type.short_name
     wanted = READ if operation.startswith(READING_PREFIX) else RIGHTS.get(operation, UPDATE)
-    is_known = operation in RIGHTS or operation in entity_type.operations
+    is_known = operation in RIGHTS or entity_type.has_operation(operation)
     if not is_known or not exists(wanted, kind):
         return ManagementFacts(operation=READ, entity_type=kind)
     attributes = tuple(entity_type.canonical_names.get(name, name) for name in given)

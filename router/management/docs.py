@@ -54,12 +54,17 @@ def _section(schema: Schema, entity_type: EntityType) -> str:
     facts = [
         f"- Type: `{entity_type.long_name}`",
         *([f"- Extends: {bases}"] if bases else []),
-        *([f"- Operations: {', '.join(entity_type.operations)}"] if entity_type.operations else []),
+        *([f"- Operations: {_operations(entity_type)}"] if entity_type.operations else []),
         *(["- There is exactly one."] if entity_type.is_singleton and not entity_type.is_deprecated else []),
         *(["- Deprecated."] if entity_type.is_deprecated else []),
     ]
     table = "".join(_rows(entity_type, shown))
     return f"\n## {entity_type.short_name}\n\n{entity_type.description}\n\n" + "\n".join(facts) + "\n" + table
+
+
+def _operations(entity_type: EntityType) -> str:
+    further = [f"{each} (an extension)" for each in entity_type.more_operations]
+    return ", ".join([*entity_type.operations, *further])
 
 
 def _rows(entity_type: EntityType, attributes: list[Attribute]) -> Iterator[str]:

@@ -104,6 +104,7 @@ class EntityType:
     attributes   own ones first, then name, identity and type
     columns      of core-handled types: column -> AMQP type, in reply order; may name what is no attribute
     extension    as of an attribute
+    more_operations  that 1.20 has not; not listed
     """
 
     short_name: str
@@ -119,6 +120,10 @@ class EntityType:
     canonical_names: Mapping[str, str]
     secrets: frozenset[str]
     extension: str | None = None
+    more_operations: tuple[str, ...] = ()
+
+    def has_operation(self, operation: str) -> bool:
+        return operation in self.operations or operation in self.more_operations
 
     @property
     def class_word(self) -> str:
@@ -341,6 +346,7 @@ def _entity_type(short_name: str, entry: Mapping[str, Any], common: Mapping[str,
         description=entry["description"],
         bases=tuple(entry["bases"]),
         operations=tuple(entry["operations"]),
+        more_operations=tuple(entry.get("moreOperations", ())),
         attributes=MappingProxyType(attributes),
         columns=MappingProxyType(dict(entry.get("columns", {}))),
         is_singleton=entry.get("singleton", False),

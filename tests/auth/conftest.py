@@ -32,6 +32,9 @@ CLIENT_NAME = x509.Name(
 )
 
 
+_AUTHORITY_KEYS: dict[str, ec.EllipticCurvePrivateKey] = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pki:
     """Paths of PEM files and the certificates in them."""
@@ -46,6 +49,10 @@ class Pki:
     stranger_cert: str  # a client of the other CA
     stranger_key: str
     client: x509.Certificate
+
+    def key_of(self, authority: str) -> ec.EllipticCurvePrivateKey:
+        """The key of an authority by its file."""
+        return _AUTHORITY_KEYS[authority]
 
     def server_profile(self, **changes: object) -> TlsProfile:
         attributes: dict[str, object] = {
@@ -73,6 +80,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     client = _issue(CLIENT_NAME, client_key, ca, ca_key)
     stranger = _issue(CLIENT_NAME, client_key, other, other_key)
     locked = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"sesame"))
+    _AUTHORITY_KEYS.update({str(folder / "ca.pem"): ca_key, str(folder / "other-ca.pem"): other_key})
     return Pki(
         ca=_write(folder / "ca.pem", _pem(ca)),
         other_ca=_write(folder / "other-ca.pem", _pem(other)),

@@ -327,6 +327,7 @@ def test_every_attribute_that_names_something_is_marked() -> None:
             ("fileAuthenticator", "path"),
             *(("ldapAuthenticator", name) for name in ("caCertFile", "certFile", "privateKeyFile", "bindPassword")),
             ("sslProfile", "uidNameMappingFile"),
+            ("sslProfile", "crlFile"),
         ),
     }
 

@@ -1,0 +1,109 @@
+"""Names of hosts: those in a server's certificate against the one that was connected to, and patterns of them.
+
+Pure. Source: docs/spec/policy-and-auth.md §6.6, §6.9.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+_WILDCARD: Final = "*"
+_T = TypeVar("_T")
+
+
+def names_host(der: bytes, host: str) -> bool:
+    """May a server with this certificate call itself `host`, a name or an address?
+
+    Its DNS names count, and its common names; for an address also its addresses. In each label of a DNS name or a
+    common name one `*` stands for any characters of that label; never for a part of an address. A certificate that
+    cannot be read names nobody.
+    """
+    wanted = _normal(host)
+    if wanted is None:
+        return False
+    try:
+        certificate = x509.load_der_x509_certificate(der)
+        common = [each.value for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+        names = [each for each in common if isinstance(each, str)]
+        addresses: list[str] = []
+        try:
+            alternatives = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            pass
+        else:
+            names += alternatives.get_values_for_type(x509.DNSName)
+            addresses = [str(each) for each in alternatives.get_values_for_type(x509.IPAddress)]
+    except (ValueError, TypeError, x509.InvalidVersion, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+        return False
+    if _is_address(wanted):
+        return wanted in addresses or wanted in (_normal(name) for name in names)
+    return any(matches(name, wanted) for name in names)
+
+
+def matches(pattern: str, host: str) -> bool:
+    """Is `host`, lower case, one of the hosts that the name stands for?"""
+    labels, wanted = pattern.lower().removesuffix(".").split("."), host.split(".")
+    return len(labels) == len(wanted) and all(map(_label_matches, labels, wanted))
+
+
+def _label_matches(label: str, wanted: str) -> bool:
+    before, star, after = label.partition(_WILDCARD)
+    if not star:
+        return label == wanted
+    # An empty label is no label; a second `*` is a character like any other, which no host has.
+    is_long_enough = len(wanted) >= max(len(before) + len(after), 1)
+    return is_long_enough and wanted.startswith(before) and wanted.endswith(after)
+
+
+def chosen(by_name: Mapping[str, _T], name: str | None) -> _T | None:
+    """The value of a host name, or of the pattern that has `*` in the place of its first label.
+
+    by_name  as `pattern_of` writes names
+    """
+    if name is None:
+        return None
+    found = by_name.get(name)
+    if found is None:
+        first, dot, rest = name.partition(".")
+        found = by_name.get(f"{_WILDCARD}.{rest}") if first and dot else None
+    return found
+
+
+def pattern_of(written: str) -> str:
+    """A name for `chosen`: lower case, its other letters as DNS writes them. `*` only as the whole first label.
+
+    Errors  ValueError; the text says what is wrong.
+    """
+    star = f"{_WILDCARD}." if written.startswith(f"{_WILDCARD}.") else ""
+    name = _normal(written.removeprefix(star))
+    if name is None or _WILDCARD in name:
+        raise ValueError(f"'{written}' is no host name: expected one such as a.example.com or *.example.com")
+    if _is_address(name):
+        raise ValueError(f"'{written}' is an address: TLS names hosts by name only")
+    return star + name
+
+
+def _normal(host: str) -> str | None:
+    """Lower case, without a dot at the end; names in other letters as DNS writes them. None: it is none."""
+    text = host.removesuffix(".")
+    if not text.isascii():
+        try:
+            text = text.encode("idna").decode("ascii")
+        except UnicodeError:
+            return None
+    text = text.lower()
+    if _is_address(text):
+        return str(ipaddress.ip_address(text))
+    is_name = 0 < len(text) <= 253 and text.isprintable() and " " not in text and all(text.split("."))
+    return text if is_name else None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,134 @@
+"""Certificate revocation lists: read from their files, given to OpenSSL, and asked about certificates shown before.
+
+OpenSSL judges the lists in each handshake, and fails closed: without a list of an authority, or with one that has
+expired, it believes none of its certificates. Sources: RFC 5280 §5; docs/spec/policy-and-auth.md §6.8.
+"""
+
+import os
+import re
+import ssl
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+
+from auth.certificates import CertificateId, issuer_digest
+from policy.files.regular import MAX_OTHER_BYTES, read_regular
+
+# The files of a hashed directory, as `openssl rehash` makes them.
+_HASHED: Final = re.compile(r"[0-9a-f]{8}\.r[0-9]{1,4}")
+# Stops a directory full of links to one large list.
+MAX_LISTS: Final = 1000
+_LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class RevocationError(ValueError):
+    """The lists cannot be used; the text names the file and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RevocationLists:
+    """The lists of one sslProfile.
+
+    pem        as they came, nothing else: a certificate beside them would become an authority
+    path       where they came from
+    """
+
+    lists: tuple[x509.CertificateRevocationList, ...]
+    pem: bytes
+    path: str
+
+    @property
+    def ends_at_s(self) -> float | None:
+        """When the first of them expires, seconds since 1970 UTC; None: none does."""
+        ends = (each.next_update_utc for each in self.lists)
+        return min((end.timestamp() for end in ends if end is not None), default=None)
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """From now on every certificate of a peer's chain needs a list that is valid and does not name it."""
+        # OpenSSL takes lists from files alone; this one is in no folder, since none may be writable.
+        descriptor = os.memfd_create("crl", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(self.pem)
+            file.flush()
+            context.load_verify_locations(cafile=f"/proc/self/fd/{descriptor}")
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_CHAIN
+
+    def revoked(self, shown: Collection[CertificateId], authorities: bytes) -> set[CertificateId]:
+        """Those of the certificates that a list names. Takes a moment with large lists: not for the event loop.
+
+        authorities  PEM of the authorities; a list counts that one of them has signed
+        """
+        found: set[CertificateId] = set()
+        trusted = list(_certificates(authorities))
+        for each in self.lists:
+            issuer = issuer_digest(each.issuer)
+            serials = {one.serial for one in shown if one.issuer == issuer}
+            if serials and any(_has_signed(one, each) for one in trusted):
+                named = {entry.serial_number for entry in each if entry.serial_number in serials}
+                found |= {CertificateId(issuer=issuer, serial=serial) for serial in named}
+        return found
+
+
+def read_lists(path: str) -> RevocationLists:
+    """The lists of a PEM file, or of a hashed directory. Errors: RevocationError."""
+    blocks: list[bytes] = []
+    size = 0
+    for file in _files(path):
+        try:
+            content = read_regular(file, MAX_OTHER_BYTES - size)
+        except OSError as error:
+            raise RevocationError(f"{file}: {error.strerror}") from None
+        size += len(content)
+        found = _LIST.findall(content)
+        if not found:
+            raise RevocationError(f"{file}: no certificate revocation list in PEM")
+        blocks += found
+    try:
+        lists = tuple(x509.load_pem_x509_crl(block) for block in blocks)
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
+        raise RevocationError(f"{path}: a certificate revocation list that cannot be read") from None
+    return RevocationLists(lists=lists, pem=b"\n".join(blocks) + b"\n", path=path)
+
+
+def list_files(path: str) -> list[str]:
+    """The files of which `read_lists` reads, [] where there is none."""
+    try:
+        return _files(path)
+    except RevocationError:
+        return []
+
+
+def _files(path: str) -> list[str]:
+    if not Path(path).is_dir():
+        return [path]
+    try:
+        names = sorted(name for name in os.listdir(path) if _HASHED.fullmatch(name))
+    except OSError as error:
+        raise RevocationError(f"{path}: {error.strerror}") from None
+    if not names:
+        raise RevocationError(f"{path}: no certificate revocation list, named as `openssl rehash` does")
+    if len(names) > MAX_LISTS:
+        raise RevocationError(f"{path}: more than {MAX_LISTS} certificate revocation lists")
+    return [str(Path(path, name)) for name in names]
+
+
+def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
+    for block in _CERTIFICATE.findall(pem):
+        try:
+            yield x509.load_pem_x509_certificate(block)
+        except (ValueError, x509.InvalidVersion):
+            continue
+
+
+def _has_signed(authority: x509.Certificate, revoking: x509.CertificateRevocationList) -> bool:
+    try:
+        # Any kind of key: one that cannot sign a list makes the call fail.
+        is_its_own = authority.subject == revoking.issuer
+        return is_its_own and revoking.is_signature_valid(authority.public_key())  # type: ignore[arg-type]
+    except (InvalidSignature, UnsupportedAlgorithm, TypeError, ValueError):
+        return False

@@ -1,0 +1,121 @@
+"""Certificate revocation lists (policy-and-auth.md §6.8): what OpenSSL and we make of them."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from auth.certificates import certificate_id
+from auth.revocation import MAX_LISTS, RevocationError, read_lists
+from auth.tls import TlsProfileError, TlsTunnel, UntrustedCertificate, client_context, server_context
+
+NOW = datetime.now(UTC)
+MakeList = Callable[..., bytes]
+
+
+@pytest.fixture
+def make_list(pki: Any) -> MakeList:
+    def make(*revoked: int, days: float = 1, key: ec.EllipticCurvePrivateKey | None = None) -> bytes:
+        """PEM of a list of the test authority that ends in so many days."""
+        ca = x509.load_pem_x509_certificate(Path(pki.ca).read_bytes())
+        builder = x509.CertificateRevocationListBuilder().issuer_name(ca.subject)
+        builder = builder.last_update(NOW - timedelta(days=2)).next_update(NOW + timedelta(days=days))
+        for serial in revoked:
+            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(NOW - timedelta(days=1))
+            builder = builder.add_revoked_certificate(entry.build())
+        return builder.sign(key or pki.key_of(pki.ca), hashes.SHA256()).public_bytes(Encoding.PEM)
+
+    return make
+
+
+def shake_hands(pki: Any, crl_file: str) -> TlsTunnel:
+    """The server's tunnel after a handshake with the client's certificate. Errors: TlsFailure, TlsProfileError."""
+    accepting = server_context(pki.server_profile(crl_file=crl_file), demand_certificate=True)
+    profile = pki.client_profile(cert_file=pki.client_cert, private_key_file=pki.client_key)
+    server = TlsTunnel(accepting, server_side=True)
+    client = TlsTunnel(client_context(profile, verify_hostname=False), server_side=False, server_hostname="localhost")
+    client.start()
+    for _ in range(4):
+        server.receive(client.take_output())
+        client.receive(server.take_output())
+    return server
+
+
+def test_a_list_that_does_not_name_the_certificate_lets_it_in(pki: Any, make_list: MakeList, tmp_path: Path) -> None:
+    (tmp_path / "list.crl").write_bytes(make_list(4711))
+    assert shake_hands(pki, str(tmp_path / "list.crl")).peer_certificate == pki.client.public_bytes(Encoding.DER)
+
+
+def test_a_revoked_certificate_is_refused(pki: Any, make_list: MakeList, tmp_path: Path) -> None:
+    (tmp_path / "list.crl").write_bytes(make_list(4711, pki.client.serial_number))
+    with pytest.raises(UntrustedCertificate, match="certificate verify failed: certificate revoked"):
+        shake_hands(pki, str(tmp_path / "list.crl"))
+
+
+def test_a_hashed_directory_is_read(pki: Any, make_list: MakeList, tmp_path: Path) -> None:
+    (tmp_path / "0123abcd.r0").write_bytes(make_list(pki.client.serial_number))
+    (tmp_path / "notes.txt").write_text("no list")
+    with pytest.raises(UntrustedCertificate, match="certificate revoked"):
+        shake_hands(pki, str(tmp_path))
+
+
+def test_an_expired_list_lets_nobody_in(pki: Any, make_list: MakeList, tmp_path: Path) -> None:
+    (tmp_path / "list.crl").write_bytes(make_list(days=-1))
+    with pytest.raises(UntrustedCertificate, match="CRL has expired"):
+        shake_hands(pki, str(tmp_path / "list.crl"))
+
+
+@pytest.mark.parametrize("forged", [False, True])
+def test_a_list_of_somebody_else_lets_nobody_in(pki: Any, make_list: MakeList, tmp_path: Path, forged: bool) -> None:
+    """Of another authority there is none for ours; one with our authority's name is not signed by it."""
+    other = ec.generate_private_key(ec.SECP256R1())
+    ca = x509.load_pem_x509_certificate(Path(pki.other_ca).read_bytes())
+    builder = x509.CertificateRevocationListBuilder().issuer_name(ca.subject)
+    builder = builder.last_update(NOW - timedelta(days=1)).next_update(NOW + timedelta(days=1))
+    alien = builder.sign(pki.key_of(pki.other_ca), hashes.SHA256()).public_bytes(Encoding.PEM)
+    (tmp_path / "list.crl").write_bytes(make_list(key=other) if forged else alien)
+    with pytest.raises(UntrustedCertificate, match="CRL signature failure" if forged else "unable to get certificate"):
+        shake_hands(pki, str(tmp_path / "list.crl"))
+
+
+@pytest.mark.parametrize("content", [b"", b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n", None])
+def test_without_a_list_nothing_works(pki: Any, tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "list.crl"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(TlsProfileError, match=r"Cannot set certificate revocation lists: .*list\.crl: "):
+        shake_hands(pki, str(path))
+
+
+@pytest.mark.parametrize(("names", "text"), [((), "named as `openssl rehash`"), (None, f"more than {MAX_LISTS}")])
+def test_a_directory_without_lists_or_with_too_many(tmp_path: Path, names: Any, text: str) -> None:
+    for number in range(0 if names is not None else MAX_LISTS + 1):
+        (tmp_path / f"0123abcd.r{number}").touch()
+    with pytest.raises(RevocationError, match=text):
+        read_lists(str(tmp_path))
+
+
+def test_a_certificate_beside_a_list_becomes_no_authority(pki: Any, make_list: MakeList, tmp_path: Path) -> None:
+    """Attack: whoever may replace the list adds an authority of his own to it."""
+    (tmp_path / "list.crl").write_bytes(Path(pki.other_ca).read_bytes() + make_list())
+    context = server_context(pki.server_profile(crl_file=str(tmp_path / "list.crl")), demand_certificate=True)
+    assert context.cert_store_stats() == {"x509": 1, "crl": 1, "x509_ca": 1}
+
+
+def test_open_connections_are_asked_about(pki: Any, make_list: MakeList, tmp_path: Path) -> None:
+    client = certificate_id(pki.client.public_bytes(Encoding.DER))
+    stranger_der = x509.load_pem_x509_certificate(Path(pki.stranger_cert).read_bytes()).public_bytes(Encoding.DER)
+    stranger = certificate_id(stranger_der)
+    authorities = Path(pki.ca).read_bytes()
+    (tmp_path / "list.crl").write_bytes(make_list(client.serial, stranger.serial))
+    lists = read_lists(str(tmp_path / "list.crl"))
+    assert lists.revoked({client, stranger}, authorities) == {client}, "a serial number counts for its issuer alone"
+    assert lists.revoked({client}, Path(pki.other_ca).read_bytes()) == set(), "nobody who is trusted has signed it"
+    (tmp_path / "list.crl").write_bytes(make_list(client.serial, key=ec.generate_private_key(ec.SECP256R1())))
+    assert read_lists(str(tmp_path / "list.crl")).revoked({client}, authorities) == set()
