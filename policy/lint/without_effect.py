@@ -1,12 +1,13 @@
 """A setting is accepted and has no effect.
 
 `workerThreads`: the router has one event loop. `allowRedirect` has no effect in qdrouterd 1.20 either, nor has a
-`console` section: its console is served by http listeners. Take the line out.
+`console` section: its console is served by http listeners. `trustedCertsFile` of a listener is for the certificates of
+its clients, which it asks for where it has an sslProfile and EXTERNAL is among its `saslMechanisms`. Take the line out.
 """
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Family, Finding, Level, PolicyText
+from policy.lint.findings import Family, Finding, Level, PolicyText, SectionText
 
 ID = "PAL088"
 TITLE = "without effect"
@@ -18,11 +19,20 @@ _ATTRIBUTES = {
 }
 
 
+def asks_for_certificates(listener: SectionText) -> bool:
+    """Does it ask its clients for certificates?"""
+    return bool(listener.text("sslProfile")) and "EXTERNAL" in listener.text("saslMechanisms")
+
+
 def check(policy: PolicyText) -> Iterator[Finding]:
     for type_, keys in _ATTRIBUTES.items():
         for section in policy.sections(type_):
             for key in keys:
                 if (written := section.written_name(key)) in section.attributes:
                     yield section.finding(ID, Level.NOTE, f"'{written}' has no effect", key)
+    for section in policy.sections("listener"):
+        written = section.written_name("trustedCertsFile")
+        if written in section.attributes and not asks_for_certificates(section):
+            yield section.finding(ID, Level.NOTE, f"'{written}' has no effect", "trustedCertsFile")
     for section in policy.sections("console"):
         yield section.finding(ID, Level.NOTE, "a console section has no effect, and neither have its attributes")
