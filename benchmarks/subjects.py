@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from auth.secrets import Secret
+from auth.verifiers.files import set_user
 from auth.verifiers.hashes import Argon2idCost, hash_password
 from benchmarks.processes import Process
 
@@ -33,6 +34,7 @@ SLOW_USER = "user-099"
 CHEAP = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
 LOAD_PASSWORD_VARIABLE = "PALISADE_BENCH_PASSWORD"
 HOSTNAME = "bench.example"
+LISTENERS = ("clear", "secure", "secure-slow")
 
 CONFIGURATION = """\
 router {{
@@ -68,14 +70,28 @@ listener {{
     sslProfile: bench-tls
     requireSsl: yes
     authenticatePeer: yes
+    saslMechanisms: PLAIN SCRAM-SHA-256
+}}
+fileAuthenticator {{
+    name: slow
+    path: {folder}/slow-users
+}}
+listener {{
+    name: secure-slow
+    host: 127.0.0.1
+    port: 0
+    sslProfile: bench-tls
+    requireSsl: yes
+    authenticatePeer: yes
     saslMechanisms: PLAIN
+    authenticators: slow
 }}
 """
 SASL_CONFIGURATION = """\
 pwcheck_method: auxprop
 auxprop_plugin: userfile
 userfile_path: {folder}/users
-mech_list: PLAIN
+mech_list: PLAIN SCRAM-SHA-256
 """
 
 
@@ -85,6 +101,8 @@ class Subject:
 
     login        options with which the load client logs in; the password goes through the environment
     tls_port     TLS from the first byte
+    slow_tls_port  the same, for the user whose password is hashed as qdpasswd would. In a file of its own: each login
+                 computes a hash of each cost in its file
     ready_after_s  from starting the process until it said that it serves
     """
 
@@ -95,6 +113,7 @@ class Subject:
     password: str
     ready_after_s: float
     login: Sequence[str]
+    slow_tls_port: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +135,12 @@ class Site:
         (folder / "qdrouterd.conf").write_text(CONFIGURATION.format(folder=folder))
         (folder / "sasl" / "qdrouterd.conf").write_text(SASL_CONFIGURATION.format(folder=folder))
         (folder / "policy" / "bench.json").write_text(json.dumps([["vhost", _vhost()]], indent=1))
-        cheap, slow = hash_password(Secret(password), CHEAP), hash_password(Secret(password), Argon2idCost())
-        lines = [f"{name}:{slow if name == SLOW_USER else cheap}\n" for name in map(_user, range(USERS))]
+        cheap = hash_password(Secret(password), CHEAP)
         users = folder / "users"
         users.touch(mode=0o600)
-        users.write_text("".join(lines))
+        users.write_text("".join(f"{name}:{cheap}\n" for name in map(_user, range(USERS))))
+        set_user(str(folder / "slow-users"), SLOW_USER, Secret(password), cost=Argon2idCost(), must_exist=False)
+        set_user(str(users), USER, Secret(password), cost=CHEAP, scram=("SHA-256",))
         command = shlex.split(router_command) or [sys.executable, "-m", "router.io.daemon"]
         options = ["--uvloop"] if is_floor_on_uvloop else []
         return cls(folder=folder, password=password, router_command=command, floor_options=options)
@@ -132,12 +152,13 @@ class Site:
         try:
             ready_after_s, _ = process.wait_for(r"SERVER \(notice\) Operational, ")
             listening = r"Listening on 127\.0\.0\.1:(\d+) "
-            ports = [int(process.wait_for(rf"{listening}\({name}\)")[1][1]) for name in ("clear", "secure")]
+            ports = [int(process.wait_for(rf"{listening}\({name}\)")[1][1]) for name in LISTENERS]
             yield Subject(
                 name="router",
                 process=process,
                 port=ports[0],
                 tls_port=ports[1],
+                slow_tls_port=ports[2],
                 password=self.password,
                 ready_after_s=ready_after_s,
                 login=("--user", USER, "--password-env", LOAD_PASSWORD_VARIABLE),

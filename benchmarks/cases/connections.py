@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import time
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from benchmarks import wire
 from benchmarks.crowd import Crowd, unverified_context
@@ -15,6 +17,8 @@ SET_UPS = 500
 SLOW_SET_UPS = 60
 AT_ONCE = 16
 ANSWER_TIMEOUT_S = 20.0
+
+ConnectAll = Callable[[Subject, str, int], Coroutine[Any, Any, None]]
 
 
 def memory(site: Site, runs: int) -> list[Row]:
@@ -81,19 +85,71 @@ def set_up(site: Site, runs: int) -> list[Row]:
 def set_up_argon2(site: Site, runs: int) -> list[Row]:
     """The same with a password hashed as qdpasswd hashes it: what an operator gets."""
     with site.router() as router:
-        results = [_set_up(router, SLOW_USER, SLOW_SET_UPS) for _ in range(runs)]
+        slow = dataclasses.replace(router, tls_port=router.slow_tls_port)
+        results = [_set_up(slow, SLOW_USER, SLOW_SET_UPS) for _ in range(runs)]
     return [
         row("set-up-argon2", "rate", "conn/s", router=[rate for rate, _ in results], better="more"),
         row("set-up-argon2", "CPU per connection", "µs", router=[cpu for _, cpu in results]),
     ]
 
 
-def _set_up(subject: Subject, user: str, count: int) -> tuple[float, float]:
+def handshakes(site: Site, runs: int) -> list[Row]:
+    """Logins in TLS 1.3 for a second of processor time: by SCRAM-SHA-256; by PLAIN with the cheapest hash."""
+    scram: list[float] = []
+    plain: list[float] = []
+    with site.router() as router:
+        for _ in range(runs):
+            scram.append(_set_up(router, USER, SET_UPS, _connect_all_by_scram)[1])
+            plain.append(_set_up(router, USER, SET_UPS)[1])
+    per_core = [[1e6 / cpu for cpu in each] for each in (scram, plain)]
+    return [
+        row("handshakes", "SCRAM-SHA-256, per core", "conn/s", router=per_core[0], better="more"),
+        row("handshakes", "PLAIN, per core", "conn/s", router=per_core[1], better="more"),
+    ]
+
+
+def _set_up(subject: Subject, user: str, count: int, connect_all: ConnectAll | None = None) -> tuple[float, float]:
     """(connections/s, CPU µs of the subject per connection), each closed again when it is open."""
     before, started = subject.process.cpu_seconds(), time.monotonic()
-    asyncio.run(_connect_all(subject, user, count))
+    asyncio.run((connect_all or _connect_all)(subject, user, count))
     seconds = time.monotonic() - started
     return count / seconds, (subject.process.cpu_seconds() - before) / count * 1e6
+
+
+async def _connect_all_by_scram(subject: Subject, user: str, count: int) -> None:
+    context = unverified_context()
+    login = wire.ScramLogin(user=user, password=subject.password, hostname=HOSTNAME)
+    waiting = iter(range(count))
+
+    async def read(reader: asyncio.StreamReader) -> bytes:
+        if not (data := await reader.read(4096)):
+            raise wire.RefusedError("the peer closed the connection")
+        return data
+
+    async def worker() -> None:
+        for _ in waiting:
+            reader, writer = await asyncio.open_connection("127.0.0.1", subject.tls_port, ssl=context)
+            init, first = login.begin()
+            writer.write(init)
+            received = b""
+            while (challenge := wire.challenge_in(received)) is None:
+                received += await read(reader)
+            writer.write(login.answer(first, challenge))
+            received = b""
+            while wire.challenge_in(received) is None:
+                received += await read(reader)
+            writer.write(login.confirm())
+            received = b""
+            while not wire.is_accepted(received):
+                received += await read(reader)
+            writer.write(login.end())
+            admission = wire.Admission(has_link=False)
+            while not admission.receive(await reader.read(4096)):
+                pass
+            writer.write(wire.close())
+            writer.transport.abort()
+
+    await asyncio.wait_for(asyncio.gather(*(worker() for _ in range(AT_ONCE))), ANSWER_TIMEOUT_S * 3)
 
 
 async def _connect_all(subject: Subject, user: str, count: int) -> None:
