@@ -1,5 +1,6 @@
 """The server's mechanisms by name."""
 
+from auth.bearer import BEARER, Bearer
 from auth.mechanisms import Anonymous, Channel, External, Plain, ServerMechanism
 from auth.scram import Scram, hash_of
 
@@ -13,6 +14,8 @@ def create_server_mechanism(name: str, channel: Channel) -> ServerMechanism | No
             return External(channel.external_user, asks_groups=channel.asks_groups)
         case "PLAIN":
             return Plain()
+        case _ if name in BEARER:
+            return Bearer(name)
         case _ if hash_of(name) is not None:
             return Scram(name, channel)
         case _:

@@ -96,6 +96,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pysasl": ("auth",),
     "scramp": ("auth",),
     "cryptography": ("auth",),
+    "jwt": ("auth.verifiers.token_keys", "auth.verifiers.tokens"),
     "ldap3": ("auth.verifiers.ldap_wire",),
     "proton": ("router.amqp.engine.library",),
     "cproton": ("router.amqp.engine.library",),
@@ -108,7 +109,12 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "lsprotocol": ("policy.editor",),
 }
 # Where the import name is not the distribution's.
-DISTRIBUTIONS = {"proton": "python-qpid-proton", "cproton": "python-qpid-proton", "cproton_ffi": "python-qpid-proton"}
+DISTRIBUTIONS = {
+    "jwt": "pyjwt",
+    "proton": "python-qpid-proton",
+    "cproton": "python-qpid-proton",
+    "cproton_ffi": "python-qpid-proton",
+}
 
 # Values in, effects out: no clock, no chance, no world.
 PURE = (*("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.admission", "router.audit.event"),)

@@ -67,6 +67,7 @@ class Connection(Recorded):
         self._claimed_user: str | None = None
         # Gives up the verification of the password; None while there is none whose answer counts.
         self._give_up: Callable[[], None] | None = None
+        self._is_failure_counted = False
         # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
         self.on_held: Callable[[int], None] = lambda _size: None
         self.tenure = Tenure(self.connection_id, self.core.clock(), listener.max_connection_age_s)
@@ -216,7 +217,7 @@ class Connection(Recorded):
                 # Not authenticated: the audit event has the name that the peer claimed.
                 self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
                 reason = _reason_of(effect)
-                if reason == "sasl_failed":
+                if reason == "sasl_failed" and not self._is_failure_counted:
                     self.gate.count_failure()
                 self.fail(Condition(name=condition, description=description), reason)
 
@@ -245,14 +246,19 @@ class Connection(Recorded):
         if self._give_up is None:
             return
         self._give_up = None
+        is_wrong = isinstance(result, VerifyResult) and result.is_compared and not result.is_valid
         if self.stage is not Stage.SASL:
             # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
-            if isinstance(result, VerifyResult) and result.is_compared and not result.is_valid:
+            if is_wrong:
                 self.gate.count_failure()
         elif isinstance(self._end, SaslEnd):
             try:
                 if not self._expel_where_banned():
                     self._pass_up(self._end.resume(result))
+                    if is_wrong and self.stage is Stage.SASL:
+                        # Attack: tokens tried whose error challenge (RFC 7628) is never answered.
+                        self._is_failure_counted = True
+                        self.gate.count_failure()
             except Exception as error:
                 self.crash(error)
             self.core.work.finish()

@@ -50,6 +50,16 @@ def _ldap_warnings(attributes: Mapping[str, Any]) -> Iterator[str]:
     return ldap_warnings(attributes)
 
 
+def _token(attributes: Mapping[str, Any]) -> Verifier:
+    # Here, since only who has tokens needs the libraries of signatures.
+    from auth.verifiers.tokens import TokenSettingsError, make_token_verifier
+
+    try:
+        return make_token_verifier(attributes)
+    except TokenSettingsError as error:
+        raise AuthenticatorError(str(error)) from None
+
+
 # Their turn among the hosts whose logins wait.
 RECHECKS: Final = "open connections"
 
@@ -58,6 +68,7 @@ RECHECKS: Final = "open connections"
 MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verifier]]] = {
     "fileAuthenticator": _file,
     "ldapAuthenticator": _ldap,
+    "tokenAuthenticator": _token,
 }
 
 # Entity type → texts for the log of an entity that `MAKERS` takes.
@@ -68,10 +79,14 @@ WARNINGS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Authenticator:
-    """A verifier and the threads that ask it."""
+    """A verifier and the threads that ask it.
+
+    needs_tls  what it serves is offered inside TLS only
+    """
 
     verifier: Verifier
     workers: Workers
+    needs_tls: bool = False
 
     def close(self) -> None:
         self.workers.close()
@@ -119,7 +134,7 @@ class Authenticators:
             verifier = make(attributes)
             if isinstance(verifier, Announcing):
                 verifier.announce_by(self._announcer(name))
-            self._add(verifier)
+            self._add(verifier, needs_tls=not attributes.get("allowUnencrypted", True))
         except AuthenticatorError as error:
             raise ManagementError(400, f"authenticator '{name}': {error}") from None
         for text in WARNINGS[kind](attributes) if kind in WARNINGS else ():
@@ -142,9 +157,9 @@ class Authenticators:
             raise ManagementError(400, f"authenticator '{name}' is used by listener {', '.join(users)}")
         self._members.pop(name).close()
 
-    def _add(self, verifier: Verifier) -> None:
+    def _add(self, verifier: Verifier, *, needs_tls: bool = False) -> None:
         workers = Workers(verifier.verify, lambda text: self._emit(_unverified(text)), threads=verifier.threads)
-        self._members[verifier.name] = Authenticator(verifier, workers)
+        self._members[verifier.name] = Authenticator(verifier, workers, needs_tls)
 
     # Listeners
 
@@ -210,9 +225,10 @@ class ListenerAuthentication:
 
     def mechanisms(self, channel: Channel) -> tuple[str, ...]:
         """To offer, in order. Errors: SaslConfigError."""
+        members = [each for each in self._members if channel.is_encrypted or not each.needs_tls]
         return offered_mechanisms(
             self._config,
-            served=tuple(dict.fromkeys(name for each in self._members for name in each.verifier.mechanisms)),
+            served=tuple(dict.fromkeys(name for each in members for name in each.verifier.mechanisms)),
             sasl_mechanisms=self._words,
             authenticate_peer=self._authenticates,
             channel=channel,

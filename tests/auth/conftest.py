@@ -1,5 +1,6 @@
 """A small PKI, made once for all tests of this folder."""
 
+import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -18,6 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 
 from auth.tls import TlsProfile
+
+# The issuer of tokens of the tests against real peers serves here too.
+sys.path.append(str(Path(__file__).resolve().parent.parent / "interop"))
 
 NOW = datetime.now(UTC)
 CLIENT_NAME = x509.Name(

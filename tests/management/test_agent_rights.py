@@ -326,6 +326,7 @@ def test_every_attribute_that_names_something_is_marked() -> None:
             ("log", "outputFile"),
             ("fileAuthenticator", "path"),
             *(("ldapAuthenticator", name) for name in ("caCertFile", "certFile", "privateKeyFile", "bindPassword")),
+            *(("tokenAuthenticator", name) for name in ("keysFile", "keysCaFile")),
             ("sslProfile", "uidNameMappingFile"),
             ("sslProfile", "crlFile"),
         ),

@@ -21,7 +21,7 @@ PREFIX = "org.apache.qpid.dispatch"
 
 
 # Extensions
-AUTHENTICATORS = ("fileAuthenticator", "ldapAuthenticator")
+AUTHENTICATORS = ("fileAuthenticator", "ldapAuthenticator", "tokenAuthenticator")
 
 
 def no_warning(module: str, text: str) -> None:

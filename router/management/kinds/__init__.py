@@ -27,6 +27,7 @@ CONFIGURED: Final[tuple[Kind, ...]] = (
     NamedKind("authServicePlugin"),
     NamedKind("fileAuthenticator"),
     NamedKind("ldapAuthenticator"),
+    NamedKind("tokenAuthenticator"),
     AddressKind("address"),
     LinkRouteKind("linkRoute"),
     AutoLinkKind("autoLink"),
