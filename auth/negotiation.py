@@ -7,12 +7,14 @@ Sources: AMQP 1.0 §5.3; docs/spec/policy-and-auth.md §8, §8b.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from auth import sasl_frames
-from auth.client_mechanisms import ClientMechanism, MechanismFault, choose
+from auth.bearer import BEARER
+from auth.client_mechanisms import ClientMechanism, Means, choose
+from auth.client_scram import Derive, MechanismFault
 from auth.credentials import Answer, MechanismRequest
 from auth.identity import Identity
 from auth.installed import create_server_mechanism
@@ -26,7 +28,14 @@ from auth.mechanisms import (
     ServerMechanism,
     Step,
 )
-from auth.sasl_frames import FrameReader, SaslFrame, SaslFrameError
+from auth.sasl_frames import (
+    MAX_RECEIVED_FRAME_BYTES,
+    MAX_SENT_FRAME_BYTES,
+    FrameReader,
+    SaslFrame,
+    SaslFrameError,
+)
+from auth.scram import PLUS
 from auth.secrets import Secret
 
 # Caps the bytes an unauthenticated peer can make us hold while a verifier (LDAP, a hash) takes its time.
@@ -84,7 +93,9 @@ class Rejected:
     is_compared: bool = True
 
 
-SaslEffect = Reply | Verify | Authenticated | Rejected
+# What the owner of a negotiation carries out; beside it, Reply is written.
+Order = Verify | Derive | Authenticated | Rejected
+SaslEffect = Reply | Order
 
 
 class _State(Enum):
@@ -92,6 +103,7 @@ class _State(Enum):
     AWAITING_INIT = auto()
     AWAITING_RESPONSE = auto()
     VERIFYING = auto()
+    DERIVING = auto()
     DONE = auto()
     FAILED = auto()
 
@@ -188,7 +200,11 @@ class ServerNegotiation:
         chosen = name.upper()
         self._mechanism_name = chosen if _MECHANISM_NAME.fullmatch(chosen) else None
         if chosen in self._offered:
-            self._mechanism = self._mechanisms(chosen, self._channel)
+            channel = self._channel
+            # A client that says we offer no -PLUS form of it (RFC 5802 §6) is right where the listener does not.
+            if chosen.removesuffix(PLUS) + PLUS not in self._offered:
+                channel = replace(channel, binding=lambda _type: None)
+            self._mechanism = self._mechanisms(chosen, channel)
         if self._mechanism is None:
             return self._refuse(NOT_OFFERED)
         return self._take(self._mechanism.respond(response))
@@ -245,22 +261,14 @@ class ClientNegotiation:
     """The side that chooses: one object per connection, used once.
 
     allowed          names the configuration permits, in any case; None for any
-    username         with `password`, the credentials for PLAIN
+    username         with `password`, the credentials for SCRAM and PLAIN
     has_certificate  our TLS tunnel has a certificate of ours to show
     is_encrypted     there is a TLS tunnel
+    token            a bearer token, sent inside TLS only
+    binding          (type) → the channel binding of the tunnel, None without one
     """
 
-    __slots__ = (
-        "_allowed",
-        "_has_certificate",
-        "_is_encrypted",
-        "_mechanism",
-        "_password",
-        "_reader",
-        "_rounds",
-        "_state",
-        "_username",
-    )
+    __slots__ = ("_allowed", "_means", "_mechanism", "_reader", "_rounds", "_state")
 
     def __init__(
         self,
@@ -270,12 +278,18 @@ class ClientNegotiation:
         password: Secret | None,
         has_certificate: bool,
         is_encrypted: bool,
+        token: Secret | None = None,
+        binding: Callable[[str], bytes | None] = lambda _type: None,
     ) -> None:
         self._allowed = None if allowed is None else frozenset(name.upper() for name in allowed)
-        self._username = username
-        self._password = password
-        self._has_certificate = has_certificate
-        self._is_encrypted = is_encrypted
+        self._means = Means(
+            username=username,
+            password=password,
+            token=token,
+            has_certificate=has_certificate,
+            is_encrypted=is_encrypted,
+            binding=binding,
+        )
         self._reader = FrameReader()
         self._state = _State.AWAITING_INIT
         self._mechanism: ClientMechanism | None = None
@@ -290,6 +304,20 @@ class ClientNegotiation:
         if self._state is _State.FAILED:
             return []
         self._reader.feed(data)
+        return self._read()
+
+    def resume(self, salted: bytes) -> list[SaslEffect]:
+        """Take the result of `Derive`. One that was not asked for changes nothing."""
+        if self._state is not _State.DERIVING or self._mechanism is None:
+            return []
+        self._state = _State.AWAITING_RESPONSE
+        try:
+            response = _response(self._mechanism.derived(salted))
+        except SaslFrameError as fault:  # the server's nonce is longer than a frame
+            return self._fail_framing(str(fault))
+        return [response, *self._read()]
+
+    def _read(self) -> list[SaslEffect]:
         effects: list[SaslEffect] = []
         while self._state in (_State.AWAITING_INIT, _State.AWAITING_RESPONSE):
             try:
@@ -301,11 +329,13 @@ class ClientNegotiation:
                 return effects + self._fail_framing(str(fault))
             except MechanismFault as fault:
                 return effects + self._fail_authentication(str(fault))
+        if self._state is _State.DERIVING and self._reader.pending_bytes > MAX_PENDING_BYTES:
+            effects += self._fail_framing(TOO_MUCH)
         return effects
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes are held: the beginning of a frame, or what waits for the verifier."""
+        """How many bytes are held: the beginning of a frame, or what waits for a result."""
         return self._reader.pending_bytes
 
     def take_rest(self) -> bytes:
@@ -320,33 +350,31 @@ class ClientNegotiation:
                 self._rounds += 1
                 if self._rounds > MAX_ROUNDS:
                     return self._fail_framing("too many challenges")
-                answer = sasl_frames.Response(response=self._mechanism.answer(data))
-                return [Reply(data=sasl_frames.encode(answer))]
+                answer = self._mechanism.answer(data)
+                if isinstance(answer, Derive):
+                    self._state = _State.DERIVING
+                    return [answer]
+                return [_response(answer)]
             case _State.AWAITING_RESPONSE, sasl_frames.Outcome(code=code, additional_data=additional):
                 return self._conclude(code, additional)
             case _:
                 return self._fail_framing(f"unexpected SASL frame {type(frame).__name__.lower()}")
 
     def _choose(self, offered: Sequence[str]) -> list[SaslEffect]:
-        usable = [name.upper() for name in offered if self._allowed is None or name.upper() in self._allowed]
-        self._mechanism = choose(
-            usable,
-            username=self._username,
-            password=self._password,
-            has_certificate=self._has_certificate and self._is_encrypted,
-        )
+        self._mechanism = choose([name.upper() for name in offered], self._allowed, self._means)
         if self._mechanism is None:
             return self._fail_authentication()
         self._state = _State.AWAITING_RESPONSE
         init = sasl_frames.Init(mechanism=self._mechanism.name, initial_response=self._mechanism.initial_response())
-        return [Reply(data=sasl_frames.encode(init))]
+        at_most = MAX_RECEIVED_FRAME_BYTES if init.mechanism in BEARER else MAX_SENT_FRAME_BYTES
+        return [Reply(data=sasl_frames.encode(init, at_most=at_most))]
 
     def _conclude(self, code: int, additional: bytes | None) -> list[SaslEffect]:
         if self._mechanism is None or code != sasl_frames.OUTCOME_OK:
             return self._fail_authentication()
         self._mechanism.confirm(additional)
         self._state = _State.DONE
-        identity = Identity(user=self._username, mechanism=self._mechanism.name, is_authenticated=True)
+        identity = Identity(user=self._means.username, mechanism=self._mechanism.name, is_authenticated=True)
         return [Authenticated(identity=identity)]
 
     def _fail_authentication(self, detail: str = "") -> list[SaslEffect]:
@@ -364,6 +392,10 @@ class ClientNegotiation:
         self._state = _State.FAILED
         self._mechanism = None
         self._reader.take_rest()
+
+
+def _response(data: bytes) -> Reply:
+    return Reply(data=sasl_frames.encode(sasl_frames.Response(response=data)))
 
 
 def _framing_fault(mechanism: str | None, detail: str) -> Rejected:

@@ -8,7 +8,7 @@ Sources: AMQP 1.0 §5.3 (SASL), §1.2 (type encodings), §2.3 (frame layout).
 import struct
 from dataclasses import dataclass
 
-# AMQP 1.0 §5.3.1: no SASL frame may exceed MIN-MAX-FRAME-SIZE; we keep to it in the frames we send.
+# AMQP 1.0 §5.3.1: no SASL frame may exceed MIN-MAX-FRAME-SIZE; we keep to it in the frames we send, but for tokens.
 MAX_SENT_FRAME_BYTES = 512
 
 # The largest frame we accept: Kerberos tickets and bearer tokens exceed 512 bytes in practice. Stops an unauthenticated
@@ -135,10 +135,11 @@ class FrameReader:
         return rest
 
 
-def encode(frame: SaslFrame) -> bytes:
+def encode(frame: SaslFrame, *, at_most: int = MAX_SENT_FRAME_BYTES) -> bytes:
     """The frame as bytes for the wire.
 
-    Errors  SaslFrameError when it would exceed the standard's MAX_SENT_FRAME_BYTES or a name is not ASCII.
+    at_most  bytes; more than the standard's for a token, which does not fit otherwise
+    Errors   SaslFrameError when it would exceed that or a name is not ASCII.
     """
     match frame:
         case Mechanisms(names=names):
@@ -159,8 +160,8 @@ def encode(frame: SaslFrame) -> bytes:
                 fields.append(_encode_bytes(_BINARY, additional))
     body = bytes((0x00, 0x53, descriptor)) + _encode_list(fields)
     size = _HEADER.size + len(body)
-    if size > MAX_SENT_FRAME_BYTES:
-        raise SaslFrameError(f"SASL frame of {size} bytes, at most {MAX_SENT_FRAME_BYTES} may be sent")
+    if size > at_most:
+        raise SaslFrameError(f"SASL frame of {size} bytes, at most {at_most} may be sent")
     return _HEADER.pack(size, 2, _SASL_FRAME_TYPE, 0) + body
 
 

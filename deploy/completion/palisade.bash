@@ -4,8 +4,8 @@
 _palisade_options() {
     case "$1" in
         "qdrouterd") echo "-c --config -I --include -d --daemon -P --pidfile -U --user -T --test-hooks -v --version -h --help" ;;
-        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --all-routers -r --router -d --edge-router --limit --csv -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
-        "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file" ;;
+        "qdstat") echo "-h --help --version -v --verbose -g --general -c --connections -l --links -n --nodes -e --edge -a --address -m --memory -p --policy --autolinks --linkroutes --vhosts --vhostgroups --vhoststats --bans --budgets --log --all-entities --all-routers -r --router -d --edge-router --limit --csv -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
+        "qdmanage") echo "-h --help --version -v --verbose -r --router -d --edge-router --type --name --identity --stdin --body --properties --indent -b --bus -t --timeout --ssl-certificate --ssl-key --ssl-trustfile --ssl-password --ssl-password-file --ssl-disable-peer-name-verify --sasl-mechanisms --sasl-username --sasl-password --sasl-password-file --sasl-token-file" ;;
         "qdpasswd") echo "-h --help -f --file -c --create --scrypt --scram --stdin --delete" ;;
         "qdpolicy") echo "-h --help" ;;
         "qdpolicy convert") echo "-h --help --to --form --narrow --output" ;;
@@ -46,6 +46,7 @@ _palisade_values() {
         "qdstat --sasl-username") echo "NOTHING" ;;
         "qdstat --sasl-password") echo "NOTHING" ;;
         "qdstat --sasl-password-file") echo "FILES" ;;
+        "qdstat --sasl-token-file") echo "NOTHING" ;;
         "qdmanage -r"|"qdmanage --router") echo "NOTHING" ;;
         "qdmanage -d"|"qdmanage --edge-router") echo "NOTHING" ;;
         "qdmanage --type") echo "address allocator authServicePlugin autoLink ban binding budget connection connector console dummy exchange fileAuthenticator ldapAuthenticator linkRoute listener log logStats management policy router router.address router.connection.linkRoute router.link router.node shadowDisagreement shadowPolicy sslProfile tokenAuthenticator vhost vhostStats vhostUserGroupSettings" ;;
@@ -65,6 +66,7 @@ _palisade_values() {
         "qdmanage --sasl-username") echo "NOTHING" ;;
         "qdmanage --sasl-password") echo "NOTHING" ;;
         "qdmanage --sasl-password-file") echo "FILES" ;;
+        "qdmanage --sasl-token-file") echo "NOTHING" ;;
         "qdpasswd -f"|"qdpasswd --file") echo "FILES" ;;
         "qdpasswd --scram") echo "SHA-512 SHA-256 SHA-1" ;;
         "qdpolicy convert --to") echo "json conf" ;;

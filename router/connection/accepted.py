@@ -11,7 +11,7 @@ from auth.certificates import certificate_id
 from auth.credentials import Answer, VerifyResult
 from auth.identity import Identity
 from auth.mechanisms import Channel
-from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Rejected, ServerNegotiation, Verify
+from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Order, Rejected, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate, UnusableProfile
 from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
 from router.admission.handshakes import ENGINE_BYTES, TLS_BYTES
@@ -203,7 +203,7 @@ class Connection(Recorded):
         self._start_sasl(ServerNegotiation(offered=self.listener.mechanisms(channel), channel=channel))
         return data[headers.HEADER_BYTES :]
 
-    def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
+    def _on_sasl(self, effect: Order) -> None:
         match effect:
             case Verify(request=request):
                 self._claimed_user = request.user or None

@@ -7,15 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from auth.credentials import Answer
-from auth.negotiation import (
-    Authenticated,
-    ClientNegotiation,
-    Rejected,
-    Reply,
-    SaslEffect,
-    ServerNegotiation,
-    Verify,
-)
+from auth.negotiation import ClientNegotiation, Order, Reply, SaslEffect, ServerNegotiation
 from router.amqp import headers
 
 
@@ -58,7 +50,7 @@ class SaslEnd:
         self,
         negotiation: ServerNegotiation | ClientNegotiation,
         write: Callable[[bytes], None],
-        carry_out: Callable[[Verify | Authenticated | Rejected], None],
+        carry_out: Callable[[Order], None],
         on_held: Callable[[int], None],
     ) -> None:
         self._negotiation = negotiation
@@ -76,6 +68,11 @@ class SaslEnd:
         """The verifier has answered a server's negotiation. Returns as `receive`."""
         assert isinstance(self._negotiation, ServerNegotiation)
         return self._follow(self._negotiation.resume(result))
+
+    def derived(self, salted: bytes) -> bytes:
+        """What a client's negotiation asked for is computed. Returns as `receive`."""
+        assert isinstance(self._negotiation, ClientNegotiation)
+        return self._follow(self._negotiation.resume(salted))
 
     def _follow(self, effects: list[SaslEffect]) -> bytes:
         for effect in effects:

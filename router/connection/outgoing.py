@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from auth.negotiation import Authenticated, ClientNegotiation, Rejected, Verify
+from auth.client_scram import Derive
+from auth.negotiation import Authenticated, ClientNegotiation, Order, Rejected
 from auth.secrets import Secret
 from auth.tls import TlsTunnel
 from router.admission.connection_gate import ConnectionGate
 from router.amqp import headers
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
+from router.connection.ends import SaslEnd
 from router.connection.peer_open import RouterOpens
 from router.connection.stack import FRAMING, Stack, Stage
 from router.connection.surroundings import Surroundings
@@ -126,6 +128,8 @@ class Connector(ConnectionTerms):
 
     tunnel      makes a TLS tunnel for the host being tried; raises auth.tls.TlsProfileError. None: no TLS
     mechanisms  allowed SASL mechanisms, None for any
+    read_token  the bearer token as it is now. Reads files; errors: ValueError. None: no token is configured
+    token       that was read for one attempt
     """
 
     reaches_in_process: bool = False
@@ -135,6 +139,8 @@ class Connector(ConnectionTerms):
     mechanisms: tuple[str, ...] | None = None
     username: str | None = None
     password: Secret | None = None
+    read_token: Callable[[], Secret] | None = None
+    token: Secret | None = None
 
 
 class Outgoing(Stack):
@@ -167,6 +173,8 @@ class Outgoing(Stack):
         self.connector = connector
         self.host = host
         self._on_failed = on_failed
+        # (question, done) has the key computed off the event loop; `done` gets it there. Its owner sets it.
+        self.on_derive: Callable[[Derive, Callable[[bytes], None]], None] = _derive_nowhere
 
     def start(self) -> None:
         """The TCP connection is made. Errors: auth.tls.TlsProfileError."""
@@ -188,6 +196,8 @@ class Outgoing(Stack):
                     password=self.connector.password,
                     has_certificate=self.connector.has_certificate,
                     is_encrypted=self.tunnel is not None,
+                    token=self.connector.token,
+                    binding=self.tunnel.binding if self.tunnel is not None else lambda _type: None,
                 )
             )
             return data[headers.HEADER_BYTES :]
@@ -201,13 +211,24 @@ class Outgoing(Stack):
         )
         return b""
 
-    def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
+    def _on_sasl(self, effect: Order) -> None:
         match effect:
+            case Derive():
+                self.on_derive(effect, self._on_derived)
             case Authenticated(identity=identity):
                 self._await_header()
                 self._make_peer(identity, RouterOpens(self.host))
             case Rejected(condition=condition, description=description):
                 self.fail(Condition(name=condition, description=description), "sasl_failed")
+
+    def _on_derived(self, salted: bytes) -> None:
+        """Perhaps after the connection has ended."""
+        if self.stage is Stage.SASL and isinstance(self._end, SaslEnd):
+            try:
+                self._pass_up(self._end.derived(salted))
+            except Exception as error:
+                self.crash(error)
+            self.core.work.finish()
 
     def on_lost(self) -> None:
         if self.stage is Stage.CLOSED and not self._is_reported:
@@ -224,3 +245,7 @@ class Outgoing(Stack):
         text = f"[C{self.connection_id}] Connection to {self.terms.place} failed{why}"
         log(self.emit, "SERVER", "info", text)
         self._on_failed(text)
+
+
+def _derive_nowhere(question: Derive, done: Callable[[bytes], None]) -> None:
+    raise LookupError("the connection's owner computes no keys")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from auth.identity import Identity
-from auth.negotiation import Authenticated, ClientNegotiation, Rejected, ServerNegotiation, Verify
+from auth.negotiation import ClientNegotiation, Order, ServerNegotiation
 from auth.tls import NotTls, RecordsWithoutData, TlsFailure, TlsTunnel
 from router.admission.connection_gate import ConnectionGate
 from router.amqp.buffers import READ_BUFFER
@@ -93,7 +93,7 @@ class Stack:
         """Begin what the protocol header in front of `data` announces. Returns what is left for it."""
         raise NotImplementedError
 
-    def _on_sasl(self, effect: Verify | Authenticated | Rejected) -> None:
+    def _on_sasl(self, effect: Order) -> None:
         """Carry out what the SASL negotiation asks for."""
         raise NotImplementedError
 

@@ -6,7 +6,7 @@ from typing import Any
 from router.connection.outgoing import Connector
 from router.connection.terms import ConnectionTerms, terms_of
 from router.control.router import Router
-from router.control.security import SecurityError, TlsFiles, client_tunnels, configured_password
+from router.control.security import SecurityError, TlsFiles, client_tunnels, configured_password, token_reader
 from router.control.server import MAX_PORT, service_port
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
@@ -41,6 +41,8 @@ class Connectors:
             has_certificate = bool(source.profile.cert_file)
         try:
             password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self._emit)
+            token = attributes.get("saslToken")
+            read_token = token_reader(token) if token else None
         except SecurityError as error:
             raise ManagementError(500, f"CError: {error}") from None
         words = attributes.get("saslMechanisms")
@@ -53,6 +55,7 @@ class Connectors:
             mechanisms=tuple(str(words).split()) if words else None,
             username=attributes.get("saslUsername"),
             password=password,
+            read_token=read_token,
         )
         log_configured("Connector", connector, attributes.get("protocolFamily"), profile_name, self._emit)
         self._router.add_connector(connector)

@@ -3,6 +3,7 @@
 Reads files; everything it cannot read is an error that names the file. Source: docs/spec/policy-and-auth.md §6.
 """
 
+import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from auth.certificates import CertificateError, certificate_subject, certificate_user, chain_ends_at_s
+from auth.credentials import MAX_TOKEN_BYTES
 from auth.host_names import chosen
 from auth.revocation import RevocationError, list_files, read_lists
 from auth.secrets import PasswordError, Secret
@@ -139,6 +141,32 @@ class Made:
     source: ProfileSource
     context: ssl.SSLContext
     end_point: bytes | None
+
+
+def token_reader(configured: str) -> Callable[[], Secret]:
+    """Reads the bearer token that `file:PATH` or `env:VARIABLE` stands for, each time as it is then.
+
+    Errors  SecurityError for another form, which would have the token in the configuration; of the reader, too, when
+            there is no token.
+    """
+    form, _, name = configured.partition(":")
+    if form not in ("file", "env") or not name:
+        raise SecurityError("saslToken: expected file:PATH or env:VARIABLE")
+
+    def read() -> Secret:
+        try:
+            text = read_regular(name, MAX_TOKEN_BYTES).decode("ascii") if form == "file" else os.environ[name]
+        except OSError as error:
+            raise SecurityError(f"saslToken: {name} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise SecurityError(f"saslToken: {name} does not hold a token") from None
+        except KeyError:
+            raise SecurityError(f"saslToken: there is no environment variable {name}") from None
+        if not text.strip():
+            raise SecurityError(f"saslToken: {name} is empty")
+        return Secret(text.strip())
+
+    return read
 
 
 class TlsFiles:

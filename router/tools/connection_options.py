@@ -45,10 +45,12 @@ class ConnectionOptions:
     mechanisms: tuple[str, ...] | None = None
     username: str | None = None
     password: Secret | None = None
+    token: Secret | None = None
 
     @property
     def has_sasl(self) -> bool:
-        return self.is_tls or self.mechanisms is not None or self.username is not None or self.password is not None
+        given = (self.mechanisms, self.username, self.password, self.token)
+        return self.is_tls or any(each is not None for each in given)
 
     @property
     def where(self) -> str:
@@ -90,9 +92,14 @@ def add_connection_arguments(parser: argparse.ArgumentParser) -> None:
         help="accept a certificate for another host name; its chain is verified all the same",
     )
     group.add_argument("--sasl-mechanisms", metavar="MECHS", help="mechanisms to choose from, separated by blanks")
-    group.add_argument("--sasl-username", metavar="USER", help="user name for SASL PLAIN")
+    group.add_argument("--sasl-username", metavar="USER", help="user name for SASL")
     group.add_argument("--sasl-password", metavar="PASSWORD", help="its password; visible to others on this host")
     group.add_argument("--sasl-password-file", metavar="SASL-PASSWORD-FILE", help="file with the password")
+    group.add_argument(
+        "--sasl-token-file",
+        metavar="TOKEN-FILE",
+        help="file with a bearer token (OAUTHBEARER); it is sent inside TLS only",
+    )
 
 
 def _seconds(text: str) -> float:
@@ -132,6 +139,7 @@ def connection_options(given: argparse.Namespace, read_text: Callable[[str], str
         password=_secret(
             given.sasl_password or (unquote(password) if password else None), given.sasl_password_file, read_text
         ),
+        token=_secret(None, given.sasl_token_file, read_text),
     )
 
 

@@ -14,8 +14,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from auth.certificates import end_point_binding
+from auth.client_scram import Derive, derive
 from auth.negotiation import Authenticated, ClientNegotiation, Rejected
 from auth.negotiation import Reply as SaslReply
+from auth.scram import BINDING
 from auth.tls import TlsProfile, TlsProfileError, client_context, failure_text
 from router.amqp.client_session import ClientSession, Ended, ProtocolError
 from router.amqp.codec import CodecError, decode_message, encode_message
@@ -170,6 +173,8 @@ class SocketTransport:
             password=options.password,
             has_certificate=options.certificate_file is not None,
             is_encrypted=options.is_tls,
+            token=options.token,
+            binding=self._binding,
         )
         self._write(SASL_HEADER)
         header = b""
@@ -179,10 +184,12 @@ class SocketTransport:
             raise ConnectionException(f"Connection to {self._where} failed: the peer does not offer SASL")
         effects = negotiation.start() + negotiation.receive(header[len(SASL_HEADER) :])
         while True:
-            for effect in effects:
-                match effect:
+            while effects:
+                match effect := effects.pop(0):
                     case SaslReply(data=data):
                         self._write(data)
+                    case Derive():
+                        effects += negotiation.resume(derive(effect))
                     case Authenticated():
                         return negotiation.take_rest()
                     case Rejected(condition=condition, description=description):
@@ -191,8 +198,13 @@ class SocketTransport:
                         )
             effects = negotiation.receive(self._read("the SASL exchange"))
 
+    def _binding(self, kind: str) -> bytes | None:
+        """The channel binding of our TLS: of the router's certificate."""
+        certificate = self._socket.getpeercert(True) if isinstance(self._socket, ssl.SSLSocket) else None
+        return end_point_binding(certificate) if certificate and kind == BINDING else None
+
     def _sasl_hint(self) -> str:
-        if self._options.certificate_file:
+        if self._options.certificate_file or self._options.token:
             return ""
         if self._options.username is None:
             return " (no user name was given: see --sasl-username)"

@@ -72,6 +72,10 @@ class Clock:
         return self.now
 
 
+Serve = Callable[..., Server]
+Make = Callable[..., KeyServer]
+
+
 @pytest.fixture(scope="module")
 def issuer() -> Issuer:
     return Issuer()
@@ -100,9 +104,6 @@ def keys(certificates: Certificates) -> Callable[..., KeyServer]:
         return KeyServer(f"https://localhost:{server.port}/keys?a=b", ca_file=ca, clock=clock)
 
     return make
-
-
-Serve, Make = Callable[..., Server], Callable[..., KeyServer]
 
 
 def test_keys_are_fetched_once_and_again_when_they_are_old(issuer: Issuer, serve: Serve, keys: Make) -> None:

@@ -323,6 +323,7 @@ def test_every_attribute_that_names_something_is_marked() -> None:
         *(("listener", name) for name in ("trustedCertsFile", "httpRootDir")),
         *(
             ("connector", "saslPassword"),
+            ("connector", "saslToken"),
             ("log", "outputFile"),
             ("fileAuthenticator", "path"),
             *(("ldapAuthenticator", name) for name in ("caCertFile", "certFile", "privateKeyFile", "bindPassword")),

@@ -94,7 +94,7 @@ def test_the_order_of_log_modules_is_that_of_the_code() -> None:
 def test_secrets_are_marked() -> None:
     secrets = {(each.short_name, name) for each in SCHEMA.types.values() for name in each.secrets}
     assert secrets == {
-        *(("sslProfile", "password"), ("connector", "saslPassword")),
+        *(("sslProfile", "password"), ("connector", "saslPassword"), ("connector", "saslToken")),
         ("ldapAuthenticator", "bindPassword"),
     }
 
