@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auth import client_scram
 from auth.client_scram import MAX_ITERATIONS, MIN_ITERATIONS, Derive, MechanismFault, Scram, derive
 from auth.credentials import FetchScramKeys
 from auth.mechanisms import Channel
@@ -68,7 +67,7 @@ VECTORS = {
 def made(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[Scram, bytes]:
     """A client with the vector's nonce that has answered the server-first message, and that answer."""
     nonce, first, server_first, _, _ = VECTORS[name]
-    monkeypatch.setattr(client_scram.secrets, "token_urlsafe", lambda _size: nonce)
+    monkeypatch.setattr("secrets.token_urlsafe", lambda _size: nonce)
     client = Scram(name, "user", Secret("pencil"), binding=None, offers_plus=False)
     assert client.initial_response() == first
     question = client.answer(server_first)

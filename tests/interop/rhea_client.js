@@ -1,6 +1,7 @@
 // One client of rhea's, told by a JSON object on stdin what to do; writes one JSON object of what came of it.
 //
 // port, tls {ca, cert?, key?}?, user?, password?, is_external?, hostname
+// token    for XOAUTH2, beside the user; bearer: for OAUTHBEARER
 // send     {address?, to: [address ...]?, count, size}   without `address` an anonymous sender, a message per `to`
 // receive  {address?, outcome}                           without `address` a dynamic source, which is then sent to
 // Result: received (bodies' sizes by order of arrival), ids, outcomes {name: count}, errors [{where, condition,
@@ -109,5 +110,18 @@ if (task.tls) {
     options.rejectUnauthorized = true;
 }
 if (task.user) Object.assign(options, { username: task.user, password: task.password });
+if (task.token) Object.assign(options, { username: task.user, token: task.token }); // XOAUTH2
+if (task.bearer) {
+    const say = (text) => Buffer.from(text, 'latin1');
+    options.sasl_mechanisms = { // rhea has none of its own; the exchange is its own
+        OAUTHBEARER: () => ({
+            start: (callback) => callback(undefined, say(`n,,\x01auth=Bearer ${task.bearer}\x01\x01`)),
+            step: (challenge, callback) => {
+                note('challenge', { description: challenge.toString() });
+                callback(undefined, say('\x01'));
+            },
+        }),
+    };
+}
 if (task.is_external) options.enable_sasl_external = true;
 connection = rhea.connect(options);
