@@ -33,6 +33,7 @@ from policy.lint import (
     ignore_comment,
     ignored_entity,
     item_read_otherwise,
+    keys_over_http,
     ldap_in_the_clear,
     lone_star_pattern,
     management_by_connector,
@@ -64,6 +65,7 @@ from policy.lint import (
     small_window,
     star_in_user_name,
     tenants_by_claim,
+    token_in_the_clear,
     trusted_certificates,
     unknown_attribute,
     unknown_key,
@@ -166,6 +168,8 @@ RULES: tuple[LintRule, ...] = (
     without_effect,
     ldap_in_the_clear,
     trusted_certificates,
+    token_in_the_clear,
+    keys_over_http,
 )
 
 

@@ -1,4 +1,4 @@
-"""OAUTHBEARER and XOAUTH2, the server's side: docs/spec/policy-and-auth.md §8.1, RFC 7628; policy 74, 75."""
+"""OAUTHBEARER and XOAUTH2, the server's side: docs/spec/policy-and-auth.md §8.1, RFC 7628; policy 66, 67."""
 
 import pytest
 from hypothesis import given
@@ -104,7 +104,7 @@ def test_a_name_that_no_user_has_is_refused(form: str, name: str) -> None:
 
 
 def test_the_user_is_the_tokens() -> None:
-    """policy 75."""
+    """policy 67."""
     mechanism = made()
     mechanism.respond(b"n,,\x01auth=Bearer a\x01\x01")
     assert mechanism.conclude(GOOD) == Accepted(user="alice", groups=("staff",), ends_at_s=9.0)
@@ -125,7 +125,7 @@ def test_an_answer_without_a_user_lets_nobody_in() -> None:
 
 
 def test_a_bad_token_is_answered_with_an_error_and_refused_after_the_dummy_response() -> None:
-    """policy 74, RFC 7628 §3.2.3."""
+    """policy 66, RFC 7628 §3.2.3."""
     mechanism = made()
     mechanism.respond(RFC)
     assert mechanism.conclude(BAD) == Challenge(data=b'{"status":"invalid_token"}')

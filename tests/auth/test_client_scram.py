@@ -1,4 +1,4 @@
-"""SCRAM, the client's side: docs/spec/policy-and-auth.md §8b, RFC 5802 and RFC 7677; policy 80 to 82."""
+"""SCRAM, the client's side: docs/spec/policy-and-auth.md §8b, RFC 5802 and RFC 7677; policy 72 to 74."""
 
 from base64 import b64encode
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_the_last_message_may_come_with_the_outcome(monkeypatch: pytest.MonkeyPa
     "last", [None, b"", b"v=", b"v=AAAA", b"v=smF9pqV8S7suAoZWja4dJRkFsKQ=", b"e=other-error", b"\xff", b"v=!"]
 )
 def test_success_without_the_servers_proof_is_not_believed(monkeypatch: pytest.MonkeyPatch, last: bytes | None) -> None:
-    """policy 81. Attack: a server that does not know the password says that all is well."""
+    """policy 73. Attack: a server that does not know the password says that all is well."""
     client, _ = made(monkeypatch, "SCRAM-SHA-1")
     with pytest.raises(MechanismFault):
         client.confirm(last)
@@ -134,7 +134,7 @@ def test_what_a_server_may_begin_with() -> None:
     ],
 )
 def test_a_server_that_does_not_keep_to_it(message: str, why: str) -> None:
-    """policy 82. Attacks: ten million iterations; one, so that our proof is cheap to guess at."""
+    """policy 74. Attacks: ten million iterations; one, so that our proof is cheap to guess at."""
     with pytest.raises(MechanismFault, match=why):
         first_answer(message)
 
@@ -207,7 +207,7 @@ def log_in(
 def test_the_strongest_is_chosen_and_both_believe_each_other(
     users: UserFileVerifier, offered: tuple[str, ...], chosen: str
 ) -> None:
-    """policy 80."""
+    """policy 72."""
     client, server = log_in(users, offered)
     assert isinstance(client, Authenticated)
     assert isinstance(server, Authenticated)

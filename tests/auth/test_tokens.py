@@ -1,4 +1,4 @@
-"""Bearer tokens: docs/spec/policy-and-auth.md §8.10, policy 75 to 79."""
+"""Bearer tokens: docs/spec/policy-and-auth.md §8.10, policy 67 to 71."""
 
 import hashlib
 import hmac
@@ -106,7 +106,7 @@ def test_the_key_is_found_without_its_name_where_only_one_fits(issuer: Issuer) -
     ],
 )
 def test_a_token_that_says_something_else_is_refused(issuer: Issuer, claims: dict[str, Any], why: str) -> None:
-    """policy 76."""
+    """policy 68."""
     result = check(verifier(issuer, groups_claim="groups"), issuer.token(**claims))
     assert not result.is_valid
     assert result.is_compared
@@ -194,7 +194,7 @@ def test_what_is_no_token_is_refused(issuer: Issuer, token: str) -> None:
 
 
 def test_the_user_that_the_client_names_is_the_tokens(issuer: Issuer) -> None:
-    """policy 77."""
+    """policy 69."""
     token = issuer.token()
     assert check(verifier(issuer), token, user="alice").user == "alice"
     for other in ("bob", "Alice", "alice "):
@@ -223,7 +223,7 @@ def test_user_and_groups_may_be_other_claims(issuer: Issuer) -> None:
 
 
 def test_a_withdrawn_key_vouches_for_nobody(issuer: Issuer) -> None:
-    """policy 79: asked again about an open connection."""
+    """policy 71: asked again about an open connection."""
     keys = Fixed(parse_keys(issuer.jwks()))
     asked = TokenVerifier("issuer", keys, TokenRules(**RULES), wall_clock=lambda: NOW_S)
     result = check(asked, issuer.token())

@@ -1,4 +1,4 @@
-"""Tokens and SCRAM on the wire: tools, connectors and rhea as clients; policy 74 to 82."""
+"""Tokens and SCRAM on the wire: tools, connectors and rhea as clients; policy 66 to 74."""
 
 import json
 import socket
@@ -71,7 +71,7 @@ def user_of(client: ManagementClient) -> tuple[str, str]:
 def test_a_token_logs_its_user_in(
     daemon: Started, tmp_path: Path, certificates: Certificates, issuer: Issuer, mechanism: str, username: str | None
 ) -> None:
-    """policy 75."""
+    """policy 67."""
     router = daemon(configuration(tmp_path, certificates, issuer))
     said = token(issuer)
     with log_in(router, certificates, said, mechanisms=(mechanism,), username=username) as client:
@@ -114,7 +114,7 @@ def offered(router: Daemon, name: str) -> tuple[str, ...]:
 def test_tokens_are_not_offered_in_the_clear(
     daemon: Started, tmp_path: Path, certificates: Certificates, issuer: Issuer
 ) -> None:
-    """policy 74: unless the authenticator says so."""
+    """policy 66: unless the authenticator says so."""
     router = daemon(configuration(tmp_path, certificates, issuer))
     assert offered(router, "clear") == ("ANONYMOUS",)
     (tmp_path / "open").mkdir()
@@ -156,7 +156,7 @@ def test_a_wrong_authenticator_is_refused(
 def test_an_expired_token_ends_the_connection(
     daemon: Started, tmp_path: Path, certificates: Certificates, issuer: Issuer
 ) -> None:
-    """policy 79, on record."""
+    """policy 71, on record."""
     folder = tmp_path / "audit"
     folder.mkdir()
     text = configuration(tmp_path, certificates, issuer, clockSkewSeconds="0")
@@ -174,7 +174,7 @@ def test_an_expired_token_ends_the_connection(
 def test_a_withdrawn_key_ends_the_connection(
     daemon: Started, tmp_path: Path, certificates: Certificates, issuer: Issuer
 ) -> None:
-    """policy 79: within revalidateInterval, where onPolicyChange is enforce."""
+    """policy 71: within revalidateInterval, where onPolicyChange is enforce."""
     text = configuration(tmp_path, certificates, issuer)
     router = daemon(f"policy {{\n onPolicyChange: enforce\n revalidateInterval: 1\n}}\n{text}")
     with log_in(router, certificates, token(issuer)) as client:
@@ -191,7 +191,7 @@ def test_a_withdrawn_key_ends_the_connection(
 def test_tokens_that_are_tried_count_whether_or_not_the_error_is_answered(
     daemon: Started, tmp_path: Path, certificates: Certificates, issuer: Issuer, answers: bool
 ) -> None:
-    """policy 77. Attack: hang up on the error challenge, so that nothing is counted."""
+    """policy 69. Attack: hang up on the error challenge, so that nothing is counted."""
     text = configuration(tmp_path, certificates, issuer)
     router = daemon("policy {\n banAfterFailures: 3\n banAllowList: 192.0.2.1\n}\n" + text)
     context = ssl.create_default_context(cafile=certificates.ca)
@@ -313,7 +313,7 @@ def test_a_connector_takes_the_strongest(
     attributes: dict[str, str],
     mechanism: str,
 ) -> None:
-    """policy 80."""
+    """policy 72."""
     router = daemon(server(tmp_path, certificates, issuer))
     (tmp_path / "token").write_text(token(issuer) + "\n")
     given = {name: value.format(tmp_path) for name, value in attributes.items()}
@@ -390,7 +390,7 @@ def scram_server(iterations: int, *, last: bytes | None) -> Callable[[Call], Non
 def test_a_hostile_server_is_not_believed_and_holds_nobody_up(
     daemon: Started, tmp_path: Path, iterations: int, last: bytes | None, why: str
 ) -> None:
-    """policy 81, 82."""
+    """policy 73, 74."""
     (tmp_path / "password").write_text("x")
     router = daemon(LISTENER)
     with serving(scram_server(iterations, last=last)) as peer, router.client() as operator:

@@ -1,4 +1,4 @@
-"""Keys from a server: docs/spec/policy-and-auth.md §8.10, policy 78."""
+"""Keys from a server: docs/spec/policy-and-auth.md §8.10, policy 70."""
 
 import json
 import socket
@@ -122,7 +122,7 @@ def test_keys_are_fetched_once_and_again_when_they_are_old(issuer: Issuer, serve
 
 
 def test_a_missed_key_is_asked_for_at_a_bounded_rate(issuer: Issuer, serve: Serve, keys: Make) -> None:
-    """Attack: tokens that name keys which do not exist."""
+    """policy 70. Attack: tokens that name keys which do not exist."""
     server, clock = serve(), Clock()
     server.serve(issuer.jwks("rsa"))
     asked = keys(server, clock)
