@@ -197,8 +197,8 @@ def test_a_server_that_nobody_vouches_for_is_not_believed(
     genuine.serve(issuer.jwks())
     with pytest.raises(KeysError, match="localhost: TLS failure"):  # by the system's authorities
         keys(genuine, Clock(), ca=None).current()
-    other_name = KeyServer(f"https://127.0.0.2:{genuine.port}/", ca_file=certificates.ca)
-    with pytest.raises(KeysError, match=r"127\.0\.0\.2"):
+    other_name = KeyServer(f"https://127.1:{genuine.port}/", ca_file=certificates.ca)  # leads there, too
+    with pytest.raises(KeysError, match=r"127\.1: TLS failure: .*mismatch"):
         other_name.current()
 
 
