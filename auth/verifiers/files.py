@@ -165,7 +165,7 @@ class UserFileVerifier:
         """Errors: UserFileError when the file cannot be used now."""
         self.name = name
         self._path = path
-        self._loaded = (_fingerprint(path), UserFile.load(path))
+        self._loaded = (fingerprint(path), UserFile.load(path))
 
     @overload
     def verify(self, request: CheckPassword) -> VerifyResult: ...
@@ -175,10 +175,10 @@ class UserFileVerifier:
         """Is the request's password its user's? What are its SCRAM keys?"""
         if not isinstance(request, CheckPassword | FetchScramKeys | Recheck):
             return unavailable("a file of users holds passwords only")
-        fingerprint, users = self._loaded
+        loaded, users = self._loaded
         try:
-            current = _fingerprint(self._path)
-            if current != fingerprint:
+            current = fingerprint(self._path)
+            if current != loaded:
                 users = UserFile.load(self._path)
                 self._loaded = (current, users)
         except UserFileError as fault:
@@ -282,12 +282,32 @@ def remove_user(path: str, user: str) -> None:
         _replace(path, kept)
 
 
-def _read(path: str) -> str:
-    """The text of a file with a safe owner and mode; checked on the open file, so that it cannot be exchanged."""
+def read_private(path: str) -> bytes:
+    """A file with a safe owner and mode; checked on the open file, so that it cannot be exchanged.
+
+    Errors  UserFileError, also where it has more than MAX_FILE_BYTES
+    """
     try:
-        content = read_regular(path, MAX_FILE_BYTES, check=partial(_check_status, path))
+        return read_regular(path, MAX_FILE_BYTES, check=partial(_check_status, path))
     except OSError as fault:
         raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
+
+
+def fingerprint(path: str) -> tuple[int, int, int, int]:
+    """Another one for another file, and for this one when it was changed: its ctime, in ns, is the last of them.
+
+    Errors  UserFileError
+    """
+    try:
+        status = Path(path).stat()
+    except OSError as fault:
+        raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
+    # The change time moves with owner and mode too, and nobody can set it back.
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+
+def _read(path: str) -> str:
+    content = read_private(path)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as fault:
@@ -306,15 +326,6 @@ def _check_status(path: str, status: os.stat_result) -> None:
             f"{path}: belongs to uid {status.st_uid}, who could replace the passwords; "
             f"expected root or the user of this process: chown {os.geteuid()} {path}"
         )
-
-
-def _fingerprint(path: str) -> tuple[int, int, int, int]:
-    try:
-        status = Path(path).stat()
-    except OSError as fault:
-        raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
-    # The change time moves with owner and mode too, and nobody can set it back.
-    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def _lines(path: str) -> list[str]:

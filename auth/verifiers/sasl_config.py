@@ -1,8 +1,9 @@
 """The SASL server configuration, and which mechanisms a listener offers by it.
 
-The file is that of the SASL library the peer uses: `key: value` lines, `#` comments. Of its user databases we have one
-of our own, `auxprop_plugin: userfile` with `userfile_path: FILE` (see files.py; a relative FILE is relative to the
-configuration's folder). Keys of other plugins are ignored.
+The file is that of the SASL library the peer uses: `key: value` lines, `#` comments. Of its user databases we have the
+sasldb (`auxprop_plugin: sasldb`, `sasldb_path: FILE`, see sasldb.py), saslauthd (`pwcheck_method: saslauthd`,
+`saslauthd_path: SOCKET`) and one of our own, `auxprop_plugin: userfile` with `userfile_path: FILE` (see files.py). A
+relative FILE is relative to the configuration's folder. Keys of other plugins are ignored.
 Sources: docs/spec/policy-and-auth.md §7, §8.1.
 """
 
@@ -13,7 +14,11 @@ from pathlib import Path
 
 from auth.mechanisms import Channel
 from auth.scram import BINDING, PLUS, hash_of, mechanism_names
+from auth.verifiers.saslauthd import DEFAULT_SOCKET
 from policy.files.regular import read_regular
+
+# Where the SASL library, and saslpasswd2, have a sasldb that nobody has named.
+DEFAULT_SASLDB = "/etc/sasldb2"
 
 # Where the SASL library looks when saslConfigDir is not set.
 DEFAULT_FOLDERS = ("/etc/sasl2", "/usr/lib/sasl2")
@@ -40,12 +45,15 @@ class SaslConfigError(ValueError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslConfig:
     """mechanisms         mech_list in its order, upper case; None when there is none: everything we have
-    user_file          path of the user database, None without one
+    user_file, sasldb  path of the user database of that kind; None without one
+    saslauthd          path of its socket; None where it is not asked
     database_fault     why the database that is configured cannot be used; None when it can or there is none
     """
 
     mechanisms: tuple[str, ...] | None = None
     user_file: str | None = None
+    sasldb: str | None = None
+    saslauthd: str | None = None
     database_fault: str | None = None
 
 
@@ -94,15 +102,20 @@ def parse_sasl_config(text: str, path: str) -> SaslConfig:
     mechanisms = _words(values["mech_list"]) if "mech_list" in values else None
     method = values.get("pwcheck_method", "auxprop").lower()
     plugin = values.get("auxprop_plugin", "").lower()
+    if method == "saslauthd":
+        return SaslConfig(mechanisms=mechanisms, saslauthd=values.get("saslauthd_path") or DEFAULT_SOCKET)
     if method != "auxprop":
-        fault = f"{path}: pwcheck_method '{method}' is not supported, expected auxprop"
+        fault = f"{path}: pwcheck_method '{method}' is not supported, expected auxprop or saslauthd"
         return SaslConfig(mechanisms=mechanisms, database_fault=fault)
+    folder = Path(path).parent
     if plugin == "userfile" or (not plugin and "userfile_path" in values):
         if not values.get("userfile_path"):
             raise SaslConfigError(f"{path}: auxprop_plugin userfile wants userfile_path: FILE")
-        return SaslConfig(mechanisms=mechanisms, user_file=str(Path(path).parent / values["userfile_path"]))
-    if plugin or "sasldb_path" in values:
-        return SaslConfig(mechanisms=mechanisms, database_fault=_foreign_database(path, plugin or "sasldb", values))
+        return SaslConfig(mechanisms=mechanisms, user_file=str(folder / values["userfile_path"]))
+    if plugin == "sasldb" or (not plugin and "sasldb_path" in values):
+        return SaslConfig(mechanisms=mechanisms, sasldb=str(folder / (values.get("sasldb_path") or DEFAULT_SASLDB)))
+    if plugin:
+        return SaslConfig(mechanisms=mechanisms, database_fault=_foreign_database(path, plugin))
     return SaslConfig(mechanisms=mechanisms)
 
 
@@ -143,6 +156,15 @@ def offered_mechanisms(
     return tuple(name for name in chosen if name in usable)
 
 
+def unserved_mechanisms(config: SaslConfig, served: Sequence[str]) -> tuple[str, ...]:
+    """Those of mech_list that no listener can offer, in its order.
+
+    served  as in `offered_mechanisms`
+    """
+    have = {"EXTERNAL", "ANONYMOUS", *_forms(served)}
+    return tuple(name for name in dict.fromkeys(config.mechanisms or ()) if name not in have)
+
+
 def _forms(served: Sequence[str]) -> Iterator[str]:
     """The mechanisms, each of SCRAM behind its form with channel binding."""
     for name in served:
@@ -172,10 +194,9 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in re.split(r"[\s,]+", text.upper()) if word)
 
 
-def _foreign_database(path: str, plugin: str, values: Mapping[str, str]) -> str:
-    where = f" ({values['sasldb_path']})" if values.get("sasldb_path") else ""
+def _foreign_database(path: str, plugin: str) -> str:
     return (
-        f"{path}: the user database of auxprop_plugin '{plugin}'{where} cannot be read by this router. "
+        f"{path}: the user database of auxprop_plugin '{plugin}' cannot be read by this router. "
         "Enter its users into a user file, for each: qdpasswd -c -f FILE USER, "
         "and set auxprop_plugin: userfile and userfile_path: FILE"
     )

@@ -7,14 +7,22 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from auth.credentials import MechanismRequest, Recheck, VerifyResult
 from auth.mechanisms import Channel
 from auth.verifiers.files import UserFileError, UserFileVerifier
-from auth.verifiers.sasl_config import SaslConfig, SaslConfigError, load_sasl_config, offered_mechanisms
+from auth.verifiers.sasl_config import (
+    SaslConfig,
+    SaslConfigError,
+    load_sasl_config,
+    offered_mechanisms,
+    unserved_mechanisms,
+)
+from auth.verifiers.saslauthd import SaslauthdVerifier
+from auth.verifiers.sasldb import SasldbVerifier
 from auth.verifiers.verifier import DEFAULT, Announcing, Verifier, mechanism_of
 from router.connection.terms import Done
 from router.effects import Emit, Log, Refused, log
@@ -60,6 +68,22 @@ def _token(attributes: Mapping[str, Any]) -> Verifier:
         raise AuthenticatorError(str(error)) from None
 
 
+def _sasldb(attributes: Mapping[str, Any]) -> Verifier:
+    try:
+        return SasldbVerifier(str(attributes["path"]), str(attributes["name"]), attributes.get("realm"))
+    except UserFileError as error:
+        raise AuthenticatorError(str(error)) from None
+
+
+def _saslauthd(attributes: Mapping[str, Any]) -> Verifier:
+    return SaslauthdVerifier(
+        str(attributes["path"]),
+        str(attributes["name"]),
+        service=str(attributes["service"]),
+        realm=str(attributes.get("realm") or ""),
+    )
+
+
 # Their turn among the hosts whose logins wait.
 RECHECKS: Final = "open connections"
 
@@ -69,6 +93,8 @@ MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verifier]]] = {
     "fileAuthenticator": _file,
     "ldapAuthenticator": _ldap,
     "tokenAuthenticator": _token,
+    "sasldbAuthenticator": _sasldb,
+    "saslauthdAuthenticator": _saslauthd,
 }
 
 # Entity type → texts for the log of an entity that `MAKERS` takes.
@@ -104,6 +130,15 @@ class Authenticators:
         self._users: dict[str, tuple[str, ...]] = {}  # listener → the names it was made with
         if config.user_file is not None:
             self._add(UserFileVerifier(config.user_file))
+        if config.saslauthd is not None:
+            self._add(SaslauthdVerifier(config.saslauthd))
+        if config.sasldb is not None:
+            try:
+                self._add(SasldbVerifier(config.sasldb))
+            except UserFileError as error:
+                # Stops only listeners that would ask for passwords: 1.20's packages bring a configuration that names
+                # a sasldb, and no sasldb.
+                self._config = replace(config, database_fault=_unusable(error))
 
     @classmethod
     def load(cls, router: Mapping[str, Any], emit: Emit) -> "Authenticators":
@@ -205,6 +240,9 @@ class Authenticators:
     @property
     def warnings(self) -> Iterator[str]:
         """Texts for the log at the start."""
+        served = self._members[DEFAULT].verifier.mechanisms if DEFAULT in self._members else ()
+        if self._config.database_fault is None and (missing := unserved_mechanisms(self._config, served)):
+            yield f"mech_list of the SASL configuration: {' '.join(missing)} cannot be offered, the others are"
         for member in self._members.values():
             verifier = member.verifier
             if isinstance(verifier, UserFileVerifier) and (number := len(verifier.costs)) > 1:
@@ -248,6 +286,14 @@ class ListenerAuthentication:
             if mechanism in member.verifier.mechanisms:
                 return member.workers.submit(request, host, begins, done)
         raise SaslConfigError(f"nobody answers for {mechanism}, which was offered")
+
+
+def _unusable(error: UserFileError) -> str:
+    """What to say of a sasldb that cannot be used."""
+    return (
+        f"the sasldb of the SASL configuration, {error}. If it cannot be had, enter its users into a user file, for "
+        "each: qdpasswd -c -f FILE USER, and set auxprop_plugin: userfile and userfile_path: FILE"
+    )
 
 
 def _unverified(text: str) -> Refused:

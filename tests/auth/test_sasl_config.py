@@ -12,10 +12,12 @@ from auth.verifiers.sasl_config import (
     load_sasl_config,
     offered_mechanisms,
     parse_sasl_config,
+    unserved_mechanisms,
 )
 
 OWN = "pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: /etc/users\n"
-FOREIGN = "pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: /var/lib/users.sasldb\n"
+SHIPPED = "pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: /var/lib/users.sasldb\n"
+FOREIGN = "pwcheck_method: auxprop\nauxprop_plugin: sql\nsql_select: dummy select\n"
 
 
 def offer(
@@ -116,7 +118,7 @@ def test_a_user_database_we_cannot_read_is_refused_with_what_to_do() -> None:
     for listed in (None, "PLAIN", "digest-md5 external"):
         with pytest.raises(SaslConfigError) as caught:
             offer(config, listed)
-        for part in ("/etc/sasl2/qdrouterd.conf", "/var/lib/users.sasldb", "qdpasswd", "userfile_path"):
+        for part in ("/etc/sasl2/qdrouterd.conf", "'sql'", "qdpasswd", "userfile_path"):
             assert part in str(caught.value)
 
 
@@ -126,10 +128,33 @@ def test_a_user_database_nobody_asks_for_does_no_harm() -> None:
     assert offer(config, "EXTERNAL", certificate=True) == ("EXTERNAL",)
 
 
-def test_another_way_of_checking_passwords_is_refused() -> None:
-    config = parse_sasl_config("pwcheck_method: saslauthd", "q.conf")
-    with pytest.raises(SaslConfigError, match="saslauthd"):
+@pytest.mark.parametrize("method", ["alwaystrue", "pwcheck", "auxprop saslauthd"])
+def test_another_way_of_checking_passwords_is_refused(method: str) -> None:
+    config = parse_sasl_config(f"pwcheck_method: {method}", "q.conf")
+    with pytest.raises(SaslConfigError, match=method):
         offer(config)
+
+
+@pytest.mark.parametrize(
+    ("text", "config"),
+    [
+        (SHIPPED, SaslConfig(sasldb="/var/lib/users.sasldb")),
+        ("auxprop_plugin: sasldb", SaslConfig(sasldb="/etc/sasldb2")),
+        ("sasldb_path: mine", SaslConfig(sasldb="/etc/sasl2/mine")),
+        ("pwcheck_method: SaslAuthd", SaslConfig(saslauthd="/run/saslauthd/mux")),
+        (
+            f"{SHIPPED}pwcheck_method: saslauthd\nsaslauthd_path: /s/mux\nmech_list: plain login",
+            SaslConfig(mechanisms=("PLAIN", "LOGIN"), saslauthd="/s/mux"),
+        ),
+    ],
+)
+def test_databases_of_the_library(text: str, config: SaslConfig) -> None:
+    assert parse_sasl_config(text, "/etc/sasl2/q.conf") == config
+
+
+def test_what_of_mech_list_is_not_to_be_had() -> None:
+    config = SaslConfig(mechanisms=("ANONYMOUS", "DIGEST-MD5", "EXTERNAL", "PLAIN", "SCRAM-SHA-256-PLUS", "GSSAPI"))
+    assert unserved_mechanisms(config, ("SCRAM-SHA-256", "PLAIN")) == ("DIGEST-MD5", "GSSAPI")
 
 
 @pytest.mark.parametrize(

@@ -328,6 +328,8 @@ def test_every_attribute_that_names_something_is_marked() -> None:
             ("fileAuthenticator", "path"),
             *(("ldapAuthenticator", name) for name in ("caCertFile", "certFile", "privateKeyFile", "bindPassword")),
             *(("tokenAuthenticator", name) for name in ("keysFile", "keysCaFile")),
+            ("sasldbAuthenticator", "path"),
+            ("saslauthdAuthenticator", "path"),
             ("sslProfile", "uidNameMappingFile"),
             ("sslProfile", "crlFile"),
         ),

@@ -21,7 +21,7 @@ PREFIX = "org.apache.qpid.dispatch"
 
 
 # Extensions
-AUTHENTICATORS = ("fileAuthenticator", "ldapAuthenticator", "tokenAuthenticator")
+AUTHENTICATORS = tuple(name for name in SCHEMA.types if name.endswith("Authenticator"))
 
 
 def no_warning(module: str, text: str) -> None:

@@ -28,6 +28,8 @@ CONFIGURED: Final[tuple[Kind, ...]] = (
     NamedKind("fileAuthenticator"),
     NamedKind("ldapAuthenticator"),
     NamedKind("tokenAuthenticator"),
+    NamedKind("sasldbAuthenticator"),
+    NamedKind("saslauthdAuthenticator"),
     AddressKind("address"),
     LinkRouteKind("linkRoute"),
     AutoLinkKind("autoLink"),
