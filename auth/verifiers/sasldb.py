@@ -9,7 +9,6 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -66,7 +65,8 @@ class SasldbVerifier:
         self._realm = realm
         # What is made of it is worth nothing in another process: salts, made-up passwords, proofs.
         self._secret = secrets.token_bytes(32)
-        self._loaded = (fingerprint(path), _load(path))
+        # Read again by the first question, off the event loop, where it may wait for who is writing it.
+        self._loaded: tuple[tuple[int, int, int, int] | None, Passwords] = (None, _parse(path, read_private(path)))
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -101,17 +101,23 @@ class SasldbVerifier:
         loaded, passwords = self._loaded
         current = fingerprint(self._path)
         if current != loaded:
-            passwords = _load(self._path)
+            passwords = _parse(self._path, _settled(self._path))
             self._loaded = (current, passwords)
         return passwords
 
     def _key(self, user: str) -> tuple[bytes, bytes]:
         name, at, realm = user.partition("@")
         if not at:
-            if self._realm is None:
-                self._realm = host_realm()
-            realm = self._realm
+            realm = self._default_realm()
         return name.encode("utf-8", "surrogatepass"), realm.encode("utf-8", "surrogatepass")
+
+    def _default_realm(self) -> str:
+        if self._realm is not None:
+            return self._realm
+        realm, is_sure = host_realm()
+        if is_sure:  # a resolver that is away now locks nobody out for good
+            self._realm = realm
+        return realm
 
     def _scram_keys(self, request: FetchScramKeys, password: Secret | None, proof: Proof | None) -> ScramKeys:
         """The user's, or those of a password that nobody has: made up in the same time, the same for the same name."""
@@ -134,21 +140,23 @@ class SasldbVerifier:
         return hmac.digest(self._secret, f"{what}{text}".encode("utf-8", "surrogatepass"), "sha256")
 
 
-def host_realm() -> str:
+def host_realm() -> tuple[str, bool]:
     """The realm that saslpasswd2 gives users by default: the host's name, with its domain where that is known.
 
-    Asks the resolver; blocking.
+    Asks the resolver; blocking. The second is false where it does not answer.
     """
     name = socket.gethostname()
-    if "." not in name:
-        with suppress(OSError, UnicodeError):  # a host that no resolver knows goes by its own name
-            name = socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)[0][3] or name
-    return name.lower()
-
-
-def _load(path: str) -> Passwords:
+    if "." in name:
+        return name.lower(), True
     try:
-        return read_passwords(_settled(path))
+        return (socket.getaddrinfo(name, None, flags=socket.AI_CANONNAME)[0][3] or name).lower(), True
+    except (OSError, UnicodeError):
+        return name.lower(), False
+
+
+def _parse(path: str, content: bytes) -> Passwords:
+    try:
+        return read_passwords(content)
     except SasldbError as fault:
         raise UserFileError(f"{path}: {fault}") from None
 
