@@ -1,6 +1,6 @@
 """The questions of a mechanism to a verifier, and the answers. Values only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from auth.identity import Proof
 from auth.secrets import Secret
@@ -12,6 +12,9 @@ WRONG_PASSWORD = "SASL(-13): authentication failure: Password verification faile
 # More than any real name or password, little enough that hashing or logging it costs an attacker's victim nothing.
 MAX_USER_BYTES = 1024
 MAX_PASSWORD_BYTES = 4096
+
+# More than a ticket with the groups of a large Windows domain, and less than a SASL frame may have.
+MAX_TICKET_BYTES = 48 * 1024
 
 # More than any real token: those of large organisations list some hundred groups.
 MAX_TOKEN_BYTES = 32 * 1024
@@ -54,6 +57,22 @@ class CheckToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTicket:
+    """One message of a Kerberos exchange. The answer is a TicketStep, or a VerifyResult that ends the exchange.
+
+    token    1..MAX_TICKET_BYTES
+    user     "": Kerberos says it, not the client
+    context  of the last TicketStep; None for the first message
+    is_last  the message chooses the security layer: RFC 4752 §3.1
+    """
+
+    token: bytes = field(repr=False)
+    context: object = field(default=None, repr=False)
+    is_last: bool = False
+    user: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchGroups:
     """The groups of a user whom TLS has authenticated. The answer is a VerifyResult; an unknown user is not valid."""
 
@@ -73,7 +92,7 @@ class Recheck:
 
 
 # Everything that a verifier may be asked: the sum of the classes above. All but Recheck are questions of a mechanism.
-MechanismRequest = CheckPassword | FetchScramKeys | CheckToken | FetchGroups
+MechanismRequest = CheckPassword | FetchScramKeys | CheckToken | CheckTicket | FetchGroups
 VerifyRequest = MechanismRequest | Recheck
 
 
@@ -115,7 +134,21 @@ class ScramKeys:
     proof: Proof | None = None
 
 
-Answer = VerifyResult | ScramKeys
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TicketStep:
+    """A Kerberos exchange goes on.
+
+    context  to be passed with the next message
+    reply    what the client is to be told; may be empty
+    offer    the security layers, once the client is known; None: it has more to say
+    """
+
+    context: object = field(repr=False)
+    reply: bytes = field(repr=False)
+    offer: bytes | None = field(repr=False)
+
+
+Answer = VerifyResult | ScramKeys | TicketStep
 
 
 def unavailable(why: str) -> VerifyResult:

@@ -1,6 +1,7 @@
 """The server's mechanisms by name."""
 
 from auth.bearer import BEARER, Bearer
+from auth.gssapi import Gssapi
 from auth.mechanisms import Anonymous, Channel, External, Plain, ServerMechanism
 from auth.scram import Scram, hash_of
 
@@ -16,6 +17,8 @@ def create_server_mechanism(name: str, channel: Channel) -> ServerMechanism | No
             return Plain()
         case _ if name in BEARER:
             return Bearer(name)
+        case "GSSAPI":
+            return Gssapi()
         case _ if hash_of(name) is not None:
             return Scram(name, channel)
         case _:

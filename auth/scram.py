@@ -9,7 +9,15 @@ from typing import Final
 from scramp import ScramException, ScramMechanism
 from scramp.core import ScramServer
 
-from auth.credentials import MAX_USER_BYTES, UNKNOWN_USER, WRONG_PASSWORD, Answer, FetchScramKeys, ScramKeys
+from auth.credentials import (
+    MAX_USER_BYTES,
+    UNKNOWN_USER,
+    WRONG_PASSWORD,
+    Answer,
+    FetchScramKeys,
+    ScramKeys,
+    VerifyResult,
+)
 from auth.mechanisms import NOT_OWN_AUTHZID, Accepted, Ask, Challenge, Channel, Refused, Step
 
 PLUS: Final = "-PLUS"
@@ -72,8 +80,10 @@ class Scram:
     def conclude(self, result: Answer) -> Step:
         if self._user is None or self._server is not None:
             return Refused(detail="SASL(-1): generic failure: a verification that was not asked for")
-        if not isinstance(result, ScramKeys):
+        if isinstance(result, VerifyResult):
             return Refused(detail=result.detail or WRONG_PASSWORD, is_compared=result.is_compared)
+        if not isinstance(result, ScramKeys):
+            return _malformed()
         self._keys = result
         keys = (result.salt, result.stored_key, result.server_key, result.iterations)
         binding = (BINDING, self._binding) if self._binding is not None else None

@@ -98,6 +98,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "cryptography": ("auth",),
     "jwt": ("auth.verifiers.token_keys", "auth.verifiers.tokens"),
     "ldap3": ("auth.verifiers.ldap_wire",),
+    "gssapi": ("auth.verifiers.kerberos",),
     "proton": ("router.amqp.engine.library",),
     "cproton": ("router.amqp.engine.library",),
     "cproton_ffi": ("router.amqp.engine.library",),

@@ -3,13 +3,14 @@
 The file is that of the SASL library the peer uses: `key: value` lines, `#` comments. Of its user databases we have the
 sasldb (`auxprop_plugin: sasldb`, `sasldb_path: FILE`, see sasldb.py), saslauthd (`pwcheck_method: saslauthd`,
 `saslauthd_path: SOCKET`) and one of our own, `auxprop_plugin: userfile` with `userfile_path: FILE` (see files.py). A
-relative FILE is relative to the configuration's folder. Keys of other plugins are ignored.
+relative FILE is relative to the configuration's folder. `keytab: FILE` is for GSSAPI (kerberos.py). Keys of other
+plugins are ignored.
 Sources: docs/spec/policy-and-auth.md §7, §8.1.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from auth.mechanisms import Channel
@@ -47,6 +48,7 @@ class SaslConfig:
     """mechanisms         mech_list in its order, upper case; None when there is none: everything we have
     user_file, sasldb  path of the user database of that kind; None without one
     saslauthd          path of its socket; None where it is not asked
+    keytab             path of Kerberos' keys; None without one
     database_fault     why the database that is configured cannot be used; None when it can or there is none
     """
 
@@ -54,6 +56,7 @@ class SaslConfig:
     user_file: str | None = None
     sasldb: str | None = None
     saslauthd: str | None = None
+    keytab: str | None = None
     database_fault: str | None = None
 
 
@@ -100,23 +103,29 @@ def parse_sasl_config(text: str, path: str) -> SaslConfig:
             raise SaslConfigError(f"{path}:{number}: expected key: value")
         values[key.strip().lower()] = value.strip()
     mechanisms = _words(values["mech_list"]) if "mech_list" in values else None
+    keytab = str(Path(path).parent / values["keytab"]) if values.get("keytab") else None
+    return replace(_database(values, path), mechanisms=mechanisms, keytab=keytab)
+
+
+def _database(values: Mapping[str, str], path: str) -> SaslConfig:
+    """The configuration as far as it says who verifies passwords. Errors: SaslConfigError."""
     method = values.get("pwcheck_method", "auxprop").lower()
     plugin = values.get("auxprop_plugin", "").lower()
     if method == "saslauthd":
-        return SaslConfig(mechanisms=mechanisms, saslauthd=values.get("saslauthd_path") or DEFAULT_SOCKET)
+        return SaslConfig(saslauthd=values.get("saslauthd_path") or DEFAULT_SOCKET)
     if method != "auxprop":
         fault = f"{path}: pwcheck_method '{method}' is not supported, expected auxprop or saslauthd"
-        return SaslConfig(mechanisms=mechanisms, database_fault=fault)
+        return SaslConfig(database_fault=fault)
     folder = Path(path).parent
     if plugin == "userfile" or (not plugin and "userfile_path" in values):
         if not values.get("userfile_path"):
             raise SaslConfigError(f"{path}: auxprop_plugin userfile wants userfile_path: FILE")
-        return SaslConfig(mechanisms=mechanisms, user_file=str(folder / values["userfile_path"]))
+        return SaslConfig(user_file=str(folder / values["userfile_path"]))
     if plugin == "sasldb" or (not plugin and "sasldb_path" in values):
-        return SaslConfig(mechanisms=mechanisms, sasldb=str(folder / (values.get("sasldb_path") or DEFAULT_SASLDB)))
+        return SaslConfig(sasldb=str(folder / (values.get("sasldb_path") or DEFAULT_SASLDB)))
     if plugin:
-        return SaslConfig(mechanisms=mechanisms, database_fault=_foreign_database(path, plugin))
-    return SaslConfig(mechanisms=mechanisms)
+        return SaslConfig(database_fault=_foreign_database(path, plugin))
+    return SaslConfig()
 
 
 def offered_mechanisms(
@@ -139,8 +148,9 @@ def offered_mechanisms(
     """
     wanted = set(_words(sasl_mechanisms or ""))
     # The database that cannot be used would have served passwords.
-    by_password = ("PLAIN",) if config.database_fault else (name for name in _forms(served) if name != "EXTERNAL")
-    installed = ("EXTERNAL", *by_password, "ANONYMOUS")
+    by_verifier = (name for name in _forms(served) if name != "EXTERNAL")
+    by_broken = ("PLAIN",) if config.database_fault else ()
+    installed = ("EXTERNAL", *by_verifier, *by_broken, "ANONYMOUS")
     by_default = tuple(name for name in installed if name not in ON_REQUEST or name in wanted)
     listed = by_default if config.mechanisms is None else tuple(dict.fromkeys(config.mechanisms))
     chosen = [name for name in listed if not wanted or name in wanted]
@@ -180,6 +190,7 @@ def why_unserved(sasl_mechanisms: str, *, authenticates: bool) -> str:
         if authenticates
         else "ANONYMOUS wants a mech_list that has it",
         "PLAIN": "PLAIN wants users (saslConfigDir of the router, or authenticators), and a mech_list that has it",
+        "GSSAPI": "GSSAPI wants a keytab (SASL configuration, kerberosAuthenticator), and a mech_list that has it",
     }
     given = (name[:_SHOWN_CHARACTERS] for name in dict.fromkeys(_words(sasl_mechanisms)))
     return "; ".join(reasons.get(name, f"there is nobody to answer {name}") for name in given)

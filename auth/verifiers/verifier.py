@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 from auth.credentials import (
     Answer,
     CheckPassword,
+    CheckTicket,
     CheckToken,
     FetchGroups,
     FetchScramKeys,
@@ -67,5 +68,7 @@ def mechanism_of(request: MechanismRequest) -> str:
             return f"SCRAM-{hash_name}"
         case CheckToken():
             return "OAUTHBEARER"
+        case CheckTicket():
+            return "GSSAPI"
         case FetchGroups():
             return "EXTERNAL"

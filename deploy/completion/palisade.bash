@@ -49,7 +49,7 @@ _palisade_values() {
         "qdstat --sasl-token-file") echo "NOTHING" ;;
         "qdmanage -r"|"qdmanage --router") echo "NOTHING" ;;
         "qdmanage -d"|"qdmanage --edge-router") echo "NOTHING" ;;
-        "qdmanage --type") echo "address allocator authServicePlugin autoLink ban binding budget connection connector console dummy exchange fileAuthenticator ldapAuthenticator linkRoute listener log logStats management policy router router.address router.connection.linkRoute router.link router.node shadowDisagreement shadowPolicy sslProfile tokenAuthenticator vhost vhostStats vhostUserGroupSettings" ;;
+        "qdmanage --type") echo "address allocator authServicePlugin autoLink ban binding budget connection connector console dummy exchange fileAuthenticator kerberosAuthenticator ldapAuthenticator linkRoute listener log logStats management policy router router.address router.connection.linkRoute router.link router.node saslauthdAuthenticator sasldbAuthenticator shadowDisagreement shadowPolicy sslProfile tokenAuthenticator vhost vhostStats vhostUserGroupSettings" ;;
         "qdmanage --name") echo "NOTHING" ;;
         "qdmanage --identity") echo "NOTHING" ;;
         "qdmanage --body") echo "NOTHING" ;;

@@ -14,6 +14,7 @@ from typing import Any, Final
 from auth.credentials import MechanismRequest, Recheck, VerifyResult
 from auth.mechanisms import Channel
 from auth.verifiers.files import UserFileError, UserFileVerifier
+from auth.verifiers.kerberos import KerberosError, KerberosVerifier
 from auth.verifiers.sasl_config import (
     SaslConfig,
     SaslConfigError,
@@ -84,6 +85,16 @@ def _saslauthd(attributes: Mapping[str, Any]) -> Verifier:
     )
 
 
+def _kerberos(attributes: Mapping[str, Any]) -> Verifier:
+    try:
+        return KerberosVerifier(str(attributes["keytab"]), str(attributes["name"]), str(attributes["service"]))
+    except KerberosError as error:
+        raise AuthenticatorError(str(error)) from None
+
+
+# The SASL configuration's second verifier, beside the one for passwords.
+KEYTAB: Final = f"{DEFAULT}.keytab"
+
 # Their turn among the hosts whose logins wait.
 RECHECKS: Final = "open connections"
 
@@ -95,6 +106,7 @@ MAKERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Verifier]]] = {
     "tokenAuthenticator": _token,
     "sasldbAuthenticator": _sasldb,
     "saslauthdAuthenticator": _saslauthd,
+    "kerberosAuthenticator": _kerberos,
 }
 
 # Entity type → texts for the log of an entity that `MAKERS` takes.
@@ -130,6 +142,12 @@ class Authenticators:
         self._users: dict[str, tuple[str, ...]] = {}  # listener → the names it was made with
         if config.user_file is not None:
             self._add(UserFileVerifier(config.user_file))
+        self._keytab_fault: str | None = None
+        if config.keytab is not None:
+            try:
+                self._add(KerberosVerifier(config.keytab, KEYTAB))
+            except KerberosError as error:
+                self._keytab_fault = str(error)
         if config.saslauthd is not None:
             self._add(SaslauthdVerifier(config.saslauthd))
         if config.sasldb is not None:
@@ -163,7 +181,7 @@ class Authenticators:
 
     def _create(self, kind: str, make: Callable[[Mapping[str, Any]], Verifier], attributes: Mapping[str, Any]) -> None:
         name = attributes["name"]
-        if name == DEFAULT or name.split() != [name]:
+        if name in (DEFAULT, KEYTAB) or name.split() != [name]:
             raise ManagementError(400, f"authenticator '{name}': expected a name without blanks, other than {DEFAULT}")
         try:
             verifier = make(attributes)
@@ -205,13 +223,13 @@ class Authenticators:
                 when the database that the SASL configuration names cannot be used.
         """
         names = tuple(str(attributes.get("authenticators") or "").split())
-        unknown = [name for name in names if name not in self._members or name == DEFAULT]
+        unknown = [name for name in names if name not in self._members or name in (DEFAULT, KEYTAB)]
         if unknown:
-            known = ", ".join(sorted(set(self._members) - {DEFAULT})) or "none is defined"
+            known = ", ".join(sorted(set(self._members) - {DEFAULT, KEYTAB})) or "none is defined"
             raise AuthenticatorError(f"no authenticator named '{unknown[0]}' (known: {known})")
         # Whoever names authenticators has said who answers: the SASL configuration's list and database do not count.
         config = SaslConfig() if names else self._config
-        members = [self._members[name] for name in names or (DEFAULT,) if name in self._members]
+        members = [self._members[name] for name in names or (KEYTAB, DEFAULT) if name in self._members]
         made = ListenerAuthentication(config, members, attributes)
         made.mechanisms(Channel())
         self._users[attributes["name"]] = names
@@ -240,7 +258,10 @@ class Authenticators:
     @property
     def warnings(self) -> Iterator[str]:
         """Texts for the log at the start."""
-        served = self._members[DEFAULT].verifier.mechanisms if DEFAULT in self._members else ()
+        own = [member for name, member in self._members.items() if name in (DEFAULT, KEYTAB)]
+        served = [name for member in own for name in member.verifier.mechanisms]
+        if self._keytab_fault is not None:
+            yield f"keytab of the SASL configuration: {self._keytab_fault}. GSSAPI is not offered"
         if self._config.database_fault is None and (missing := unserved_mechanisms(self._config, served)):
             yield f"mech_list of the SASL configuration: {' '.join(missing)} cannot be offered, the others are"
         for member in self._members.values():

@@ -35,7 +35,7 @@ def offer(
 def test_a_configuration_is_key_value_lines() -> None:
     text = f"# ours\n\n{OWN}mech_list: anonymous plain  EXTERNAL\nkeytab: /k\nsql_select: dummy select\n"
     config = parse_sasl_config(text, "/etc/sasl2/qdrouterd.conf")
-    assert config == SaslConfig(mechanisms=("ANONYMOUS", "PLAIN", "EXTERNAL"), user_file="/etc/users")
+    assert config == SaslConfig(mechanisms=("ANONYMOUS", "PLAIN", "EXTERNAL"), user_file="/etc/users", keytab="/k")
 
 
 def test_a_relative_user_file_lies_beside_the_configuration() -> None:
@@ -150,6 +150,16 @@ def test_another_way_of_checking_passwords_is_refused(method: str) -> None:
 )
 def test_databases_of_the_library(text: str, config: SaslConfig) -> None:
     assert parse_sasl_config(text, "/etc/sasl2/q.conf") == config
+
+
+def test_kerberos_needs_no_users() -> None:
+    config = parse_sasl_config(f"{FOREIGN}keytab: k\nmech_list: GSSAPI ANONYMOUS", "/etc/sasl2/q.conf")
+    assert config.keytab == "/etc/sasl2/k"
+    for listed, offered in ((None, ("GSSAPI", "ANONYMOUS")), ("gssapi", ("GSSAPI",))):
+        found = offered_mechanisms(
+            config, served=("GSSAPI",), sasl_mechanisms=listed, authenticate_peer=False, channel=Channel()
+        )
+        assert found == offered
 
 
 def test_what_of_mech_list_is_not_to_be_had() -> None:

@@ -33,7 +33,7 @@ mech_list: ANONYMOUS DIGEST-MD5 EXTERNAL PLAIN
 #Adding the sql_select: dummy select keeps the sql plugin from filling the log.
 sql_select: dummy select
 """
-SASLAUTHD = "pwcheck_method: saslauthd\nsaslauthd_path: {}\nmech_list: PLAIN LOGIN GSSAPI\n"
+SASLAUTHD = "pwcheck_method: saslauthd\nsaslauthd_path: {}\nmech_list: PLAIN LOGIN GSSAPI ANONYMOUS\n"
 LOGIN = "listener {{\n name: {0}\n host: 127.0.0.1\n port: 0\n authenticatePeer: yes\n {1}\n}}\n"
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
@@ -195,7 +195,8 @@ def test_scram_from_the_passwords_of_a_sasldb(
     daemon: Callable[..., Daemon], tmp_path: Path, saslpasswd: Saslpasswd
 ) -> None:
     saslpasswd("alice", "wonderland", "-c", "-u", "example.com")
-    text = f"auxprop_plugin: sasldb\nsasldb_path: {tmp_path}/users.sasldb\nmech_list: PLAIN SCRAM-SHA-256 SCRAM-SHA-1\n"
+    mechanisms = "PLAIN SCRAM-SHA-256 SCRAM-SHA-1 ANONYMOUS"
+    text = f"auxprop_plugin: sasldb\nsasldb_path: {tmp_path}/users.sasldb\nmech_list: {mechanisms}\n"
     router = daemon(sasl(tmp_path, text) + LOGIN.format("login", "") + LISTENER)
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-1"):
         assert scram_lets_in(router, "alice@example.com", "wonderland", mechanism)

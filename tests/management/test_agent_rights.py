@@ -330,6 +330,7 @@ def test_every_attribute_that_names_something_is_marked() -> None:
             *(("tokenAuthenticator", name) for name in ("keysFile", "keysCaFile")),
             ("sasldbAuthenticator", "path"),
             ("saslauthdAuthenticator", "path"),
+            ("kerberosAuthenticator", "keytab"),
             ("sslProfile", "uidNameMappingFile"),
             ("sslProfile", "crlFile"),
         ),

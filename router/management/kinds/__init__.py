@@ -30,6 +30,7 @@ CONFIGURED: Final[tuple[Kind, ...]] = (
     NamedKind("tokenAuthenticator"),
     NamedKind("sasldbAuthenticator"),
     NamedKind("saslauthdAuthenticator"),
+    NamedKind("kerberosAuthenticator"),
     AddressKind("address"),
     LinkRouteKind("linkRoute"),
     AutoLinkKind("autoLink"),

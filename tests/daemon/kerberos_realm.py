@@ -1,0 +1,98 @@
+"""A KDC of our own on 127.0.0.1, with its users and services, in a folder of the test run."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from daemon_process import eventually, free_port
+
+REALM = "EXAMPLE.TEST"
+
+_CLIENTS = """[libdefaults]
+ default_realm = {realm}
+ dns_lookup_kdc = false
+ dns_lookup_realm = false
+ rdns = false
+ udp_preference_limit = 1
+[realms]
+ {realm} = {{
+  kdc = 127.0.0.1:{port}
+ }}
+"""
+_KDC = """[kdcdefaults]
+ kdc_listen = 127.0.0.1:{port}
+ kdc_tcp_listen = 127.0.0.1:{port}
+[realms]
+ {realm} = {{
+  database_name = {folder}/principal
+  key_stash_file = {folder}/stash
+  acl_file = {folder}/acl
+ }}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KerberosRealm:
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of all its programs, of the router and of clients."""
+        names = {"KRB5_CONFIG": "krb5.conf", "KRB5_KDC_PROFILE": "kdc.conf"}
+        return {
+            **{name: str(self.folder / file) for name, file in names.items()},
+            "KRB5RCACHEDIR": str(self.folder),
+            # Debian has Kerberos' programs where only root looks.
+            "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
+        }
+
+    def run(self, *command: str, stdin: str = "", **more: str) -> None:
+        environment = {**os.environ, **self.environment, **more}
+        subprocess.run(command, input=stdin, text=True, check=True, capture_output=True, env=environment, timeout=30)
+
+    def add_user(self, name: str, password: str) -> None:
+        self.run("kadmin.local", "-q", f"addprinc -pw {password} {name}")
+
+    def keytab(self, *principals: str) -> Path:
+        """A file with new keys of these services."""
+        path = self.folder / f"{principals[0].replace('/', '-')}.keytab"
+        for principal in principals:
+            self.run("kadmin.local", "-q", f"addprinc -randkey {principal}")
+            self.run("kadmin.local", "-q", f"ktadd -k {path} {principal}")
+        return path
+
+    def log_in(self, name: str, password: str, *options: str) -> Path:
+        """A file with the user's ticket."""
+        cache = self.folder / f"{name.replace('/', '-')}.tickets"
+        self.run("kinit", *options, "-c", f"FILE:{cache}", name, stdin=f"{password}\n")
+        return cache
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def kerberos_realm(folder: Path) -> Iterator[KerberosRealm]:
+    port = free_port()
+    (folder / "krb5.conf").write_text(_CLIENTS.format(realm=REALM, port=port))
+    (folder / "kdc.conf").write_text(_KDC.format(realm=REALM, port=port, folder=folder))
+    realm = KerberosRealm(folder)
+    realm.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
+    log = folder / "kdc.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["krb5kdc", "-n"], stdout=output, stderr=output, env={**os.environ, **realm.environment}
+        )
+    try:
+        assert eventually(lambda: process.poll() is not None or _listens(port))
+        assert process.poll() is None, log.read_text()
+        yield realm
+    finally:
+        process.terminate()
+        process.wait(10)
