@@ -18,6 +18,14 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grants:
+    """The addresses that an authentication service grants: items as of a policy group's sources and targets."""
+
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """user        name as policy sees it; None when there is none (TLS without SASL and certificate)
     mechanism      SASL mechanism that succeeded, None without a SASL layer
@@ -25,6 +33,7 @@ class Identity:
     groups         names the authenticator vouches for (LDAP, tokens)
     proof          of the verifier; None where none was asked
     ends_at_s      when the credentials end, seconds since 1970 UTC; None: never
+    grants         in the place of the policy group's own addresses; None: those hold
     """
 
     user: str | None
@@ -33,3 +42,4 @@ class Identity:
     groups: tuple[str, ...] = ()
     proof: Proof | None = None
     ends_at_s: float | None = None
+    grants: Grants | None = None

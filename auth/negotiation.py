@@ -51,7 +51,7 @@ NOT_OFFERED = "Client mechanism not in mechanism inclusion list."
 TOO_MUCH = f"more than {MAX_PENDING_BYTES} bytes before authentication"
 
 # RFC 4422 §3.1. Any other name is not repeated in a log line.
-_MECHANISM_NAME = re.compile(r"[A-Z0-9_-]{1,20}", re.ASCII)
+MECHANISM_NAME = re.compile(r"[A-Z0-9_-]{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ class ServerNegotiation:
 
     def _take_init(self, name: str, response: bytes | None) -> list[SaslEffect]:
         chosen = name.upper()
-        self._mechanism_name = chosen if _MECHANISM_NAME.fullmatch(chosen) else None
+        self._mechanism_name = chosen if MECHANISM_NAME.fullmatch(chosen) else None
         if chosen in self._offered:
             channel = self._channel
             # A client that says we offer no -PLUS form of it (RFC 5802 §6) is right where the listener does not.
@@ -367,7 +367,7 @@ class ClientNegotiation:
         self._state = _State.AWAITING_RESPONSE
         init = sasl_frames.Init(mechanism=self._mechanism.name, initial_response=self._mechanism.initial_response())
         at_most = MAX_RECEIVED_FRAME_BYTES if init.mechanism in BEARER else MAX_SENT_FRAME_BYTES
-        return [Reply(data=sasl_frames.encode(init, at_most=at_most))]
+        return [Reply(data=sasl_frames.encode(init, max_bytes=at_most))]
 
     def _conclude(self, code: int, additional: bytes | None) -> list[SaslEffect]:
         if self._mechanism is None or code != sasl_frames.OUTCOME_OK:

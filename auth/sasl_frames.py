@@ -135,11 +135,12 @@ class FrameReader:
         return rest
 
 
-def encode(frame: SaslFrame, *, at_most: int = MAX_SENT_FRAME_BYTES) -> bytes:
+def encode(frame: SaslFrame, max_bytes: int = MAX_SENT_FRAME_BYTES) -> bytes:
     """The frame as bytes for the wire.
 
-    at_most  bytes; more than the standard's for a token, which does not fit otherwise
-    Errors   SaslFrameError when it would exceed that or a name is not ASCII.
+    max_bytes  of the frame: the standard's; more for a token, which does not fit otherwise, and what was accepted of
+                the side whose frame is passed on
+    Errors     SaslFrameError when it would exceed them or a name is not ASCII.
     """
     match frame:
         case Mechanisms(names=names):
@@ -160,8 +161,8 @@ def encode(frame: SaslFrame, *, at_most: int = MAX_SENT_FRAME_BYTES) -> bytes:
                 fields.append(_encode_bytes(_BINARY, additional))
     body = bytes((0x00, 0x53, descriptor)) + _encode_list(fields)
     size = _HEADER.size + len(body)
-    if size > at_most:
-        raise SaslFrameError(f"SASL frame of {size} bytes, at most {at_most} may be sent")
+    if size > max_bytes:
+        raise SaslFrameError(f"SASL frame of {size} bytes, at most {max_bytes} may be sent")
     return _HEADER.pack(size, 2, _SASL_FRAME_TYPE, 0) + body
 
 

@@ -11,6 +11,7 @@ from policy.addressing.address import Address, Unclear
 from policy.addressing.lists import Verdict
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
+from policy.granted import settings_with, settings_without_policy
 from policy.groups import REPLIES_KEY, REPLY_WINDOW_KEY, Group
 from policy.ruleset import Ruleset
 from policy.settings import Settings, make_settings
@@ -42,7 +43,8 @@ OWN_TARGET: Final = "a connection may send to the dynamic addresses it made"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionDecision:
     """vhost, group  what was selected, as far as the decision came
-    settings         of an allowed connection; None when vhost policy is off, so that nothing restricts it
+    settings         of an allowed connection; None when vhost policy is off and the authenticator grants no addresses,
+                     so that nothing restricts it
     """
 
     decision: Decision
@@ -72,13 +74,14 @@ def decide_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage) ->
            the first that is reached is the reason, the others are in `also`.
     """
     try:
+        user, granted = facts.user or "", facts.granted
         if not ruleset.is_enabled:
-            return ConnectionDecision(decision=ALLOWED)
+            settings = settings_without_policy(user, granted) if granted is not None else None
+            return ConnectionDecision(decision=ALLOWED, settings=settings)
         vhost = ruleset.select_vhost(facts.requested_vhost)
         if vhost is None:
             rule = Rule(item=f"defaultVhost: {ruleset.default_vhost}")
             return ConnectionDecision(decision=_deny(Reason.NO_VHOST, rule))
-        user = facts.user or ""
         group = vhost.group_of(user, facts.groups)
         if group is None:
             rule = vhost.rule("allowUnknownUser", "false")
@@ -95,6 +98,8 @@ def decide_connection(ruleset: Ruleset, facts: ConnectionFacts, usage: Usage) ->
             decision = Decision(is_allowed=False, reason=reason, rule=rule, also=also)
             return ConnectionDecision(decision=decision, vhost=vhost.name, group=group.name)
         settings = make_settings(vhost, group, user, policy_max_message_size=ruleset.max_message_size)
+        if granted is not None:
+            settings = settings_with(settings, granted)
         return ConnectionDecision(decision=ALLOWED, vhost=vhost.name, group=group.name, settings=settings)
     except Exception:
         return ConnectionDecision(decision=INTERNAL_ERROR)

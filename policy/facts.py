@@ -10,6 +10,14 @@ from policy.addressing.address import Address, Unclear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GrantedAddresses:
+    """Addresses that the authenticator grants: items as of a group's `sources` and `targets`, whose place they take."""
+
+    sources: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionFacts:
     """One client connection at the moment its Open is judged."""
 
@@ -20,6 +28,7 @@ class ConnectionFacts:
     mechanism: str | None = None  # SASL mechanism, None without a SASL layer
     is_encrypted: bool = False
     groups: tuple[str, ...] = ()  # group names the authenticator vouches for
+    granted: GrantedAddresses | None = None  # by the authenticator; None: the group's addresses hold
     now: float | None = None  # seconds since 1970 UTC; None: not known, and no group with a window is valid
 
 

@@ -3,10 +3,11 @@
 Source: docs/spec/policy-and-auth.md §1.3, §2.8, §3.5.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from policy.addressing.lists import Permission
 from policy.decision import Rule
+from policy.facts import GrantedAddresses
 from policy.groups import Group
 from policy.rights import ManagementRights
 from policy.vhosts import Vhost
@@ -27,6 +28,7 @@ class Settings:
     reply_window_s      how long a received reply-to may be sent to, where allow_replies is on
     management          the management rights, where sources and targets reach it
     sources, targets    with the user's name put in
+    is_of_vhost         false: vhost policy is off, and the authenticator alone restricts the connection (§9.6)
     """
 
     vhost: str
@@ -53,10 +55,23 @@ class Settings:
     sources: Permission = field(repr=False)
     targets: Permission = field(repr=False)
     origin: Group = field(repr=False)
+    is_of_vhost: bool = True
 
     def rule(self, key: str, value: object = None) -> Rule:
         """The place of one of the group's attributes, for a decision that rests on it."""
-        return self.origin.rule(key, value)
+        rule = self.origin.rule(key, value)
+        return rule if self.is_of_vhost else replace(rule, vhost=None, group=None)
+
+    def as_granted(self) -> GrantedAddresses | None:
+        """What a router would have to be granted to restrict its client as these settings do; `${user}` stays as it is.
+
+        None: `address-authz` (§9.6) has no words for it, for the group has patterns or denies addresses.
+        """
+        group = self.origin
+        has_patterns = "Pattern" in group.source_key + group.target_key
+        if has_patterns or group.denied_sources.items or group.denied_targets.items:
+            return None
+        return GrantedAddresses(sources=group.sources.items, targets=group.targets.items)
 
 
 def make_settings(

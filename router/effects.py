@@ -101,6 +101,7 @@ class ConnectionMembers(TypedDict, total=False):
     vhost: str | None
     group: str | None
     ruleset_digest: str | None
+    granted: str
 
 
 class RequestMembers(TypedDict, total=False):

@@ -25,7 +25,6 @@ LATER = {
     "policy": {
         36,  # links between routers
         41,  # messages from edge routers
-        *range(58, 66),  # authentication by a service
     },
     "routing": {
         *range(30, 36),  # HTTP

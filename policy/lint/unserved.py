@@ -1,6 +1,6 @@
 """A configuration wants what this router cannot do yet, which stops its start.
 
-Link routes, auto links, exchanges and fallback destinations, http listeners, authentication by a service, and modes
+Link routes, auto links, exchanges and fallback destinations, http listeners, and modes
 other than standalone. Take the section out, or keep the router that has it for this host.
 """
 
@@ -22,7 +22,6 @@ ATTRIBUTES = {
     "listener": {
         "http": "http listeners",
         "httpRootDir": "http listeners",
-        "saslPlugin": "authentication by a service",
     },
     "address": {"enableFallback": "fallback destinations"},
 }

@@ -192,7 +192,9 @@ class Admission(Party):
             gate.bans.record_refusal(ban, self.facts(), stage="open")
             self.count_failure()
             return CONNECTION_REFUSED
-        if not self.is_governed or not (gate.ruleset.is_enabled or gate.shadow is not None):
+        if not self.is_governed:
+            return None
+        if not gate.ruleset.is_enabled and gate.shadow is None and identity.grants is None:
             return None
         user = identity.user or ""
         selected = gate.ruleset.select_vhost(self.requested_vhost) if gate.ruleset.is_enabled else None
@@ -201,8 +203,9 @@ class Admission(Party):
         judged = decide_connection(gate.ruleset, facts, usage)
         if gate.shadow is not None:
             self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force)
-            if not gate.ruleset.is_enabled:
-                return None
+        if not gate.ruleset.is_enabled:
+            self.settings = judged.settings
+            return None
         self._log_selection(judged)
         decision = judged.decision
         if decision.is_allowed and judged.settings is not None and judged.vhost is not None:
@@ -373,7 +376,7 @@ class Admission(Party):
         if not self.is_accepted:
             return
         ledger.count_accept_closed()
-        if settings is None:
+        if settings is None or not settings.is_of_vhost:
             return
         self._uncount()
         denied = ledger.vhost_denials(settings.vhost)

@@ -1,8 +1,10 @@
 """The peer of a connection, as policy is asked about it, and as log lines and audit events name it."""
 
+import json
+
 from auth.identity import Identity
 from policy.decide import Settings
-from policy.facts import ConnectionFacts
+from policy.facts import ConnectionFacts, GrantedAddresses
 from policy.failures import counted_as
 from router.effects import ConnectionMembers
 
@@ -62,8 +64,8 @@ class Party:
 
     def facts(self) -> ConnectionMembers:
         """The members of an audit event that are the connection's own."""
-        settings = self.settings
-        return {
+        settings = self.settings if self.settings is not None and self.settings.is_of_vhost else None
+        facts: ConnectionMembers = {
             "connection": self.connection_id,
             "connection_name": self.connection_name,
             "listener": self.listener,
@@ -75,12 +77,17 @@ class Party:
             "vhost": settings.vhost if settings is not None else None,
             "group": settings.group if settings is not None else None,
         }
+        grants = self.identity.grants
+        if grants is not None:
+            facts["granted"] = json.dumps({"send": grants.targets, "recv": grants.sources})
+        return facts
 
     def connection_facts(self, now: float) -> ConnectionFacts:
         """The facts that policy decides a connection on.
 
         now  seconds since 1970 UTC
         """
+        grants = self.identity.grants
         return ConnectionFacts(
             user=self.identity.user,
             remote_host=self.remote_host,
@@ -89,5 +96,6 @@ class Party:
             mechanism=self.identity.mechanism,
             is_encrypted=self.is_encrypted,
             groups=self.identity.groups,
+            granted=GrantedAddresses(sources=grants.sources, targets=grants.targets) if grants is not None else None,
             now=now,
         )

@@ -21,6 +21,7 @@ class RemoteOpen:
     container_id: str
     hostname: str | None
     offered_capabilities: tuple[str, ...] = ()
+    desired_capabilities: tuple[str, ...] = ()
     properties: dict[Any, Any] = field(default_factory=dict)
 
 

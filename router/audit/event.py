@@ -27,7 +27,7 @@ _OWN_MEMBERS = frozenset(
     {"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost", "deleted"}
 )
 # Not in every event.
-_OPTIONAL_MEMBERS = frozenset({"attempts", "folded", "shadow", "management"})
+_OPTIONAL_MEMBERS = frozenset({"attempts", "granted", "folded", "shadow", "management"})
 
 # Stand in where an emitter's own value is missing or not one of the schema's. They blame the emitter, not the peer.
 _DEFAULTS: Mapping[str, Any] = {
@@ -96,7 +96,7 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
         if name in _OWN_MEMBERS:
             continue
         value = event.get(name)
-        if name == "attempts" and value is None:
+        if name in ("attempts", "granted") and value is None:
             continue
         if name == "folded":
             value = _folded_of(whole.get("attempts"), value, notes)

@@ -13,16 +13,15 @@ from auth.identity import Identity
 from auth.mechanisms import Channel
 from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Order, Rejected, ServerNegotiation, Verify
 from auth.tls import TlsFailure, TlsProfileError, UntrustedCertificate, UnusableProfile
-from router.admission.connection_gate import CONNECTION_REFUSED, ConnectionGate
+from router.admission.connection_gate import ConnectionGate
 from router.admission.handshakes import ENGINE_BYTES, TLS_BYTES
 from router.amqp import headers
 from router.amqp.buffers import MAX_OPEN_BYTES
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
 from router.connection.ends import SaslEnd
-from router.connection.inspection import condition_of
 from router.connection.peer_open import PeerOpens
-from router.connection.recorded import Recorded
+from router.connection.relaying import Relaying
 from router.connection.stack import ABORTED, FRAMING, Stack, Stage
 from router.connection.surroundings import Surroundings
 from router.connection.tenure import CERTIFICATE_REVOKED, REVOKED, Ending, Tenure
@@ -40,7 +39,7 @@ __all__ = ["Connection", "Stage"]
 _POLICY: Final = "amqp:connection:policy-error"
 
 
-class Connection(Recorded):
+class Connection(Relaying):
     """One accepted connection."""
 
     def __init__(
@@ -64,9 +63,6 @@ class Connection(Recorded):
         )
         self.listener = listener
         self._identity: Identity | None = None
-        self._claimed_user: str | None = None
-        # Gives up the verification of the password; None while there is none whose answer counts.
-        self._give_up: Callable[[], None] | None = None
         self._is_failure_counted = False
         # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
         self.on_held: Callable[[int], None] = lambda _size: None
@@ -188,20 +184,29 @@ class Connection(Recorded):
         if not self._is_encrypted_enough():
             return b""
         self.layers.write(headers.SASL)
+        if self.listener.relay is not None:
+            self._start_relay(self.listener.relay)
+            return data[headers.HEADER_BYTES :]
+        channel = self._channel()
+        self._start_sasl(ServerNegotiation(offered=self.listener.mechanisms(channel), channel=channel))
+        return data[headers.HEADER_BYTES :]
+
+    def _channel(self) -> Channel:
+        if self.listener.is_auth_service:
+            # Certificate and binding are those of the router that asks, and would make its client the router's user.
+            return Channel(is_encrypted=self.tunnel is not None)
         certificate = self.tunnel.peer_certificate if self.tunnel is not None else None
         tls = self.listener.tls
         user = None
         if tls is not None and self.tunnel is not None and certificate is not None:
             user = tls.user_of(certificate, self.tunnel.chosen)
-        channel = Channel(
+        return Channel(
             external_user=user,
             has_certificate=certificate is not None,
             is_encrypted=self.tunnel is not None,
             asks_groups=self.listener.asks_groups,
             binding=self.tunnel.binding if self.tunnel is not None else lambda _kind: None,
         )
-        self._start_sasl(ServerNegotiation(offered=self.listener.mechanisms(channel), channel=channel))
-        return data[headers.HEADER_BYTES :]
 
     def _on_sasl(self, effect: Order) -> None:
         match effect:
@@ -262,20 +267,6 @@ class Connection(Recorded):
             except Exception as error:
                 self.crash(error)
             self.core.work.finish()
-
-    def _expel_where_banned(self) -> bool:
-        """Expel the peer where its host is banned by now. Returns whether it is.
-
-        Attack: many logins at once, so that all have been accepted when the first have failed. After the ban none is
-        verified any more, and the peer does not learn the result of one that was under way.
-        """
-        bans = self.gate.gate.bans
-        ban = bans.ban_of(self.gate.remote_host)
-        if ban is None:
-            return False
-        bans.record_refusal(ban, {**self.facts(), "user": self._claimed_user}, stage=self.audit_stage)
-        self.expel(condition_of(CONNECTION_REFUSED))
-        return True
 
     # AMQP
 

@@ -152,7 +152,7 @@ class Peer(Asker):
         identity = self.identity
         if self.is_outgoing:
             return f"connector {self.terms.name}"
-        if identity.user not in (None, "anonymous") and identity.mechanism != "ANONYMOUS":
+        if identity.user not in (None, "", "anonymous") and identity.mechanism != "ANONYMOUS":
             return identity.user
         return f"anonymous from {self.gate.counted_host}"
 
@@ -161,7 +161,7 @@ class Peer(Asker):
         if not self.terms.is_multi_tenant or self.remote is None:
             return None
         settings = self.gate.settings
-        return (settings.vhost if settings is not None else self.remote.hostname) or None
+        return (settings.vhost if settings is not None and settings.is_of_vhost else self.remote.hostname) or None
 
     def on_begin(self, session: Session) -> None:
         if self.is_open and self._may_stay():
@@ -322,8 +322,3 @@ class Peer(Asker):
 
     def _log(self, text: str) -> None:
         log(self.surroundings.emit, "ROUTER_CORE", "info", f"[C{self.gate.connection_id}] {text}")
-
-
-# The kind of peer for each role of a listener or connector: the one place where a role chooses how a peer is served.
-# Peers of all roles are served as clients until there are kinds for them.
-KINDS: Final[Mapping[str, type[Peer]]] = dict.fromkeys(("normal", "route-container", "inter-router", "edge"), Peer)

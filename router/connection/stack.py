@@ -19,7 +19,8 @@ from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition, Violation
 from router.connection.ends import End, HeaderEnd, SaslEnd
 from router.connection.layers import Layers
-from router.connection.peer import KINDS, Peer
+from router.connection.peer import Peer
+from router.connection.peer_kinds import KINDS
 from router.connection.peer_open import Opening
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms

@@ -11,6 +11,7 @@ from auth.credentials import Answer, MechanismRequest
 from auth.mechanisms import Channel
 from auth.tls import TlsTunnel
 from router.amqp.message_text import chosen_components
+from router.connection.relay import RelayTerms
 
 MIN_FRAME_BYTES: Final = 512
 MAX_SESSIONS: Final = 32768
@@ -104,6 +105,8 @@ class Listener(ConnectionTerms):
     mechanisms: Callable[[Channel], tuple[str, ...]] = lambda _channel: ()
     verify: Verify = ask_nobody
     asks_groups: bool = False  # as in auth.mechanisms.Channel
+    relay: RelayTerms | None = None  # where a remote service authenticates its peers, in the place of `verify`
+    is_auth_service: bool = False  # its peers are routers that relay the logins of their clients
     handshake_timeout_s: float = HANDSHAKE_LIMIT_S
     max_connection_age_s: float = 0.0  # 0: none
 
@@ -157,9 +160,10 @@ def listener_of(
     attributes: Mapping[str, Any],
     *,
     tls: TlsSettings | None,
-    mechanisms: Callable[[Channel], tuple[str, ...]],
-    verify: Verify,
+    mechanisms: Callable[[Channel], tuple[str, ...]] = lambda _channel: (),
+    verify: Verify = ask_nobody,
     asks_groups: bool = False,
+    relay: RelayTerms | None = None,
 ) -> Listener:
     """Work out a Listener from the validated attributes of a `listener` entity."""
     handshake = int(attributes["initialHandshakeTimeoutSeconds"])
@@ -171,6 +175,7 @@ def listener_of(
         mechanisms=mechanisms,
         verify=verify,
         asks_groups=asks_groups,
+        relay=relay,
         is_multi_tenant=bool(attributes["multiTenant"]),
         failover=failover_servers(attributes["failoverUrls"]) if attributes.get("failoverUrls") else (),
         handshake_timeout_s=float(handshake) if handshake > 0 else HANDSHAKE_LIMIT_S,

@@ -88,6 +88,7 @@ class Accepting:
     def __init__(self, router: Home) -> None:
         self.descriptors = Descriptors()
         self.lingering = Lingering()
+        self.kept_descriptors = 0  # for logins with remote services
         self._router = router
         self._gate = router.gate
         self._entrance = router.gate.entrance
@@ -209,7 +210,7 @@ class Accepting:
     def _has_room(self, descriptor: int, whose: ConnectionMembers) -> bool:
         """Is there a descriptor for the peer, and may its host have one more connection that is not open?"""
         router, entrance = self._router, self._entrance
-        for_peers = self.descriptors.for_peers(len(router.connectors))
+        for_peers = self.descriptors.for_peers(len(router.connectors) + self.kept_descriptors)
         if descriptor >= for_peers:
             self.lingering.drop_all()
             entrance.refuse_for_descriptors(whose, for_peers)

@@ -85,8 +85,10 @@ class Application:
         version: str,
         thresholds: Thresholds = NORMAL,
         read_at_ns: int = 0,
+        is_auth_service: bool = False,  # it authenticates the clients of other routers, and routes nothing
     ) -> None:
         """read_at_ns  when reading the configuration began, ns since 1970 UTC"""
+        self._is_service = is_auth_service
         self._thresholds = thresholds
         self._read_at_ns = read_at_ns
         # Types that 1.20 does not know are spoken of only where they are used: clients count the types.
@@ -150,7 +152,7 @@ class Application:
         try:
             self.authenticators = Authenticators.load(self.attributes, self.emit)
         except (SaslConfigError, UserFileError) as error:
-            raise StartError(f"Configuration: {error}{self._router_place('saslConfigDir')}") from None
+            raise StartError(f"Configuration: {error}{self._routerplace_in_file('saslConfigDir')}") from None
         for text in self.authenticators.warnings:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
@@ -184,8 +186,10 @@ class Application:
         """The entity store takes in the file through the owners that serve management requests too."""
         router, core, emit = self.router, self.router.core, self.emit
         store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
-        profiles, plugins = self.profiles, SaslPlugins(emit)
-        self.listeners = Listeners(router, self.authenticators, profiles, plugins, emit)
+        profiles, plugins = self.profiles, SaslPlugins(router, self.profiles, emit)
+        self.listeners = Listeners(
+            router, self.authenticators, profiles, plugins, emit, is_auth_service=self._is_service
+        )
         self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
         self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
         self.reporting = Reporting(router.gate, router.clock())
@@ -214,9 +218,9 @@ class Application:
         )
         for entity in self.configuration.entities:
             try:
-                self.passed_over += [f"{text}{_place(entity)}" for text in store.load((entity,))]
+                self.passed_over += [f"{text}{place_in_file(entity)}" for text in store.load((entity,))]
             except ManagementError as error:
-                raise StartError(f"{_start_text(error)}{_place(entity, error.attribute)}") from None
+                raise StartError(f"{_start_text(error)}{place_in_file(entity, error.attribute)}") from None
         agent = Agent(
             self.schema,
             store,
@@ -259,7 +263,9 @@ class Application:
             raise StartError(f"Configuration: {error}") from None
         except LogFileError as error:
             logs = self.configuration.of_type("log")
-            places = [_place(each, "outputFile") for each in logs if each.attributes.get("outputFile") == error.name]
+            places = [
+                place_in_file(each, "outputFile") for each in logs if each.attributes.get("outputFile") == error.name
+            ]
             raise StartError(f"Configuration: {error}: {error.reason}{places[0] if places else ''}") from None
 
     def _start_audit(self) -> None:
@@ -272,10 +278,10 @@ class Application:
             self.audit = open_audit_log(self.attributes, report)
         except OSError as error:
             what = f"auditDir {self.attributes['auditDir']}: {error.strerror}"
-            raise StartError(f"Configuration: {what}{self._router_place('auditDir')}") from None
+            raise StartError(f"Configuration: {what}{self._routerplace_in_file('auditDir')}") from None
 
-    def _router_place(self, attribute: str) -> str:
-        return _place(self.configuration.of_type("router")[0], attribute)
+    def _routerplace_in_file(self, attribute: str) -> str:
+        return place_in_file(self.configuration.of_type("router")[0], attribute)
 
     def _compile_policy(self) -> Ruleset:
         try:
@@ -307,14 +313,14 @@ class Application:
             try:
                 ready.append((entity.attributes, self.listeners.made(entity.attributes)))
             except ManagementError as error:
-                raise StartError(f"{_start_text(error)}{_place(entity, error.attribute)}") from None
+                raise StartError(f"{_start_text(error)}{place_in_file(entity, error.attribute)}") from None
         # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
         self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
         has_connector = bool(self.configuration.of_type("connector"))
         self.failure = await self.listeners.open_all(ready, is_first_required=not has_connector)
         if self.failure is not None:
-            self.failure += _place(listeners[0], "port")
+            self.failure += place_in_file(listeners[0], "port")
             self.stopping.set()
 
     # Reload
@@ -341,7 +347,7 @@ class Application:
             try:
                 watch_credentials(self.router, self.authenticators, policy, reloading)
             except UserFileError as error:
-                raise StartError(f"Configuration: {error}{self._router_place('saslConfigDir')}") from None
+                raise StartError(f"Configuration: {error}{self._routerplace_in_file('saslConfigDir')}") from None
         if self.candidate is not None:
             reloading.add(self.candidate.reload)
 
@@ -381,7 +387,7 @@ def _start_text(error: ManagementError) -> str:
     return f"Python: {error.description}" if error.status == 500 else f"Configuration: {error.description}"
 
 
-def _place(entity: ConfiguredEntity, attribute: str = "") -> str:
+def place_in_file(entity: ConfiguredEntity, attribute: str = "") -> str:
     """` (file:line)` of an attribute, else of its entity; nothing where that is not known."""
     line = entity.source.line_of((attribute,))
     return f" ({entity.source.file}:{line})" if line is not None else ""

@@ -4,7 +4,6 @@ Sources: docs/spec/routing.md §1.9; docs/spec/management.md §6.5 (connectionSt
 """
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +20,7 @@ from router.connection.surroundings import Surroundings
 from router.control.server import ADDRESS_FAMILIES, service_port
 from router.effects import Emit, log
 from router.io.aside import Aside
-from router.io.host_names import numeric
+from router.io.dialing import reach, why_not
 from router.io.sockets import Socket, SocketOwner
 
 CONNECT_LIMIT_S: Final = 20.0
@@ -80,24 +79,13 @@ class Connecting:
             # Not only what the system says: the resolver raises the others for names and ports that cannot be, and a
             # peer's failover list may hold such.
             self._failed_to_connect(
-                connection_id, f"proton:io {_reason(error)} - disconnected {server.host}:{server.port}"
+                connection_id, f"proton:io {why_not(error)} - disconnected {server.host}:{server.port}"
             )
 
     async def _reach(self, server: Server, connection_id: int) -> None:
         """Connect to the first address that answers. Errors: those of the last."""
-        port = service_port(server.port)
         family = ADDRESS_FAMILIES.get(self.connector.protocol_family or "", socket.AF_UNSPEC)
-        last: OSError | None = None
-        for address in await numeric(server.host, family):
-            try:
-                await asyncio.get_running_loop().create_connection(
-                    lambda: _Made(self, connection_id), address, port, family=family
-                )
-            except OSError as error:
-                last = error
-            else:
-                return
-        raise last or OSError(f"{server.host} has no address")
+        await reach(server.host, service_port(server.port), lambda: _Made(self, connection_id), family)
 
     def _failed_to_connect(self, connection_id: int, why: str) -> None:
         text = f"[C{connection_id}] Connection to {self.connector.place} failed: {why}"
@@ -197,15 +185,6 @@ class Connecting:
         if self._connection is not None:
             self._connection.close_for_shutdown()
             self.router.work.finish()
-
-
-def _reason(error: Exception) -> str:
-    """Why there is no TCP connection, in the system's words."""
-    if isinstance(error, TimeoutError) and error.errno is None:
-        return "timed out"
-    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
-        return os.strerror(error.errno)  # asyncio's own text has the address in it once more
-    return getattr(error, "strerror", None) or str(error)
 
 
 class _Made(Socket[Stack]):

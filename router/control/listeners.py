@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from auth.host_names import pattern_of
 from auth.mechanisms import Channel
 from auth.verifiers.sasl_config import SaslConfigError, demands_certificate, why_unserved
+from router.connection.peer_kinds import AUTH_SERVICE
 from router.connection.terms import Listener, TlsSettings, listener_of
-from router.control.authenticators import AuthenticatorError, Authenticators
+from router.control.authenticators import AuthenticatorError, Authenticators, ListenerAuthentication
 from router.control.connectors import check_port, log_configured
 from router.control.router import Router
 from router.control.sasl_plugins import SaslPlugins
@@ -31,12 +33,16 @@ class Listeners:
         profiles: SslProfiles,
         plugins: SaslPlugins,
         emit: Emit,
+        *,
+        is_auth_service: bool = False,
     ) -> None:
+        """is_auth_service  peers are routers that ask who their clients are, whatever the role of the listener"""
         self._router = router
         self._authenticators = authenticators
         self._profiles = profiles
         self._plugins = plugins
         self._emit = emit
+        self._is_auth_service = is_auth_service
         self._opening: set[asyncio.Task[None]] = set()
 
     @property
@@ -62,15 +68,13 @@ class Listeners:
         self._router.close_port(attributes["name"])
         self._profiles.release(attributes["name"])
         self._authenticators.release(attributes["name"])
+        self._plugins.release(attributes["name"])
 
     def made(self, attributes: Mapping[str, Any]) -> Listener:
         """Ready to be opened. Errors: ManagementError."""
         user = f"listener {attributes['host']}:{attributes['port']}"
         check_port(user, attributes["port"], least=0)
-        if (plugin := attributes.get("saslPlugin")) and plugin not in self._plugins:
-            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {plugin}", "saslPlugin")
-        if plugin:
-            raise ManagementError(400, f"{user}: saslPlugin is not supported by this version", "saslPlugin")
+        relay = self._plugins.of_listener(attributes, user)
         if attributes.get("http") or attributes.get("httpRootDir"):
             raise ManagementError(400, f"{user}: http listeners are not supported by this version")
         profile_name = attributes.get("sslProfile")
@@ -83,6 +87,24 @@ class Listeners:
         if attributes.get("trustedCertsFile") and not (tls and demands_certificate(attributes.get("saslMechanisms"))):
             self._warn(f"{user}: trustedCertsFile has no effect: a client certificate is asked for where sslProfile is "
                        "set and EXTERNAL is among the saslMechanisms")  # fmt: skip
+        if relay is not None:
+            listener = listener_of(attributes, tls=tls, relay=relay)
+            self._plugins.use(attributes["name"], str(attributes["saslPlugin"]))
+        else:
+            authentication = self._authentication(attributes, user)
+            listener = listener_of(
+                attributes,
+                tls=tls,
+                mechanisms=authentication.mechanisms,
+                verify=authentication.verify,
+                asks_groups=authentication.asks_groups,
+            )
+        if self._is_auth_service:
+            listener = replace(listener, role=AUTH_SERVICE, is_auth_service=True)
+        log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name, self._emit)
+        return listener
+
+    def _authentication(self, attributes: Mapping[str, Any], user: str) -> ListenerAuthentication:
         try:
             authentication = self._authenticators.of_listener(attributes)
         except SaslConfigError as error:
@@ -90,17 +112,9 @@ class Listeners:
         except AuthenticatorError as error:
             raise ManagementError(400, f"{user}: {error}", "authenticators") from None
         # EXTERNAL and channel binding are of TLS.
-        if not authentication.mechanisms(_BEST if profile_name else Channel()):
+        if not authentication.mechanisms(_BEST if attributes.get("sslProfile") else Channel()):
             self._refuse_unserved(attributes, user)
-        listener = listener_of(
-            attributes,
-            tls=tls,
-            mechanisms=authentication.mechanisms,
-            verify=authentication.verify,
-            asks_groups=authentication.asks_groups,
-        )
-        log_configured("Listener", listener, attributes.get("socketAddressFamily"), profile_name, self._emit)
-        return listener
+        return authentication
 
     def _refuse_unserved(self, attributes: Mapping[str, Any], user: str) -> None:
         """None of the listener's mechanisms can be served. Errors: ManagementError where it names them."""

@@ -1,32 +1,159 @@
-"""`authServicePlugin`: known by name only. Source: docs/spec/management.md §6.5."""
+"""`authServicePlugin`: remote services that authenticate the clients of listeners.
+
+Sources: docs/spec/management.md §6.5; docs/spec/policy-and-auth.md §9.
+"""
 
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from ipaddress import ip_address
+from typing import Any, Final
 
+from router.connection.peer_open import PRODUCT
+from router.connection.relay import Relay, RelayTerms
+from router.connection.service import Asker, ServiceTerms
+from router.control.relays import MAX_AT_ONCE, Login, Place, Relays, Service
+from router.control.router import Router
+from router.control.security import TlsFiles, client_tunnels
+from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
 from router.management.owners import Owner
+from router.management.requests import ManagementError
+
+# Each is tried in turn while a client waits.
+MAX_PLACES: Final = 8
+# Of the descriptors that the process may have, the part that logins with services may take.
+_SHARE: Final = 8
 
 
 class SaslPlugins:
-    """Listeners that refer to a plugin are refused, so that nobody is let in unasked."""
-
-    def __init__(self, emit: Emit) -> None:
+    def __init__(self, router: Router, profiles: SslProfiles, emit: Emit) -> None:
+        self._router = router
+        self._profiles = profiles
         self._emit = emit
-        self._names: set[str] = set()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._names
+        self._plugins: dict[str, tuple[Service, Mapping[str, Any]]] = {}
+        self._users: dict[str, str] = {}  # listener → the plugin it was made with
+        self._relays = Relays(max(min(MAX_AT_ONCE, router.accepting.descriptors.limit // _SHARE), 1))
 
     @property
     def owner(self) -> Owner:
         return Owner(type="authServicePlugin", create=self.create, delete=self.delete)
 
+    # Entities
+
     def create(self, attributes: Mapping[str, Any]) -> None:
+        """Connects to nobody. Errors: ManagementError."""
+        name, text = attributes["name"], attributes.get("host") or ""
+        is_old = not text.strip()
+        if is_old:
+            text = attributes.get("authService") or ""
         if attributes.get("authService"):
-            text = "Attribute authService of entity authServicePlugin has been deprecated. Use host and port instead."
+            text_of_old = (
+                "Attribute authService of entity authServicePlugin has been deprecated. Use host and port instead."
+            )
+            log(self._emit, "CONN_MGR", "warning", text_of_old)
+        places = _places(name, text, attributes["port"])
+        profile_name = attributes.get("sslProfile")
+        files = None
+        if profile_name:
+            user = f"authServicePlugin {name}"
+            source = self._profiles.find(profile_name, user)
+            files = TlsFiles.of_connector(source, verify_hostname=bool(attributes["verifyHostname"]))
+            self._profiles.use(f"authServicePlugin/{name}", [files], user)
+        elif not all(_is_this_machine(place.host) for place in places):
+            text = f"authServicePlugin {name}: passwords go to the service in the clear: give it an sslProfile"
             log(self._emit, "CONN_MGR", "warning", text)
-        self._names.add(attributes["name"])
-        log(self._emit, "CONN_MGR", "info", f"Created SASL plugin config with name {attributes['name']}")
+        verifies = bool(attributes["verifyHostname"])
+        tunnels = client_tunnels(files, verify_hostname=verifies) if files is not None else None
+
+        def terms(place: Place) -> ServiceTerms:
+            return ServiceTerms(
+                hostname=None if is_old else place.host,
+                product=PRODUCT,
+                version=self._router.surroundings.version,
+                tunnel=partial(tunnels, place.host) if tunnels is not None else None,
+            )
+
+        self._plugins[name] = Service(places, terms), attributes
+        self._reserve()
+        log(self._emit, "CONN_MGR", "info", f"Created SASL plugin config with name {name}")
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
-        self._names.discard(attributes["name"])
+        """Errors: ManagementError."""
+        name = attributes["name"]
+        users = sorted(listener for listener, plugin in self._users.items() if plugin == name)
+        if users:
+            raise ManagementError(400, f"authServicePlugin '{name}' is used by listener {', '.join(users)}")
+        del self._plugins[name]
+        self._profiles.release(f"authServicePlugin/{name}")
+        self._reserve()
+
+    def _reserve(self) -> None:
+        """INVARIANT: there is a descriptor for each login with a service, however many peers there are."""
+        self._router.accepting.kept_descriptors = self._relays.most if self._plugins else 0
+
+    # Listeners
+
+    def of_listener(self, attributes: Mapping[str, Any], user: str) -> RelayTerms | None:
+        """For a `listener` with these attributes. None: it names no plugin.
+
+        user    the listener, for the error
+        Errors  ManagementError
+        """
+        name = attributes.get("saslPlugin")
+        if not name:
+            return None
+        if name not in self._plugins:
+            raise ManagementError(500, f"CError: Run Time: Cannot find sasl plugin {name}", "saslPlugin")
+        if attributes.get("authenticators"):
+            raise ManagementError(400, f"{user}: expected either saslPlugin or authenticators", "saslPlugin")
+        service, plugin = self._plugins[name]
+        place = ", ".join(map(str, service.places))
+        log(self._emit, "CONN_MGR", "info", f"Using auth service {place} from  SASL Plugin {name}")
+        words = str(attributes.get("saslMechanisms") or "").replace(",", " ").upper().split()
+
+        def begin(host: str, asker: Asker) -> Relay:
+            login = Login(self._relays, service, asker, host)
+            self._relays.enter(login)
+            return login
+
+        return RelayTerms(
+            begin=begin,
+            place=place,
+            allowed=frozenset(words) if words else None,
+            without=frozenset({"ANONYMOUS"} if attributes["authenticatePeer"] else ()),
+            realm=plugin.get("realm"),
+        )
+
+    def use(self, listener: str, plugin: str) -> None:
+        """The listener is made; the plugin stays until `release`."""
+        self._users[listener] = plugin
+
+    def release(self, listener: str) -> None:
+        self._users.pop(listener, None)
+
+
+def _places(name: str, text: str, port: str) -> list[Place]:
+    """The services of a list such as `auth1, auth2:5671, [::1]:5672`. Errors: ManagementError."""
+    places = []
+    for item in text.replace(",", " ").split():
+        host, _, given = item.rpartition(":")
+        if not host or (not host.endswith("]") and ":" in host):  # no port, or an IPv6 address without brackets
+            host, given = item, ""
+        host = host.removeprefix("[").removesuffix("]")
+        if not host:
+            raise ManagementError(400, f"authServicePlugin '{name}': '{item}': expected host or host:port")
+        places.append(Place(host=host, port=given or str(port)))
+    if not places:
+        raise ManagementError(400, f"authServicePlugin '{name}': expected the host of the service")
+    if len(places) > MAX_PLACES:
+        raise ManagementError(
+            400, f"authServicePlugin '{name}': {len(places)} services, at most {MAX_PLACES} are tried"
+        )
+    return places
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

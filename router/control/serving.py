@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 
-from router.control.application import Application, StartError
+from router.control.application import Application, StartError, place_in_file
 from router.control.logs import Logs
 from router.core.watch import NORMAL, TEST_HOOKS
 from router.io.descriptors import raise_limit
@@ -26,12 +26,16 @@ def serve(
     has_test_hooks: bool,
     read_at_ns: int,
     report: Report | None,
+    is_auth_service: bool,
 ) -> int:
     """Start, and serve until stopped. Returns the exit status.
 
-    read_at_ns  when reading the configuration began, ns since 1970 UTC
-    Errors      StartError
+    read_at_ns       when reading the configuration began, ns since 1970 UTC
+    is_auth_service  as of Application
+    Errors           StartError
     """
+    if is_auth_service and (outgoing := configuration.of_type("connector")):
+        raise StartError(f"Configuration: an authentication service makes no connections{place_in_file(outgoing[0])}")
     with new_runner() as runner:
         application = Application(
             configuration,
@@ -40,6 +44,7 @@ def serve(
             version=version,
             thresholds=TEST_HOOKS if has_test_hooks else NORMAL,
             read_at_ns=read_at_ns,
+            is_auth_service=is_auth_service,
         )
         return runner.run(_serve(application, report))
 

@@ -1,4 +1,4 @@
-"""qdrouterd: the command line, the process and its configuration. `router.control.serving` goes on from there.
+"""qdrouterd and qdauthd: the command line, the process and its configuration. `router.control.serving` goes on.
 
 Sources: docs/spec/management.md §2.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from router.control.logs import Logs
 from router.faults import fault_text
 from router.io.memory import give_back_freed_memory
-from router.io.options import DEFAULT_CONFIG, Options, UsageError, parse, usage
+from router.io.options import AUTH_SERVICE, DEFAULT_CONFIG, ROUTER, Options, Program, UsageError, parse, usage
 from router.io.process import DaemonError, Report, become, daemonize
 from router.management.config import ConfigError, load_config
 from router.management.refusals import refusal
@@ -29,22 +29,27 @@ def product_version() -> str:
         return "0+unknown"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main_of_auth_service() -> int:
+    """Run qdauthd. Returns the exit status."""
+    return main(kind=AUTH_SERVICE)
+
+
+def main(arguments: Sequence[str] | None = None, kind: Program = ROUTER) -> int:
     """Run the daemon. Returns the exit status."""
     argv = list(sys.argv if arguments is None else arguments)
     try:
         options = parse(argv)
     except UsageError as error:
         print(error, file=sys.stderr)
-        _show(usage(argv[0]))
+        _show(usage(argv[0], kind))
         return 1
     if options.shows_version:
         _show(product_version())
         return 0
     if options.shows_help:
-        _show(usage(options.program))
+        _show(usage(options.program, kind))
         return 0
-    config_path = options.config or default_config()
+    config_path = options.config or (kind.config if kind.is_auth_service else default_config())
     if not options.is_daemon:
         if options.user is not None:
             # Before the configuration is read, as with --daemon. To go on as root would be silent and wrong.
@@ -52,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 become(options.user)
             except DaemonError as error:
                 return _failed(str(error), Logs(), options, report=None)
-        return run(config_path, options, report=None)
+        return run(config_path, options, report=None, kind=kind)
     config_path = str(Path(config_path).absolute())
-    return run(config_path, options, report=daemonize(pidfile=options.pidfile, user=options.user))
+    return run(config_path, options, report=daemonize(pidfile=options.pidfile, user=options.user), kind=kind)
 
 
 def default_config() -> str:
@@ -79,7 +84,7 @@ def _show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def run(config_path: str, options: Options, report: Report | None) -> int:
+def run(config_path: str, options: Options, report: Report | None, kind: Program = ROUTER) -> int:
     """Load the configuration and serve until stopped. Returns the exit status.
 
     report  of `daemonize`; None in the foreground
@@ -87,7 +92,7 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
     give_back_freed_memory()
     logs = Logs()
     read_at_ns = time.time_ns()
-    if options.config is None and config_path != DEFAULT_CONFIG:
+    if options.config is None and config_path not in (DEFAULT_CONFIG, kind.config):
         logs.write("SERVER", "notice", f"There is no {DEFAULT_CONFIG}: {config_path} is used")
     try:
         schema = load_schema()
@@ -104,6 +109,7 @@ def run(config_path: str, options: Options, report: Report | None) -> int:
                 has_test_hooks=options.has_test_hooks,
                 read_at_ns=read_at_ns,
                 report=report,
+                is_auth_service=kind.is_auth_service,
             )
         except StartError as error:
             return _failed(str(error), logs, options, report)

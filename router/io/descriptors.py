@@ -40,7 +40,7 @@ class Descriptors:
         INVARIANT: an accepted socket has a number below this, or is closed before anything else is done. The system
         gives the lowest number that is free, so the reserve is there whatever peers do, and whoever has the others.
 
-        connectors  each has a descriptor of its own
+        connectors  each has a descriptor of its own, and so has each login with a remote service
         """
         return max(self.limit - self._reserved - connectors, 0)
 

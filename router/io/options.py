@@ -3,6 +3,7 @@
 import getopt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 # Letter -> long name.
 LONG_OPTIONS = {
@@ -19,7 +20,7 @@ DEFAULT_CONFIG = "/etc/qpid-dispatch/qdrouterd.conf"
 class Options:
     """The options of the command line.
 
-    config  None: DEFAULT_CONFIG, and where that is not there, the one that is installed with the router
+    config  None: that of the Program
     """
 
     program: str
@@ -36,15 +37,43 @@ class UsageError(Exception):
     """`diagnostic` goes to stderr, the usage to stdout, the exit status is 1."""
 
 
-def usage(program: str) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One of the programs that the daemon can be.
+
+    purpose          in one line
+    config           that it reads where none is named
+    otherwise        what it does where that is not there, for the usage
+    is_auth_service  qdauthd: it authenticates the clients of routers
+    """
+
+    purpose: str
+    config: str
+    otherwise: str = ""
+    is_auth_service: bool = False
+
+
+ROUTER: Final = Program(
+    purpose="A policy- and security-focused AMQP 1.0 message router.",
+    config=DEFAULT_CONFIG,
+    otherwise=""";
+                        where that is not there, one that is installed with the
+                        router: on 127.0.0.1 only, with a policy""",
+)
+AUTH_SERVICE: Final = Program(
+    purpose="An authentication service for AMQP 1.0 routers (authServicePlugin).",
+    config="/etc/qpid-dispatch/qdauthd.conf",
+    is_auth_service=True,
+)
+
+
+def usage(program: str, kind: Program = ROUTER) -> str:
     return f"""Usage: {program} [OPTIONS]
 
-A policy- and security-focused AMQP 1.0 message router.
+{kind.purpose}
 
   -c, --config=PATH     Load configuration from file at PATH
-                        (default {DEFAULT_CONFIG};
-                        where that is not there, one that is installed with the
-                        router: on 127.0.0.1 only, with a policy)
+                        (default {kind.config}{kind.otherwise})
   -I, --include=PATH    Accepted for compatibility, without effect
   -d, --daemon          Run as a daemon: return when the configuration is
                         loaded and the listeners are open

@@ -54,7 +54,8 @@ def test_the_type_of_events_is_that_of_the_schema() -> None:
 def test_schema_is_a_valid_strict_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["additionalProperties"] is False
-    optional = {"attempts", "deleted", "folded", "lost", "management", "redecision", "sequence", "shadow", "start"}
+    optional = {"attempts", "deleted", "folded", "granted", "lost"}
+    optional |= {"management", "redecision", "sequence", "shadow", "start"}
     assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == optional
     unbounded = [
         name

@@ -307,7 +307,7 @@ def test_a_token_is_sent(user: str | None, name: str, said: str) -> None:
     (reply,) = with_token(("PLAIN", "XOAUTH2", name), user=user)
     assert isinstance(reply, Reply)
     init = Init(mechanism=name, initial_response=said.format(TOKEN).encode())
-    assert reply.data == encode(init, at_most=65536)
+    assert reply.data == encode(init, max_bytes=65536)
     assert TOKEN not in repr(reply)
 
 

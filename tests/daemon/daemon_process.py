@@ -29,6 +29,7 @@ from router.tools.transport import SocketTransport
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COMMAND = (sys.executable, "-m", "router.io.daemon")
+AUTHD = (sys.executable, "-c", "import sys; from router.io.daemon import main_of_auth_service as m; sys.exit(m())")
 
 LISTENER = """
 listener {
@@ -133,6 +134,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     preparation: Callable[[], None] | None = None,
     stdout: Any = subprocess.DEVNULL,
+    command: Sequence[str] = COMMAND,
 ) -> Daemon:
     """Start it in the foreground; does not wait."""
     path = write_configuration(folder, configuration)
@@ -143,7 +145,7 @@ def start(
             preparation()
 
     process = subprocess.Popen(
-        [*COMMAND, "-c", str(path), *options],
+        [*command, "-c", str(path), *options],
         cwd=ROOT,
         env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,

@@ -21,6 +21,7 @@ from policy.vhosts import check_vhost, hostname_of
 from policy.windows import Window
 
 DEFAULTS: Mapping[str, object] = {
+    "is_of_vhost": True,
     "vhost": "h",
     "group": "g",
     "user": "bob",

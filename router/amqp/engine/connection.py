@@ -458,6 +458,7 @@ class Engine:
                 container_id=text_of(lib.pn_connection_remote_container(connection)) or "",
                 hostname=text_of(lib.pn_connection_remote_hostname(connection)),
                 offered_capabilities=symbols_of(lib.pn_connection_remote_offered_capabilities(connection)),
+                desired_capabilities=symbols_of(lib.pn_connection_remote_desired_capabilities(connection)),
                 properties=properties if isinstance(properties, dict) else {},
             )
         )

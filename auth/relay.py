@@ -1,0 +1,252 @@
+"""The SASL exchange between a client and a remote service, seen from between the two. Sans-IO.
+
+The service's mechanisms, challenges and verdict go to the client, the client's choice and responses to the service, and
+their bytes are not changed. The client learns that it is authenticated when the service has named it, and not before.
+Neither side makes it raise: a fault is `Rejected`, after which it ignores everything.
+Source: docs/spec/policy-and-auth.md §9.2 to §9.5.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from auth import sasl_frames
+from auth.credentials import CheckPassword
+from auth.identity import Grants, Identity
+from auth.mechanisms import parse_plain
+from auth.negotiation import (
+    FRAMING_ERROR,
+    MAX_PENDING_BYTES,
+    MAX_ROUNDS,
+    MECHANISM_NAME,
+    NOT_OFFERED,
+    TOO_MUCH,
+    Authenticated,
+    Rejected,
+    Reply,
+)
+from auth.sasl_frames import FrameReader, SaslFrameError
+
+# Attack: a client that has the router pour bytes into the service, or a service that pours them into clients, in steps
+# that are each small enough. Twice the longest token, and room for Kerberos.
+MAX_RELAYED_BYTES: Final = 128 * 1024
+
+# They speak of the connection they run on, and the service would see the router's: EXTERNAL would make every client the
+# user of the router's own certificate.
+_OF_THE_CHANNEL: Final = frozenset({"EXTERNAL"})
+_KERBEROS: Final = frozenset({"GSSAPI", "GSS-SPNEGO", "GS2-KRB5", "GS2-IAKERB"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Send this frame to the service."""
+
+    frame: sasl_frames.Init | sasl_frames.Response = field(repr=False)  # it may hold a password
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voucher:
+    """The service's word on who the client is.
+
+    user    "" where it names none
+    grants  None where it says nothing of addresses
+    """
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    grants: Grants | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceFailed:
+    """The service did not do its part; Rejected follows.
+
+    why  for the log
+    """
+
+    why: str
+
+
+RelayEffect = Reply | Forward | Authenticated | Rejected | ServiceFailed
+
+
+class _State(Enum):
+    AWAITING_OFFER = auto()
+    AWAITING_INIT = auto()
+    AWAITING_SERVICE = auto()
+    AWAITING_RESPONSE = auto()
+    DONE = auto()
+    FAILED = auto()
+
+
+class RelayedNegotiation:
+    """One exchange, used once. What the client sends before its turn waits, within a bound.
+
+    allowed       upper-case names that the listener permits; None: any
+    without       upper-case names that it never offers
+    realm         the hostname of the sasl-init for the service; None: absent
+    claimed_user  that a client of PLAIN says it is
+    """
+
+    def __init__(self, *, allowed: Collection[str] | None, without: Collection[str], realm: str | None) -> None:
+        self._allowed = allowed
+        self._without = _OF_THE_CHANNEL | _KERBEROS | set(without)
+        self._realm = realm
+        self._reader = FrameReader()
+        self._state = _State.AWAITING_OFFER
+        self._offered: tuple[str, ...] = ()
+        self._mechanism: str | None = None
+        self._rounds = 0
+        self._from_client = self._from_service = 0  # bytes
+        self.claimed_user: str | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self._state in (_State.DONE, _State.FAILED)
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many of the client's bytes are held."""
+        return self._reader.pending_bytes
+
+    def take_rest(self) -> bytes:
+        """The client's bytes after the exchange, exactly as they came; empty before `Authenticated`."""
+        return self._reader.take_rest() if self._state is _State.DONE else b""
+
+    # The client
+
+    def receive(self, data: bytes) -> list[RelayEffect]:
+        """Take bytes from the client."""
+        if self._state is _State.FAILED:
+            return []
+        self._reader.feed(data)
+        return self._read()
+
+    def _read(self) -> list[RelayEffect]:
+        effects: list[RelayEffect] = []
+        while self._state in (_State.AWAITING_INIT, _State.AWAITING_RESPONSE):
+            try:
+                frame = self._reader.next_frame()
+            except SaslFrameError as fault:
+                return effects + self._fail_framing(str(fault))
+            if frame is None:
+                return effects
+            match self._state, frame:
+                case _State.AWAITING_INIT, sasl_frames.Init(mechanism=name, initial_response=response):
+                    effects += self._take_init(name, response)
+                case _State.AWAITING_RESPONSE, sasl_frames.Response(response=response):
+                    effects += self._take_response(response, frame)
+                case _:
+                    effects += self._fail_framing(f"unexpected SASL frame {type(frame).__name__.lower()}")
+        if not self.is_over and self._reader.pending_bytes > MAX_PENDING_BYTES:
+            effects += self._fail_framing(TOO_MUCH)
+        return effects
+
+    def _take_init(self, name: str, response: bytes | None) -> list[RelayEffect]:
+        chosen = name.upper()
+        self._mechanism = chosen if MECHANISM_NAME.fullmatch(chosen) else None
+        if chosen not in self._offered:
+            return self._refuse(NOT_OFFERED)
+        init = sasl_frames.Init(mechanism=chosen, initial_response=response, hostname=self._realm)
+        return self._take_response(response, init)
+
+    def _take_response(
+        self, response: bytes | None, frame: sasl_frames.Init | sasl_frames.Response
+    ) -> list[RelayEffect]:
+        self._from_client += len(response or b"")
+        if self._from_client > MAX_RELAYED_BYTES:
+            return self._refuse(f"more than {MAX_RELAYED_BYTES} bytes for the authentication service")
+        if self._mechanism == "PLAIN" and response is not None:
+            # An empty password is an anonymous bind to an LDAP server, which "succeeds"; no service ever sees one.
+            parsed = parse_plain(response)
+            if not isinstance(parsed, CheckPassword):
+                return self._refuse(parsed.detail)
+            self.claimed_user = parsed.user
+        self._state = _State.AWAITING_SERVICE
+        return [Forward(frame=frame)]
+
+    # The service
+
+    def offer(self, names: Sequence[str]) -> list[RelayEffect]:
+        """The service offers these mechanisms; perhaps none of them is for this listener."""
+        if self._state is not _State.AWAITING_OFFER:
+            return self.fail("the service offered mechanisms a second time")
+        upper = dict.fromkeys(name.upper() for name in names)
+        self._offered = tuple(
+            name
+            for name in upper
+            if (self._allowed is None or name in self._allowed)
+            and name not in self._without
+            and not name.endswith("-PLUS")
+            and MECHANISM_NAME.fullmatch(name)
+        )
+        self._state = _State.AWAITING_INIT
+        return [Reply(data=sasl_frames.encode(sasl_frames.Mechanisms(names=self._offered), _MOST)), *self._read()]
+
+    def challenge(self, data: bytes) -> list[RelayEffect]:
+        """The service challenges the client."""
+        self._rounds += 1
+        self._from_service += len(data)
+        if self._state is not _State.AWAITING_SERVICE:
+            return self.fail("the service sent a challenge out of turn")
+        if self._rounds > MAX_ROUNDS:
+            return self.fail("the service sent too many challenges")
+        if self._from_service > MAX_RELAYED_BYTES:
+            return self.fail(f"the service sent more than {MAX_RELAYED_BYTES} bytes")
+        self._state = _State.AWAITING_RESPONSE
+        return [Reply(data=sasl_frames.encode(sasl_frames.Challenge(challenge=data), _MOST)), *self._read()]
+
+    def refuse(self, code: int) -> list[RelayEffect]:
+        """The service's outcome is a failure. `code` as in sasl_frames.Outcome."""
+        if self._state is not _State.AWAITING_SERVICE:
+            return self.fail("the service sent an outcome out of turn")
+        return self._refuse("", is_compared=code == sasl_frames.OUTCOME_AUTH)
+
+    def vouch(self, voucher: Voucher) -> list[RelayEffect]:
+        """The service has let the client in and said who it is."""
+        if self._state is not _State.AWAITING_SERVICE:
+            return self.fail("the service vouched for nobody")
+        self._state = _State.DONE
+        identity = Identity(
+            user=voucher.user,
+            mechanism=self._mechanism,
+            is_authenticated=True,
+            groups=voucher.groups,
+            grants=voucher.grants,
+        )
+        success = sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_OK))
+        return [Reply(data=success), Authenticated(identity=identity)]
+
+    def fail(self, why: str) -> list[RelayEffect]:
+        """The service cannot be asked, or not trusted to speak SASL. Nothing is said about the credentials.
+
+        why  for the log
+        """
+        return [] if self.is_over else [ServiceFailed(why=why), *self._refuse("", is_compared=False)]
+
+    # Failures
+
+    def _refuse(self, detail: str, *, is_compared: bool = True) -> list[RelayEffect]:
+        """The client is told `auth`, whatever the service's code was: clients of 1.20 know no other."""
+        effects: list[RelayEffect] = []
+        if self._state is _State.AWAITING_OFFER:
+            effects.append(Reply(data=sasl_frames.encode(sasl_frames.Mechanisms(names=()))))
+        effects.append(Reply(data=sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_AUTH))))
+        summary = f"Failed to authenticate client [mech={self._mechanism or 'none'}]"
+        self._fail()
+        description = f"{detail} ({summary})" if detail else summary
+        rejected = Rejected(mechanism=self._mechanism, detail=detail, description=description, is_compared=is_compared)
+        return [*effects, rejected]
+
+    def _fail_framing(self, detail: str) -> list[RelayEffect]:
+        self._fail()
+        description = f"SASL protocol error: {detail}"
+        return [Rejected(mechanism=self._mechanism, detail=detail, condition=FRAMING_ERROR, description=description)]
+
+    def _fail(self) -> None:
+        self._state = _State.FAILED
+        self._reader.take_rest()
+
+
+_MOST: Final = sasl_frames.MAX_RECEIVED_FRAME_BYTES

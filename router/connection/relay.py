@@ -1,0 +1,98 @@
+"""The end above a connection's layers while a remote service authenticates its peer. Sans-IO.
+
+Source: docs/spec/policy-and-auth.md §9.2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from auth import sasl_frames
+from auth.negotiation import Authenticated, Rejected, Reply
+from auth.relay import Forward, RelayedNegotiation, RelayEffect, ServiceFailed, Voucher
+from router.connection.service import Asker
+
+
+class Relay(Protocol):
+    """A login with the service; the caller bounds it in time."""
+
+    def send(self, frame: sasl_frames.Init | sasl_frames.Response) -> None: ...
+    def close(self) -> None:
+        """The login is over, or nobody waits for it any more. Any number of times."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayTerms:
+    """How a listener has its peers authenticated elsewhere.
+
+    begin    (numeric address of the peer, who is told) begins a login; the asker is told after the call has returned
+    place    of the services, for log lines
+    allowed  upper-case names of the mechanisms that the listener permits; None: any
+    without  names of those that it never offers
+    realm    for the service; None: none
+    """
+
+    begin: Callable[[str, Asker], Relay]
+    place: str
+    allowed: frozenset[str] | None
+    without: frozenset[str]
+    realm: str | None
+
+
+class RelayEnd:
+    """One exchange, between the connection's peer and the service.
+
+    write      takes the replies to the peer
+    carry_out  does everything else that it asks for
+    on_held    gets how many bytes of the peer wait
+    within     carries out a step of the service's on the connection, as far as it still waits for one, and passes on
+               the bytes that the step leaves
+    """
+
+    def __init__(
+        self,
+        negotiation: RelayedNegotiation,
+        write: Callable[[bytes], None],
+        carry_out: Callable[[Forward | Authenticated | Rejected | ServiceFailed], None],
+        on_held: Callable[[int], None],
+        within: Callable[[Callable[[], bytes]], None],
+    ) -> None:
+        self._negotiation = negotiation
+        self._write = write
+        self._carry_out = carry_out
+        self._on_held = on_held
+        self._within = within
+
+    @property
+    def claimed_user(self) -> str | None:
+        return self._negotiation.claimed_user
+
+    def receive(self, data: bytes) -> bytes:
+        return self._follow(self._negotiation.receive(data))
+
+    def _follow(self, effects: list[RelayEffect]) -> bytes:
+        for effect in effects:
+            if isinstance(effect, Reply):
+                self._write(effect.data)
+            else:
+                self._carry_out(effect)
+        self._on_held(self._negotiation.pending_bytes)
+        return self._negotiation.take_rest()
+
+    # Asker
+
+    def offered(self, names: tuple[str, ...]) -> None:
+        self._within(lambda: self._follow(self._negotiation.offer(names)))
+
+    def challenged(self, data: bytes) -> None:
+        self._within(lambda: self._follow(self._negotiation.challenge(data)))
+
+    def refused(self, code: int) -> None:
+        self._within(lambda: self._follow(self._negotiation.refuse(code)))
+
+    def vouched(self, voucher: Voucher) -> None:
+        self._within(lambda: self._follow(self._negotiation.vouch(voucher)))
+
+    def failed(self, why: str) -> None:
+        self._within(lambda: self._follow(self._negotiation.fail(why)))
