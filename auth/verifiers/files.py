@@ -37,7 +37,7 @@ from auth.identity import Proof
 from auth.scram import HASHES
 from auth.secrets import Secret
 from auth.verifiers.hashes import Argon2idCost, Cost, HashError, check_hash, decoy_hash, hash_password, verify_hash
-from auth.verifiers.scram_keys import decoy_keys, make_scram_keys, read_scram_keys
+from auth.verifiers.scram_keys import decoy_keys, make_scram_keys, read_scram_keys, shapes_of
 from auth.verifiers.verifier import DEFAULT, HASHING_THREADS
 from policy.files.regular import read_regular
 
@@ -56,10 +56,12 @@ class UserFileError(ValueError):
 class UserFile:
     """The users of one file as they were when it was loaded."""
 
-    __slots__ = ("_decoys", "_entries", "_hashes", "_scram", "_seed")
+    __slots__ = ("_decoys", "_entries", "_hashes", "_scram", "_shapes", "seed")
 
-    def __init__(self, entries: Mapping[str, str]) -> None:
-        """entries  as `parse_users` returns them"""
+    def __init__(self, entries: Mapping[str, str], seed: bytes | None = None) -> None:
+        """entries  as `parse_users` returns them
+        seed     of decoys; None: made of the first entry
+        """
         self._entries = dict(entries)
         self._hashes: dict[str, str] = {}
         self._scram: dict[str, dict[str, ScramKeys]] = {}  # by the hash's name, by user
@@ -67,16 +69,20 @@ class UserFile:
             self._hashes[user], *texts = entry.split()
             for hash_name, keys in map(read_scram_keys, texts):
                 self._scram.setdefault(hash_name, {})[user] = keys
+        self._shapes = {name: shapes_of(known.values()) for name, known in self._scram.items()}
         # Decoys have to stay the same over restarts: otherwise whoever asks before and after one knows them.
         first = next(iter(self._entries.items()), ("", ""))
-        self._seed = hashlib.sha256("".join(first).encode()).digest()
+        self.seed = seed if seed is not None else hashlib.sha256("".join(first).encode()).digest()
         costs = dict.fromkeys(check_hash(phc) for phc in self._hashes.values()) or (Argon2idCost(),)
         self._decoys = {cost: decoy_hash(cost) for cost in costs}
 
     @classmethod
-    def load(cls, path: str) -> "UserFile":
-        """Read the file. Errors: UserFileError."""
-        return cls(parse_users(_read(path), path))
+    def load(cls, path: str, seed: bytes | None = None) -> "UserFile":
+        """Read the file. Errors: UserFileError.
+
+        seed  of the file as it was read before: a change must not change decoys, by which they would be known
+        """
+        return cls(parse_users(_read(path), path), seed)
 
     @property
     def users(self) -> tuple[str, ...]:
@@ -90,9 +96,9 @@ class UserFile:
 
     def scram_keys(self, user: str, hash_name: str) -> ScramKeys:
         """The user's keys; decoys for a user without them, so that the exchange does not tell which users there are."""
-        known = self._scram.get(hash_name, {})
-        keys = known.get(user)
-        return keys if keys is not None else decoy_keys(self._seed, user, hash_name, next(iter(known.values()), None))
+        # Made for users too: the time says nothing.
+        decoy = decoy_keys(self.seed, user, hash_name, self._shapes.get(hash_name, {}))
+        return self._scram.get(hash_name, {}).get(user, decoy)
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -179,7 +185,7 @@ class UserFileVerifier:
         try:
             current = fingerprint(self._path)
             if current != loaded:
-                users = UserFile.load(self._path)
+                users = UserFile.load(self._path, users.seed)
                 self._loaded = (current, users)
         except UserFileError as fault:
             return unavailable(str(fault))

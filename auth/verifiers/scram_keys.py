@@ -4,10 +4,12 @@ Source: RFC 5802 §3, RFC 5803.
 """
 
 import hashlib
-import hmac
+import math
 import re
 from base64 import b64decode, b64encode
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from scramp import ScramException, ScramMechanism
 
@@ -57,22 +59,43 @@ def read_scram_keys(text: str) -> tuple[str, ScramKeys]:
     return hash_name, ScramKeys(salt=salt, iterations=iterations, stored_key=stored, server_key=server, is_known=True)
 
 
-def decoy_keys(seed: bytes, user: str, hash_name: str, like: ScramKeys | None) -> ScramKeys:
+class Shape(NamedTuple):
+    """What a client sees of keys, beside the random."""
+
+    iterations: int
+    salt_bytes: int
+
+
+def shapes_of(keys: Iterable[ScramKeys]) -> Counter[Shape]:
+    """How many of the keys have which shape."""
+    return Counter(Shape(each.iterations, len(each.salt)) for each in keys)
+
+
+def decoy_keys(seed: bytes, user: str, hash_name: str, shapes: Mapping[Shape, int]) -> ScramKeys:
     """Keys for a name that nobody has: the same for the same seed and name, so that asking twice tells nothing.
 
-    like  a real entry, whose number of iterations and length of salt the decoy has
+    shapes  of the real entries, with their number: decoys have them as often. Attack: to know the users of a file with
+            several numbers of iterations by one that no made-up name has. When the numbers change, few names change
+            their shape, and those get another salt with it, as a user does with a new password.
     """
     size = _digest_bytes(hash_name)
-    salt_bytes = len(like.salt) if like is not None else _SALT_BYTES
+    name = user.encode("utf-8", "surrogatepass")
 
-    def drawn(what: bytes, length: int) -> bytes:
-        return hmac.digest(seed, what + user.encode("utf-8", "surrogatepass"), "sha512")[:length]
+    def drawn(what: str, length: int) -> bytes:
+        # The seed has a fixed length, and SHAKE no extension: this is keyed like an HMAC, of any length.
+        return hashlib.shake_256(seed + what.encode() + name).digest(length)
 
+    def rank(shape: Shape) -> float:
+        """Weighted rendezvous hashing: the highest rank is this shape's as often as its share is large."""
+        number = int.from_bytes(drawn(f"shape {shape.iterations} {shape.salt_bytes}:", 8))
+        return -shapes[shape] / math.log((number + 1) / (2**64 + 1))
+
+    shape = max(shapes, key=rank, default=Shape(ITERATIONS, _SALT_BYTES))
     return ScramKeys(
-        salt=drawn(b"salt:", salt_bytes),
-        iterations=like.iterations if like is not None else ITERATIONS,
-        stored_key=drawn(b"stored:", size),
-        server_key=drawn(b"server:", size),
+        salt=drawn(f"salt {shape.iterations} {shape.salt_bytes}:", shape.salt_bytes),
+        iterations=shape.iterations,
+        stored_key=drawn("stored:", size),
+        server_key=drawn("server:", size),
         is_known=False,
     )
 

@@ -1,6 +1,8 @@
 """Attack: to tell by the work that a login costs the router which users there are."""
 
 import os
+import statistics
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,22 @@ def test_the_work_of_a_login_says_nothing_of_the_name(tmp_path: Path, daemon: St
     spent = {name: cost_of_logins(router, name) for name in NAMES}
     assert min(spent.values()) > max(spent.values()) / 2, spent
     router.wait_for_log(r"AUTHSERVICE \(warning\) .*/users: hashes of 2 different costs")
+
+
+def test_the_time_of_a_verification_says_nothing_of_the_name(tmp_path: Path) -> None:
+    """Processor time of the verifying thread, names in turns, so that a busy machine slows all alike."""
+    write_users(tmp_path, {"alice": "alice's", "ben": "ben's"})
+    set_user(str(tmp_path / "users"), "bob", Secret("bob's"), cost=DEAR)
+    set_user(str(tmp_path / "users"), "carol", Secret("carol's"), cost=ScryptCost(log2_n=12))
+    verifier = UserFileVerifier(str(tmp_path / "users"))
+    spent: dict[str, list[float]] = {name: [] for name in (*NAMES, "carol")}
+    for _ in range(25):
+        for name, times in spent.items():
+            before = time.thread_time()
+            assert not verifier.verify(CheckPassword(user=name, password=Secret("wrong"))).is_valid
+            times.append(time.thread_time() - before)
+    medians = {name: statistics.median(times) for name, times in spent.items()}
+    assert max(medians.values()) < min(medians.values()) * 1.4, medians
 
 
 def test_the_same_hashes_are_computed_for_every_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
