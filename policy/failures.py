@@ -24,6 +24,7 @@ MAX_HOSTS: Final = 16_384
 # The times of a host's failures are kept one by one: stops a limit of a million from making each host's list that long.
 MAX_LIMIT: Final = 100
 MAX_WINDOW_S: Final = 86_400
+MAX_DELAY_S: Final = 60
 LIMIT_KEY: Final = "banAfterFailures"
 # The attributes of the `policy` entity that make up the rule.
 FAILURE_KEYS: Final = (LIMIT_KEY, "banWindowSeconds", "banSeconds", "banAllowList")
@@ -55,6 +56,11 @@ def read_failure_rule(policy: Mapping[str, object]) -> FailureRule | None:
     ban_s = _number(policy, "banSeconds", 600, 1, MAX_SECONDS)
     allowed = read_allow_list(policy)
     return FailureRule(limit=limit, window_s=window_s, ban_s=ban_s, allowed=allowed) if limit else None
+
+
+def read_max_delay(policy: Mapping[str, object]) -> int:
+    """For how many seconds an answer to a login is held back at most; 0: none is. Errors: BanError."""
+    return _number(policy, "maxLoginDelaySeconds", 5, 0, MAX_DELAY_S)
 
 
 def read_allow_list(policy: Mapping[str, object]) -> HostRanges:

@@ -21,6 +21,7 @@ from router.admission.candidate import ConnectionShadow, Shadow
 from router.admission.denials import Denied, Recorder, accept_denied, connector_denied, open_denied
 from router.admission.entrance import Entrance
 from router.admission.folding import Folding
+from router.admission.guessing import Guesses, nobody_guesses
 from router.admission.party import Party
 from router.admission.refusals import CONNECTION_REFUSED, MOVED, Refusal
 from router.effects import (
@@ -51,6 +52,7 @@ class Gate:
 
     shadow   a candidate policy that is asked beside it and changes nothing; None where none is tried
     folding  None: one whose clocks stand still
+    guesses  None: no answer to a login is held back
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Gate:
         shadow: Shadow | None = None,
         bans: BanSet | None = None,
         folding: Folding | None = None,
+        guesses: Guesses | None = None,
     ) -> None:
         self.ruleset = ruleset
         self.ledger = ledger
@@ -69,6 +72,7 @@ class Gate:
         self.folding = folding if folding is not None else Folding(emit)
         self.recorder = Recorder(ledger, emit, self.folding)
         self.bans = BanGate(bans if bans is not None else BanSet(), self.recorder)
+        self.guesses = guesses if guesses is not None else nobody_guesses()
         self.breakoffs = Breakoffs(emit)
         self.entrance = Entrance(self.recorder, emit)
         # A grant of an earlier epoch holds no longer for a connection that the change concerns.

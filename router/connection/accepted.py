@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from auth.certificates import certificate_id
-from auth.credentials import Answer, VerifyResult
+from auth.credentials import Answer
 from auth.identity import Identity
 from auth.mechanisms import Channel
 from auth.negotiation import NOT_OFFERED, TOO_MUCH, Authenticated, Order, Rejected, ServerNegotiation, Verify
@@ -20,6 +20,7 @@ from router.amqp.buffers import MAX_OPEN_BYTES
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition
 from router.connection.ends import SaslEnd
+from router.connection.pace import TOO_MANY_GUESSES, Pace, is_wrong
 from router.connection.peer_open import PeerOpens
 from router.connection.relaying import Relaying
 from router.connection.stack import ABORTED, FRAMING, Stack, Stage
@@ -63,7 +64,7 @@ class Connection(Relaying):
         )
         self.listener = listener
         self._identity: Identity | None = None
-        self._is_failure_counted = False
+        self._pace = Pace(gate, self.core, self._deadline)
         # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
         self.on_held: Callable[[int], None] = lambda _size: None
         self.tenure = Tenure(self.connection_id, self.core.clock(), listener.max_connection_age_s)
@@ -212,18 +213,20 @@ class Connection(Relaying):
         match effect:
             case Verify(request=request):
                 self._claimed_user = request.user or None
+                self._pace.begin(request)
                 if not self._expel_where_banned():
                     verify, host = self.listener.verify, self.gate.remote_host
                     self._give_up = verify(request, host, self._begins_verification, self._on_verified)
             case Authenticated(identity=identity):
                 self._identity = self.tenure.identity = identity
+                self._pace.succeed()
                 self._await_header()
             case Rejected(condition=condition, description=description, mechanism=mechanism):
                 # Not authenticated: the audit event has the name that the peer claimed.
                 self.gate.identity = Identity(user=self._claimed_user, mechanism=mechanism)
                 reason = _reason_of(effect)
-                if reason == "sasl_failed" and not self._is_failure_counted:
-                    self.gate.count_failure()
+                if reason == "sasl_failed":
+                    self._pace.fail()
                 self.fail(Condition(name=condition, description=description), reason)
 
     def _begins_verification(self) -> bool:
@@ -244,29 +247,40 @@ class Connection(Relaying):
         give_up, self._give_up = self._give_up, None
         if give_up is not None:
             give_up()
-            self.gate.count_failure()
+            self._pace.fail()
 
     def _on_verified(self, result: Answer) -> None:
         """The verifier answered, perhaps after the router has closed the connection."""
         if self._give_up is None:
             return
         self._give_up = None
-        is_wrong = isinstance(result, VerifyResult) and result.is_compared and not result.is_valid
         if self.stage is not Stage.SASL:
             # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
-            if is_wrong:
-                self.gate.count_failure()
-        elif isinstance(self._end, SaslEnd):
-            try:
-                if not self._expel_where_banned():
-                    self._pass_up(self._end.resume(result))
-                    if is_wrong and self.stage is Stage.SASL:
-                        # Attack: tokens tried whose error challenge (RFC 7628) is never answered.
-                        self._is_failure_counted = True
-                        self.gate.count_failure()
-            except Exception as error:
-                self.crash(error)
-            self.core.work.finish()
+            if is_wrong(result):
+                self._pace.fail()
+            return
+        try:
+            if not self._expel_where_banned():
+                if is_wrong(result):
+                    self._pace.fail()
+                if (give_up := self._pace.hold(result, self._hand_on)) is not None:
+                    self._give_up = give_up
+        except Exception as error:
+            self.crash(error)
+        self.core.work.finish()
+
+    def _hand_on(self, answer: Answer) -> None:
+        """The time of the verifier's answer has come."""
+        was_held, self._give_up = self._give_up is not None, None
+        try:
+            # A wrong password has been counted, and may have brought the ban: that it was wrong stands in the records.
+            if isinstance(self._end, SaslEnd) and not (
+                was_held and not is_wrong(answer) and self._expel_where_banned()
+            ):
+                self._pass_up(self._end.resume(answer))
+        except Exception as error:
+            self.crash(error)
+        self.core.work.finish()
 
     # AMQP
 
@@ -344,5 +358,5 @@ def _reason_of(rejected: Rejected) -> RouterReason:
     if rejected.condition == FRAMING:
         return "sasl_malformed"
     if not rejected.is_compared:
-        return "verifier_unavailable"
+        return "too_many_guesses" if rejected.detail == TOO_MANY_GUESSES else "verifier_unavailable"
     return "sasl_mechanism" if rejected.detail == NOT_OFFERED else "sasl_failed"

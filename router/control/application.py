@@ -22,7 +22,7 @@ from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
 from router.control.audit_log import open_audit_log
 from router.control.authenticators import Authenticators
-from router.control.bans_in_force import Bans
+from router.control.bans_in_force import Bans, guesses_of
 from router.control.budget_view import budget_owner
 from router.control.connection_entity import connection_owner
 from router.control.connectors import Connectors
@@ -157,7 +157,8 @@ class Application:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         folding = Folding(self.emit, time.monotonic, time.time)
-        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, folding=folding)
+        guesses = guesses_of(configuration.policy)
+        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, folding=folding, guesses=guesses)
         gate.recorder.explains = configuration.policy["verboseDenials"] is True
         self.router = Router(
             router_id=router_id,

@@ -95,6 +95,9 @@ def _kerberos(attributes: Mapping[str, Any]) -> Verifier:
 # The SASL configuration's second verifier, beside the one for passwords.
 KEYTAB: Final = f"{DEFAULT}.keytab"
 
+# They send a password or a token as it is: whoever reads it on the wire has it.
+IN_THE_CLEAR: Final = frozenset({"PLAIN", "LOGIN", "OAUTHBEARER", "XOAUTH2"})
+
 # Their turn among the hosts whose logins wait.
 RECHECKS: Final = "open connections"
 
@@ -281,17 +284,26 @@ class ListenerAuthentication:
         self._members = tuple(members)
         self._words = attributes.get("saslMechanisms")
         self._authenticates = bool(attributes["authenticatePeer"])
+        self._permits_clear = bool(attributes.get("allowPlainWithoutTls", True))
 
     def mechanisms(self, channel: Channel) -> tuple[str, ...]:
         """To offer, in order. Errors: SaslConfigError."""
         members = [each for each in self._members if channel.is_encrypted or not each.needs_tls]
-        return offered_mechanisms(
+        offered = offered_mechanisms(
             self._config,
             served=tuple(dict.fromkeys(name for each in members for name in each.verifier.mechanisms)),
             sasl_mechanisms=self._words,
             authenticate_peer=self._authenticates,
             channel=channel,
         )
+        if channel.is_encrypted or self._permits_clear:
+            return offered
+        return tuple(name for name in offered if name not in IN_THE_CLEAR)
+
+    @property
+    def in_the_clear(self) -> tuple[str, ...]:
+        """What is offered without TLS and sends a password or a token as it is. Errors: SaslConfigError."""
+        return tuple(name for name in self.mechanisms(Channel()) if name in IN_THE_CLEAR)
 
     @property
     def asks_groups(self) -> bool:

@@ -12,9 +12,10 @@ from itertools import islice
 from typing import Any, Final
 
 from policy.ban_set import Ban, BanError, Network
-from policy.failures import FailureCounter, FailureRule
+from policy.failures import FailureCounter, FailureRule, read_allow_list, read_max_delay
 from policy.hosts import parse_address
 from router.admission.connection_gate import CONNECTION_REFUSED
+from router.admission.guessing import Guesses
 from router.connection.accepted import Connection
 from router.connection.inspection import condition_of
 from router.control.router import Router
@@ -168,6 +169,11 @@ class Bans:
 
     def _log(self, level: LogLevel, text: str) -> None:
         log(self._emit, "POLICY", level, text)
+
+
+def guesses_of(policy: Mapping[str, object]) -> Guesses:
+    """By the attributes of the `policy` entity, which have been checked."""
+    return Guesses(read_max_delay(policy), read_allow_list(policy), secrets.token_bytes(16), secrets.randbelow)
 
 
 def _holds_for(ban: Ban, connection: Connection) -> bool:

@@ -24,6 +24,9 @@ from router.management.requests import ManagementError
 # Whatever can be offered is offered to a peer like this.
 _BEST = Channel(has_certificate=True, is_encrypted=True, binding=lambda _type: b"any")
 
+# Nobody else reads what passes there.
+_LOOPBACK = ("127.", "::1", "localhost")
+
 
 class Listeners:
     def __init__(
@@ -113,14 +116,28 @@ class Listeners:
             raise ManagementError(400, f"{user}: {error}", "authenticators") from None
         # EXTERNAL and channel binding are of TLS.
         if not authentication.mechanisms(_BEST if attributes.get("sslProfile") else Channel()):
-            self._refuse_unserved(attributes, user)
+            is_for_want_of_tls = bool(not attributes.get("sslProfile") and authentication.mechanisms(_BEST))
+            self._refuse_unserved(attributes, user, is_for_want_of_tls=is_for_want_of_tls)
+        self._warn_of_clear_passwords(attributes, authentication, user)
         return authentication
 
-    def _refuse_unserved(self, attributes: Mapping[str, Any], user: str) -> None:
+    def _warn_of_clear_passwords(
+        self, attributes: Mapping[str, Any], authentication: ListenerAuthentication, user: str
+    ) -> None:
+        is_local = str(attributes["host"]).startswith(_LOOPBACK)
+        if is_local or attributes["requireSsl"] or attributes["requireEncryption"]:
+            return
+        if clear := authentication.in_the_clear:
+            self._warn(f"{user}: {' and '.join(clear)} without TLS: passwords cross the network in the clear. "
+                       "Expected requireSsl: yes, or allowPlainWithoutTls: no")  # fmt: skip
+
+    def _refuse_unserved(self, attributes: Mapping[str, Any], user: str, *, is_for_want_of_tls: bool) -> None:
         """None of the listener's mechanisms can be served. Errors: ManagementError where it names them."""
         words = attributes.get("saslMechanisms")
         if words and words.strip(" ,\t"):
             why = why_unserved(words, authenticates=attributes["authenticatePeer"])
+            if is_for_want_of_tls and not attributes.get("allowPlainWithoutTls", True):
+                why = "they want TLS: there is no sslProfile, and allowPlainWithoutTls is off"
             text = f"{user}: none of its saslMechanisms can be served: {why}"
             self._authenticators.release(attributes["name"])
             self._profiles.release(attributes["name"])

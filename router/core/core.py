@@ -114,7 +114,7 @@ class Core:
         self.table = AddressTable(treatment_of, _FORWARD)
         self.random_name = random_name  # 15 characters of A-Z a-z 0-9 + _
         self.clock = clock
-        self._set_timer = set_timer
+        self.set_timer = set_timer
         self.budgets = Budgets(NO_LIMITS)
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
@@ -303,7 +303,7 @@ class Core:
         elif pacing is not None:
             pacing.follow(rates)
         else:
-            pacing = attachment.pacing = Pacing(attachment, rates, clock=self.clock, set_timer=self._set_timer)
+            pacing = attachment.pacing = Pacing(attachment, rates, clock=self.clock, set_timer=self.set_timer)
             for link in attachment.in_links:
                 pacing.adopt(link)
 

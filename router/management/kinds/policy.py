@@ -3,7 +3,7 @@
 from typing import Final
 
 from policy.ban_set import BanError
-from policy.failures import read_failure_rule
+from policy.failures import read_failure_rule, read_max_delay
 from router.management.kinds.kind import Attributes, Kind, misconfigured
 from router.management.schema import EntityType
 
@@ -26,5 +26,6 @@ class PolicyKind(Kind):
             raise misconfigured(f"revalidateInterval must be 1 to {MAX_WATCH_SECONDS}", "revalidateInterval")
         try:
             read_failure_rule(attributes)
+            read_max_delay(attributes)
         except BanError as error:
             raise misconfigured(str(error), error.attribute) from None

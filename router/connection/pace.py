@@ -1,0 +1,99 @@
+"""The pace of one connection's login: its failure counted once, and the answer held back where many have failed.
+
+Sources: docs/spec/policy-and-auth.md §3.15, §8.11.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from auth.credentials import Answer, FetchGroups, MechanismRequest, VerifyResult
+from router.admission.connection_gate import ConnectionGate
+from router.core.core import Core
+
+# Why there is no answer to a login; nothing that was found is said.
+TOO_MANY_GUESSES: Final = "too many logins of this host have failed"
+
+
+def is_wrong(result: Answer) -> bool:
+    """Were the credentials compared, and do not fit?"""
+    return isinstance(result, VerifyResult) and result.is_compared and not result.is_valid
+
+
+class Pace:
+    """deadline  of the connection's login, monotonic seconds: an answer comes well before it"""
+
+    __slots__ = ("_core", "_deadline", "_gate", "_has_failed", "_user")
+
+    def __init__(self, gate: ConnectionGate, core: Core, deadline: float) -> None:
+        self._gate = gate
+        self._core = core
+        self._deadline = deadline
+        self._has_failed = False
+        self._user: str | None = None  # whose credentials the peer says it has; None: none that could be guessed
+
+    def begin(self, request: MechanismRequest) -> None:
+        """The peer has sent credentials."""
+        self._user = None if isinstance(request, FetchGroups) else request.user or None
+
+    def fail(self) -> None:
+        """The login has failed, or the peer has ended it. Counted once, however often it is said."""
+        if not self._has_failed:
+            self._has_failed = True
+            self._gate.count_failure()
+            self._gate.gate.guesses.fail(self._gate.remote_host, self._user, self._core.clock())
+
+    def succeed(self) -> None:
+        if self._user is not None:
+            self._gate.gate.guesses.succeed(self._gate.remote_host, self._user, self._core.clock())
+
+    def hold(self, result: Answer, hand_on: Callable[[Answer], None]) -> Callable[[], None] | None:
+        """Hand an answer on when its time has come: now, or later in a timer of the router, which holds no thread.
+
+        hand_on  called once
+        Returns  what gives it up: `hand_on` is not called then; None: it was handed on
+        """
+        guesses, host, now = self._gate.gate.guesses, self._gate.remote_host, self._core.clock()
+        seconds = guesses.delay(host, self._user, now, is_wrong=is_wrong(result)) if self._user is not None else 0.0
+        # Where the peer has dawdled, it does not lose its login for the waiting.
+        seconds = min(seconds, (self._deadline - now) / 2)
+        if seconds <= 0:
+            hand_on(result)
+            return None
+        let_go = guesses.hold(host, self._user, now)
+        if let_go is None:
+            hand_on(VerifyResult(is_valid=False, is_compared=False, detail=TOO_MANY_GUESSES))
+            return None
+        return _Held(self._core.set_timer, now + seconds, let_go, lambda: hand_on(result)).give_up
+
+
+class _Held:
+    """An answer that waits."""
+
+    __slots__ = ("_hand_on", "_let_go", "_set_timer")
+
+    def __init__(
+        self,
+        set_timer: Callable[["_Held", float | None], None],
+        until: float,
+        let_go: Callable[[], None],
+        hand_on: Callable[[], None],
+    ) -> None:
+        self._set_timer = set_timer
+        self._let_go: Callable[[], None] | None = let_go
+        self._hand_on = hand_on
+        set_timer(self, until)
+
+    def on_timer(self, _now: float) -> None:
+        if self._end():
+            self._hand_on()
+
+    def give_up(self) -> None:
+        if self._end():
+            self._set_timer(self, None)
+
+    def _end(self) -> bool:
+        """Does it still wait?"""
+        let_go, self._let_go = self._let_go, None
+        if let_go is not None:
+            let_go()
+        return let_go is not None
