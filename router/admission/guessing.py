@@ -3,10 +3,10 @@
 Pure: the clock and chance are arguments. Source: docs/spec/policy-and-auth.md §8.11.
 
 A host that fails often waits longer and longer, whoever it says it is. That leaves the attack from many hosts on one
-user, so failures are counted by the user's name too. Nobody is locked out by that: a host from which the user has logged
-in well is not slowed for the failures of others, and a host that is new to him waits some seconds at most. A right
-password waits as long as a wrong one: else whoever guesses would hang up as soon as an answer is late, and try the next.
-Names that nobody has are counted like others, so that the waiting does not tell which users there are.
+user, so failures are counted by the user's name too. Nobody is locked out by that: a host from which the user has
+logged in well is not slowed for the failures of others, and a host that is new to him waits some seconds at most. A
+right password waits as long as a wrong one: else whoever guesses would hang up as soon as an answer is late, and try
+the next. Names that nobody has are counted like others, so that the waiting does not tell which users there are.
 """
 
 import math

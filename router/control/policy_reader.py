@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import resource
 import signal
 import sys
@@ -53,6 +54,12 @@ _LIMITS: Final = {
 _OOM_SCORE_FILE, _FIRST_TO_GO = "/proc/self/oom_score_adj", "1000"
 # A pattern is a tree of up to 255 words, and several calls deep for each when it is written.
 _DEPTH: Final = 10_000
+
+# What the process gets of the router's environment: variables of Python, the linker, the language and the resolver.
+# Attack: to read passwords of the configuration (`env:NAME`) from the environment of a process that does not need them.
+_KEPT: Final = re.compile(
+    r"(PYTHON|LC_|LD_|PALISADE_|ASAN_|UBSAN_|COVERAGE_).*|PATH|LANG|LANGUAGE|TZ|HOME|TMPDIR|HOSTALIASES|LOCALDOMAIN|RES_OPTIONS"
+)
 
 _KEY_BYTES, _SIZE_BYTES = 32, 8
 _LAST: Final = bytes(_KEY_BYTES)  # the key of the frame that says how it ended
@@ -132,7 +139,8 @@ class FolderReader:
         if self._stuck is not None and self._stuck.returncode is None:
             # Stops a disk that does not answer from collecting processes that cannot be ended.
             raise ReloadError("the process that read it last has not ended: it waits for a disk", may_pass=True)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1"}
+        kept = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
+        environment = {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "MALLOC_ARENA_MAX": "1"}
         # Without -P the folder the router was started in would come first: a user that may write there would run code
         # here.
         command = (sys.executable, "-P", "-s", "-m", __name__, self._folder, self._attribute)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from router.control.logs import Logs
 from router.faults import fault_text
-from router.io.memory import give_back_freed_memory
+from router.io.memory import forbid_core_dumps, give_back_freed_memory
 from router.io.options import AUTH_SERVICE, DEFAULT_CONFIG, ROUTER, Options, Program, UsageError, parse, usage
 from router.io.process import DaemonError, Report, become, daemonize
 from router.management.config import ConfigError, load_config
@@ -90,6 +90,7 @@ def run(config_path: str, options: Options, report: Report | None, kind: Program
     report  of `daemonize`; None in the foreground
     """
     give_back_freed_memory()
+    forbid_core_dumps()
     logs = Logs()
     read_at_ns = time.time_ns()
     if options.config is None and config_path not in (DEFAULT_CONFIG, kind.config):

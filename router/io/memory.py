@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import gc
+import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -13,6 +15,8 @@ _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _TRIM_THRESHOLD: Final = (-1, 4 * 1024 * 1024)
 _MMAP_THRESHOLD: Final = (-3, 128 * 1024)
 _ARENA_MAX: Final = (-8, 2)
+
+_PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
 
 # When so much less is held than at the most, and how often at the most.
 _TRIM_BYTES: Final = 8 * 1024 * 1024
@@ -30,6 +34,20 @@ def give_back_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for name, value in (_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX):
             mallopt(name, value)
+
+
+def forbid_core_dumps() -> None:
+    """Keep what is in memory there: no core dump, and no process of the same user may look into this one.
+
+    Attack: passwords under way, and those of the configuration, read from a dump that a crash has left, or with a
+    debugger by another service of the same account. RLIMIT_CORE alone leaves dumps that are piped to a program. Who has
+    to examine a crash sets PALISADE_CORE_DUMPS=1. Elsewhere than on Linux the limit is all.
+    """
+    if os.environ.get("PALISADE_CORE_DUMPS") == "1":
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class Trimmer:
