@@ -7,8 +7,9 @@ IPv6 /64, as for bans (policy.failures).
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
 from typing import Final
 
 from auth.credentials import Answer, VerifyRequest, unavailable
@@ -57,6 +58,34 @@ class _Host:
         return len(self.waiting) + self.running
 
 
+class _Threads:
+    """Threads that come with the work, and that the end of the process does not wait for.
+
+    Those of concurrent.futures would hold it up until a directory answers that does not.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._threads: list[Thread] = []
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    def submit(self, task: Callable[[], None], running: int) -> None:
+        """running  tasks under way, with this one; at most `most`. A task must not raise"""
+        if running > len(self._threads) < self._most:
+            self._threads.append(Thread(target=self._work, name=f"verifier_{len(self._threads)}", daemon=True))
+            self._threads[-1].start()
+        self._tasks.put(task)
+
+    def close(self) -> None:
+        """The threads end when they have done what is under way."""
+        for _ in self._threads:
+            self._tasks.put(None)
+
+    def _work(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+
+
 class Workers:
     """Runs a verifier in threads and calls back on the loop, always after `submit` has returned."""
 
@@ -69,7 +98,7 @@ class Workers:
         self._threads = threads
         # Attack: one host logs in without end. It never has all threads, so that another host's login begins at once.
         self._threads_of_host = threads - 1
-        self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="verifier")
+        self._pool = _Threads(threads)
         self._hosts: dict[object, _Host] = {}  # those with anything that waits or runs
         self._turns: dict[_Host, None] = {}  # those with something that waits, whose turn is next first
         self._running = 0
@@ -110,7 +139,7 @@ class Workers:
     def close(self) -> None:
         """Nothing that waits is verified any more."""
         self._turns.clear()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def _refuse(self, verification: Verification, why: str) -> None:
         asyncio.get_running_loop().call_soon(verification.done, unavailable(why))
@@ -155,26 +184,29 @@ class Workers:
         self._running += 1
         owner.running += 1
 
-        def finished(future: "Future[Answer]") -> None:
+        def verify() -> None:
+            answer: Answer = unavailable("it failed")
+            fault = ""
+            try:
+                answer = self._verify(verification.request)
+            except BaseException as error:
+                # The text may hold what the user typed; the class says enough to look further.
+                fault = f"the verifier failed with {type(error).__name__}"
             with suppress(RuntimeError):  # the loop is closed: the router has ended
-                loop.call_soon_threadsafe(conclude, future)
+                loop.call_soon_threadsafe(conclude, answer, fault)
 
-        def conclude(future: "Future[Answer]") -> None:
+        def conclude(answer: Answer, fault: str) -> None:
             self._running -= 1
             owner.running -= 1
             self._forget_idle(owner)
-            error = future.exception()
             try:
-                if error is not None:
-                    # The text may hold what the user typed; the class says enough to look further.
-                    self._on_error(f"the verifier failed with {type(error).__name__}")
-                    verification.done(unavailable("it failed"))
-                else:
-                    verification.done(future.result())
+                if fault:
+                    self._on_error(fault)
+                verification.done(answer)
             finally:
                 self._begin_next()
 
-        self._pool.submit(self._verify, verification.request).add_done_callback(finished)
+        self._pool.submit(verify, self._running)
 
 
 def _counted_as(host: str) -> object:

@@ -33,6 +33,7 @@ from router.management.client import ConnectionException, ManagementClient, Mana
 from router.management.schema import load_schema
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import SocketTransport
+from router.values import symbol
 
 RIGHT, WRONG, SCRAM, EXPLODING = "mrkRightPw", "mrkWrongPw", "mrkScramPw", "mrkExplodes"
 CONNECTOR, VARIABLE, FILED = "mrkConnector", "mrkVariable", "mrkFiledPw"
@@ -186,7 +187,7 @@ class Broker:
                 with connected, suppress(OSError):
                     connected.settimeout(5)
                     connected.recv(8)
-                    connected.sendall(raw_peer.SASL + raw_peer.frame(0x40, [raw_peer.symbol("PLAIN")], kind=1))
+                    connected.sendall(raw_peer.SASL + raw_peer.frame(0x40, [symbol("PLAIN")], kind=1))
                     self.received += connected.recv(4096)
                     connected.sendall(answers[number % len(answers)])
                     number += 1
@@ -260,7 +261,7 @@ def exchange(port: int, *messages: bytes, answers: Callable[[bytes], bytes] | No
 def scram_login(port: int, user: str, password: str) -> bytes:
     client = ScramClient(["SCRAM-SHA-256"], user, password)
     first = raw_peer.sasl_init("SCRAM-SHA-256", client.get_client_first().encode())
-    sent = []
+    sent: list[int] = []
 
     def answer(received: bytes) -> bytes:
         challenges = [fields[0] for kind, code, fields in raw_peer.frames_in(received) if (kind, code) == (1, 0x42)]
@@ -306,7 +307,7 @@ def manage_in_every_way(port: int, seen: Searched) -> None:
         for kind in load_schema().types:
             with suppress(ManagementError):
                 seen.add(f"QUERY {kind}", list(client.query(kind).rows))
-        requests = [
+        requests: list[tuple[str, dict[str, object]]] = [
             ("connector", {"host": "127.0.0.1", "port": "1", "saslUsername": "u", "saslPassword": SENT}),
             ("connector", {"host": "127.0.0.1", "port": "1", "role": "none", "saslPassword": f"pass:{SENT}"}),
             ("connector", {"port": "x" * 9, "saslPassword": [SENT]}),
@@ -350,9 +351,9 @@ def use_the_tools(port: int, folder: Path, seen: Searched) -> None:
         ):
             ran = run_tool(tool, *login, *arguments)
             seen.add(f"{tool} {arguments}", ran.out + ran.err)
-    for arguments in (("lint",), ("lint", "--format", "sarif"), ("lint", "--format", "json")):
-        ran = run_python("-m", "policy.cli.main", *arguments, str(folder / "qdrouterd.conf"))
-        seen.add(f"qdpolicy {arguments}", ran.out + ran.err)
+    for options in ((), ("--format", "sarif"), ("--format", "json")):
+        ran = run_python("-m", "policy.cli.main", "lint", *options, str(folder / "qdrouterd.conf"))
+        seen.add(f"qdpolicy lint {options}", ran.out + ran.err)
 
 
 def children_of(pid: int) -> list[int]:

@@ -122,14 +122,14 @@ class Peer:
     def scram_first(self, mechanism: str, login: tuple[str, str]) -> bytes:
         binding = ("tls-server-end-point", END_POINT) if mechanism.endswith("-PLUS") else None
         self.client = ScramClient([mechanism], *login, channel_binding=binding)
-        return self.client.get_client_first().encode()
+        return str(self.client.get_client_first()).encode()
 
     def scram_final(self) -> bytes:
         if self.client is None or not self.exchange.challenges:
             return b""
         try:
             self.client.set_server_first(self.exchange.challenges[-1].decode())
-            return self.client.get_client_final().encode()
+            return str(self.client.get_client_final()).encode()
         except (ScramException, UnicodeDecodeError, ValueError):
             return b""
 
@@ -210,7 +210,7 @@ def play(
             frame = Init(mechanism=mechanism, initial_response=data) if mechanism else Response(response=data)  # type: ignore[arg-type]
             data = encode(frame)
         for at in range(0, len(data), step):  # type: ignore[call-overload]
-            exchange.say(data[at : at + step])  # type: ignore[operator]
+            exchange.say(data[at : at + step])
     return exchange
 
 

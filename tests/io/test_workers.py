@@ -1,7 +1,9 @@
 """Whose login is verified when. The verifier's threads wait for the test."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -93,6 +95,31 @@ def test_one_host_never_has_all_threads() -> None:
         assert scene.begun == ["a0", "a1", "b"]
 
     assert MAX_RUNNING_OF_HOST < THREADS
+    on_loop(script)
+
+
+def test_logins_that_are_given_up_while_the_verifier_hangs_leave_nothing() -> None:
+    """Attack: to fill the memory through a directory that does not answer."""
+
+    class Question:
+        """A request that can be watched; its members are nobody's business here."""
+
+    async def script(scene: Scene) -> None:
+        scene.login("a", A)
+        scene.login("b", A)
+        waiting = [Question() for _ in range(200)]
+        watched = [weakref.ref(each) for each in waiting]
+        give_up = [scene.workers.submit(each, A, lambda: True, lambda _answer: None) for each in waiting]  # type: ignore[arg-type]
+        assert scene.workers._waiting == 200
+        waiting.clear()
+        for each in give_up:
+            each()
+        give_up.clear()
+        del each
+        gc.collect()
+        assert scene.workers._waiting == 0
+        assert [each for each in watched if each() is not None] == []
+
     on_loop(script)
 
 
