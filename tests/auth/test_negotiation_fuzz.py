@@ -236,7 +236,7 @@ def test_nobody_becomes_alice(
 @pytest.mark.slow
 @given(st.sampled_from(CHANNELS), MOVES)
 @settings(
-    max_examples=int(os.environ.get("PALISADE_FUZZ_EXAMPLES", "6000")),
+    max_examples=int(os.environ.get("PALISADE_FUZZ_EXAMPLES", "2000")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.ban_set import MAX_SECONDS, BanError
-from policy.failures import FailureCounter, FailureRule, counted_as, read_failure_rule
+from policy.failures import FailureCounter, FailureRule, counted_as, read_failure_rule, read_max_delay
 from policy.hosts import HostRanges, parse_hosts
 
 
@@ -174,3 +174,38 @@ def test_a_host_close_to_its_limit_is_not_pushed_out_by_strangers() -> None:
     for number in range(20_000):
         counts.note(str(IPv4Address(0x0A000000 + number)), 1.0)
     assert counts.note("192.0.2.1", 2.0) is not None
+
+
+def test_of_those_drawn_the_one_with_the_fewest_failures_in_the_window_makes_way() -> None:
+    rule = FailureRule(limit=5, window_s=10, ban_s=1, allowed=HostRanges())
+    draws = iter([0, 1, 0, 1, 0])
+    counter = FailureCounter(rule, lambda _count: next(draws), room=2)
+    # 10.0.0.1 failed twice, of which one failure is exactly as old as the window, and so is over; and both failed last
+    # at different times.
+    for host, now in (("10.0.0.1", 0.0), ("10.0.0.1", 5.0), ("10.0.0.2", 6.0)):
+        counter.note(host, now)
+    counter.note("10.0.0.3", 10.0)
+    assert {str(network.network_address) for network in counter._hosts} == {"10.0.0.2", "10.0.0.3"}
+
+
+def test_more_failures_weigh_more_than_later_ones() -> None:
+    rule = FailureRule(limit=5, window_s=10, ban_s=1, allowed=HostRanges())
+    draws = iter([1, 0, 1, 0, 1])
+    counter = FailureCounter(rule, lambda _count: next(draws), room=2)
+    for host, now in (("10.0.0.1", 1.0), ("10.0.0.1", 2.0), ("10.0.0.2", 6.0)):
+        counter.note(host, now)
+    counter.note("10.0.0.3", 7.0)
+    assert {str(network.network_address) for network in counter._hosts} == {"10.0.0.1", "10.0.0.3"}
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [({}, 5), ({"maxLoginDelaySeconds": "0"}, 0), ({"maxLoginDelaySeconds": 60}, 60)]
+)
+def test_the_longest_delay_of_a_login(value: dict[str, object], seconds: int) -> None:
+    assert read_max_delay(value) == seconds
+
+
+@pytest.mark.parametrize("value", [-1, 61, "soon"])
+def test_a_delay_that_is_none_is_refused(value: object) -> None:
+    with pytest.raises(BanError, match=r"^maxLoginDelaySeconds: "):
+        read_max_delay({"maxLoginDelaySeconds": value})
