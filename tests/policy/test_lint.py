@@ -378,3 +378,13 @@ def test_many_groups_that_ask_and_receive_are_not_compared_each_with_each(key: s
     assert len(list(mute_responder.check(policy))) == 3000
     # Each with each is 9 million comparisons, 5 s and more.
     assert time.process_time() - began < 2
+
+
+def test_a_listener_that_takes_passwords_inside_tls_only_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "qdrouterd.conf"
+    for switch, found in (("no", []), ("yes", ["PAL030"])):
+        file.write_text(
+            "listener {\n host: 0.0.0.0\n port: 5671\n authenticatePeer: yes\n saslMechanisms: PLAIN\n"
+            f" allowPlainWithoutTls: {switch}\n}}\n"
+        )
+        assert [rule for rule, _ in findings_of(file)] == found
