@@ -289,6 +289,7 @@ def address(text: str) -> Address | Unclear:
     ],
 )
 def test_the_line_of_a_link(facts: dict[str, Any], reason: Reason, text: str) -> None:
+    facts = dict(facts)
     written = facts.pop("address", None)
     link = LinkFacts(address=address(written) if written is not None else None, open_links=0, **facts)
     assert attach_text(Decision(is_allowed=False, reason=reason), link, WHO) == text
