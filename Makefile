@@ -10,6 +10,8 @@ PORT ?=
 SUITES ?=
 
 BIN := .venv/bin
+# Kerberos is built from source, and only where its headers are.
+KERBEROS := $(if $(shell command -v krb5-config),$(shell echo ,kerberos))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
@@ -56,7 +58,7 @@ clean:
 
 .venv/.installed: .venv/.created pyproject.toml setup.py $(wildcard router/amqp/*/*.c router/amqp/*/*_build.py) router/amqp/hardening.py
 	@echo "Installing (the first time this builds python-qpid-proton and fetches pyspark: one to three minutes)"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark,editors]'
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install -q -e '.[fast,spark,editors$(KERBEROS)]'
 	@touch $@
 
 .venv/.dev: .venv/.installed

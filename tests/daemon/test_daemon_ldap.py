@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import raw_peer
 from certificates import Certificates
-from daemon_process import LISTENER, PATIENCE_S, Daemon, denials, run_configuration
+from daemon_process import LISTENER, Daemon, denials, run_configuration
 from directory import GROUPS, PEOPLE, SERVICE, SERVICE_PASSWORD, Slapd, dn_of, running
+from process_log import PATIENCE_S
 from raw_peer import RawPeer
 
 from auth.secrets import Secret
