@@ -229,16 +229,6 @@ class Connection(Relaying):
                     self._pace.fail()
                 self.fail(Condition(name=condition, description=description), reason)
 
-    def _begins_verification(self) -> bool:
-        """The verification's turn has come. Returns whether it is still wanted."""
-        try:
-            if not self._expel_where_banned():
-                return True
-        except Exception as error:
-            self.crash(error)
-        self.core.work.finish()
-        return False
-
     def _break_off(self) -> None:
         """The peer ends the connection, by leaving or by a fault, before it has an answer to its password.
 

@@ -37,6 +37,16 @@ class Relaying(Recorded):
         self.expel(condition_of(CONNECTION_REFUSED))
         return True
 
+    def _begins_verification(self) -> bool:
+        """The verification's turn has come. Returns whether it is still wanted."""
+        try:
+            if not self._expel_where_banned():
+                return True
+        except Exception as error:
+            self.crash(error)
+        self.core.work.finish()
+        return False
+
     # A remote service in the place of a verifier
 
     def _start_relay(self, terms: RelayTerms) -> None:

@@ -6,7 +6,7 @@ Each `create_*` is also what a management CREATE of that type does: the file is 
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from auth.verifiers.files import UserFileError
@@ -152,7 +152,7 @@ class Application:
         try:
             self.authenticators = Authenticators.load(self.attributes, self.emit)
         except (SaslConfigError, UserFileError) as error:
-            raise StartError(f"Configuration: {error}{self._routerplace_in_file('saslConfigDir')}") from None
+            raise StartError(f"Configuration: {error}{self._router_place('saslConfigDir')}") from None
         for text in self.authenticators.warnings:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
@@ -177,7 +177,8 @@ class Application:
         trace_as_logged(self.logs, self.router)
         self._log("ROUTER_CORE", "info", f"Router Core thread running. 0/{router_id}")
         self._log("AGENT", "info", "Activating management agent on $_management_internal")
-        self._log_policy(gate.ruleset)
+        for text in _policy_texts(configuration.policy, gate.ruleset):
+            self._log("POLICY", "info", text)
         self._start_management()
         for name in gate.ruleset.vhosts:
             self._log("POLICY", "info", f"Created policy rules for vhost {name}")
@@ -279,9 +280,9 @@ class Application:
             self.audit = open_audit_log(self.attributes, report)
         except OSError as error:
             what = f"auditDir {self.attributes['auditDir']}: {error.strerror}"
-            raise StartError(f"Configuration: {what}{self._routerplace_in_file('auditDir')}") from None
+            raise StartError(f"Configuration: {what}{self._router_place('auditDir')}") from None
 
-    def _routerplace_in_file(self, attribute: str) -> str:
+    def _router_place(self, attribute: str) -> str:
         return place_in_file(self.configuration.of_type("router")[0], attribute)
 
     def _compile_policy(self) -> Ruleset:
@@ -294,17 +295,6 @@ class Application:
         for vhost in ruleset.vhosts.values():
             tell_of(ruleset, vhost, self.emit)
         return ruleset
-
-    def _log_policy(self, ruleset: Ruleset) -> None:
-        folder = self.configuration.policy.get("policyDir") or ""
-        self._log(
-            "POLICY",
-            "info",
-            f"Policy configured maxConnections: {ruleset.max_connections}, policyDir: '{folder}',"
-            f"access rules enabled: '{str(ruleset.is_enabled).lower()}', "
-            f"use hostname patterns: '{str(ruleset.uses_name_patterns).lower()}'",
-        )
-        self._log("POLICY", "info", f"Policy fallback defaultVhost is defined: '{ruleset.default_vhost}'")
 
     async def open_listeners(self) -> None:
         """Say Operational, then listen: everything else is in place by now."""
@@ -348,7 +338,7 @@ class Application:
             try:
                 watch_credentials(self.router, self.authenticators, policy, reloading)
             except UserFileError as error:
-                raise StartError(f"Configuration: {error}{self._routerplace_in_file('saslConfigDir')}") from None
+                raise StartError(f"Configuration: {error}{self._router_place('saslConfigDir')}") from None
         if self.candidate is not None:
             reloading.add(self.candidate.reload)
 
@@ -379,6 +369,15 @@ class Application:
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")
+
+
+def _policy_texts(policy: Mapping[str, object], ruleset: Ruleset) -> Iterator[str]:
+    yield (
+        f"Policy configured maxConnections: {ruleset.max_connections}, policyDir: '{policy.get('policyDir') or ''}',"
+        f"access rules enabled: '{str(ruleset.is_enabled).lower()}', "
+        f"use hostname patterns: '{str(ruleset.uses_name_patterns).lower()}'"
+    )
+    yield f"Policy fallback defaultVhost is defined: '{ruleset.default_vhost}'"
 
 
 def _start_text(error: ManagementError) -> str:
