@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.faults": (),
     "router.effects": ("router.values",),
     "router.core": ROUTER_VOCABULARY,
+    "router.linkstate": ROUTER_VOCABULARY,
     "router.amqp": ROUTER_VOCABULARY,
     "router.amqp.guard": ("router.amqp", *ROUTER_VOCABULARY),
     "router.amqp.layout": ("router.amqp", *ROUTER_VOCABULARY),
@@ -118,7 +119,10 @@ DISTRIBUTIONS = {
 }
 
 # Values in, effects out: no clock, no chance, no world.
-PURE = (*("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.admission", "router.audit.event"),)
+PURE = (
+    *("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.linkstate", "router.admission"),
+    "router.audit.event",
+)
 NOT_PURE = (
     *("policy.cli", "policy.files.regular", "policy.editor.documents", "policy.editor.projects"),
     *("policy.editor.checking", "policy.editor.worker", "policy.editor.analyst", "policy.editor.session"),

@@ -1,0 +1,39 @@
+"""A request to one router: wanted, sent, answered or repeated.
+
+A request or its answer is lost where a router on the way does not know the path yet. The next advertisement repeats it
+(network §7.5, §9.3), which may be half a minute later; so this router repeats it a few times itself.
+"""
+
+from typing import Final
+
+# Ticks after which a request without an answer is repeated.
+REPEATED_AFTER_TICKS: Final = (1, 2, 4, 8)
+
+
+class Asking:
+    """is_wanted  to be sent as soon as the router can be reached"""
+
+    __slots__ = ("_ticks", "_times", "is_wanted")
+
+    def __init__(self, *, is_wanted: bool = False) -> None:
+        self.is_wanted = is_wanted
+        self._ticks = 0  # until it is repeated; 0: never
+        self._times = 0
+
+    def want(self) -> None:
+        self.is_wanted = True
+        self._times = 0
+
+    def sent(self) -> None:
+        self.is_wanted = False
+        self._ticks = REPEATED_AFTER_TICKS[self._times] if self._times < len(REPEATED_AFTER_TICKS) else 0
+        self._times += 1
+
+    def answered(self) -> None:
+        self._ticks = self._times = 0
+
+    def tick(self) -> None:
+        if self._ticks:
+            self._ticks -= 1
+            if not self._ticks:
+                self.is_wanted = True

@@ -1,0 +1,200 @@
+"""The machine: events in, effects out. See the package for who gives it the events and carries out the effects.
+
+Every method takes `now`, monotonic seconds, and returns the effects in the order in which they are to be carried out.
+While `has_work` the owner calls `work` again and again, between other things: each call takes less than about a
+millisecond.
+
+Source: docs/spec/network.md §7.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from router.linkstate.effects import Effect, FloodControl
+from router.linkstate.flooding import Floods
+from router.linkstate.limits import Limits
+from router.linkstate.mobile_exchange import MobileExchange
+from router.linkstate.neighbours import Link, Neighbours
+from router.linkstate.output import Output, shortened
+from router.linkstate.router_exchange import JITTER_S, RouterExchange
+from router.linkstate.settings import Settings
+from router.linkstate.topology import Topology
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedControl:
+    """A control message for this router, or for all.
+
+    link        the tag of the connection that it came by
+    key         the internal address: Lqdhello, Lqdrouter, Tqdrouter, Lqdrouter.ma or Tqdrouter.ma
+    properties  the application-properties; None: there are none
+    body        the value of the body
+    trace       the router ids of the trace annotation, without the area
+    """
+
+    link: int
+    key: str
+    properties: Any
+    body: Any
+    trace: tuple[str, ...]
+
+
+class Machine:
+    """The routing protocol of one interior router.
+
+    last_topology_change  when it was, in the clock of the events; None: never
+    """
+
+    def __init__(self, settings: Settings, limits: Limits | None = None) -> None:
+        self._settings = settings
+        self._id = settings.router_id
+        self._output = Output(limits or Limits())
+        self._neighbours = Neighbours(self._id, settings.hello_max_age_s)
+        self._topology = Topology(self._id, self._neighbours, self._output)
+        self._mobile = MobileExchange(self._id, self._topology, self._output)
+        self._routers = RouterExchange(settings, self._topology, self._output)
+        self._floods = Floods(self._output.limits)
+        self._is_in_flux = False
+        self.last_topology_change: float | None = None
+
+    # Links and addresses
+
+    def link_up(self, link: int, cost: int, now: float, admitted_id: str | None = None) -> list[Effect]:
+        """An outgoing control link stands.
+
+        cost         of the connection, as both ends agreed
+        admitted_id  the router id that the connection was admitted under: no other may speak on it
+        """
+        self.link_lost(link, now)
+        self._neighbours.add(link, cost, admitted_id)
+        return self._output.take()
+
+    def link_lost(self, link: int, now: float) -> list[Effect]:
+        router = self._neighbours.remove(link)
+        if router is not None:
+            self._output.log("ROUTER_LS", "info", f"Link to Neighbor Router Lost - link_tag={link}")
+            self._topology.choose_link(self._topology.database.records[router], now)
+        return self._output.take()
+
+    def address_appeared(self, key: str, hint: int) -> list[Effect]:
+        """This router has a destination for an address now.
+
+        key   of class M, C, D, E, F or H
+        hint  its distribution here: 0 flood, 1 multicast, 2 closest, 3 balanced, 4 linkBalanced
+        """
+        self._mobile.local.appear(key, hint)
+        self._output.log("ROUTER_MA", "debug", f"Became Local Dest: {key}")
+        return self._output.take()
+
+    def address_gone(self, key: str) -> list[Effect]:
+        self._mobile.local.go(key)
+        self._output.log("ROUTER_MA", "debug", f"No Longer Local Dest: {key}")
+        return self._output.take()
+
+    # What management shows
+
+    def peers(self) -> dict[str, int]:
+        """This router's neighbours and the costs of its links to them."""
+        return dict(self._neighbours.peers)
+
+    def all_links(self) -> tuple[int, ...]:
+        return tuple(self._neighbours.links)
+
+    # Time
+
+    def tick(self, now: float) -> list[Effect]:
+        """To be called once a second."""
+        self._output.tick()
+        self._floods.tick()
+        self._routers.say_hello(now)
+        if self._routers.is_advertisement_due(now, is_in_flux=self._is_in_flux):
+            self._advertise(now)
+        self._topology.expire(now, self._settings.remote_ls_max_age_s)
+        is_changed = self._neighbours.is_changed
+        if is_changed:
+            self._neighbours.is_changed = False
+            self._neighbours.ls_seq += 1
+            self._output.log("ROUTER_LS", "trace", f"Local Link State: {self._neighbours.state()}")
+        if is_changed or self._topology.is_outdated:
+            self._enter_flux(now)
+            self._topology.compute()
+            self._topology.work()
+        for record in self._topology.database.records.values():
+            record.asking.tick()
+            self._topology.addresses.of(record.id).asking.tick()
+        self._ask()
+        if is_changed:
+            self._advertise(now)
+        if self._mobile.tick():
+            self._advertise(now)
+        self._leave_flux(now)
+        return self._output.take()
+
+    @property
+    def has_work(self) -> bool:
+        return self._topology.has_work()
+
+    def work(self) -> list[Effect]:
+        """Go on with the computation of paths."""
+        self._topology.work()
+        self._ask()
+        return self._output.take()
+
+    def _enter_flux(self, now: float) -> None:
+        self.last_topology_change = now
+        if not self._is_in_flux:
+            self._is_in_flux = True
+            self._output.log("ROUTER", "trace", "Entered Router Flux Mode")
+
+    def _leave_flux(self, now: float) -> None:
+        changed, length = self.last_topology_change, 2 * self._settings.ra_interval_flux_s
+        if self._is_in_flux and changed is not None and now - changed > length - 1 + JITTER_S:
+            self._is_in_flux = False
+            self._output.log("ROUTER", "trace", "Exited Router Flux Mode")
+
+    def _advertise(self, now: float) -> None:
+        self._routers.advertise(now, self._mobile.local.mobile_seq)
+
+    def _ask(self) -> None:
+        """Send the requests that wait, to routers that can be reached."""
+        for record in self._topology.database.records.values():
+            self._routers.ask(record)
+            self._mobile.ask(record.id)
+
+    # Messages
+
+    def receive(self, message: ReceivedControl, now: float) -> list[Effect]:
+        """A control message arrived. What is malformed, or too much, changes nothing."""
+        link = self._neighbours.links.get(message.link)
+        if link is not None and self._may_speak(link):
+            properties = message.properties
+            opcode = properties.get("opcode") if isinstance(properties, dict) else None
+            if not isinstance(opcode, str):
+                told = f"properties={shortened(properties)} body={shortened(message.body)}"
+                name = "Exception in raw message processing"
+                self._output.complain(link.tag, name, f"{name}: {told}")
+            elif message.key.endswith(".ma"):
+                update = self._mobile.receive(opcode, message.body, link.tag)
+                if update is not None:
+                    self._forward(message, update.id, hash(update))
+            else:
+                advertisement = self._routers.receive(opcode, message.body, link, now)
+                if advertisement is not None:
+                    self._forward(message, advertisement.id, hash(advertisement))
+        return self._output.take()
+
+    def _may_speak(self, link: Link) -> bool:
+        def tell() -> None:
+            text = f"Control messages are dropped until the next second: more than {limit} on link_tag={link.tag}"
+            self._output.log("ROUTER", "warning", text)
+
+        limit = self._output.limits.messages_per_link_and_tick
+        return self._output.may("messages", link.tag, limit, tell)
+
+    def _forward(self, message: ReceivedControl, origin: str, content: int) -> None:
+        """Copies of one message have one `content`."""
+        if message.key.startswith("T") and self._id not in message.trace:
+            links = self._topology.flood_links((*message.trace, origin))
+            links = tuple(tag for tag in links if tag != message.link)
+            if links := self._floods.take(origin, (origin, content), links):
+                self._output.add(FloodControl(links=links))
