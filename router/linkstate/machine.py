@@ -7,6 +7,7 @@ millisecond.
 Source: docs/spec/network.md §7.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,11 +177,11 @@ class Machine:
             elif message.key.endswith(".ma"):
                 update = self._mobile.receive(opcode, message.body, link.tag)
                 if update is not None:
-                    self._forward(message, update.id, hash(update))
+                    self._forward(message, update.id, update)
             else:
                 advertisement = self._routers.receive(opcode, message.body, link, now)
                 if advertisement is not None:
-                    self._forward(message, advertisement.id, hash(advertisement))
+                    self._forward(message, advertisement.id, advertisement)
         return self._output.take()
 
     def _may_speak(self, link: Link) -> bool:
@@ -191,10 +192,10 @@ class Machine:
         limit = self._output.limits.messages_per_link_and_tick
         return self._output.may("messages", link.tag, limit, tell)
 
-    def _forward(self, message: ReceivedControl, origin: str, content: int) -> None:
+    def _forward(self, message: ReceivedControl, origin: str, content: Hashable) -> None:
         """Copies of one message have one `content`."""
         if message.key.startswith("T") and self._id not in message.trace:
             links = self._topology.flood_links((*message.trace, origin))
             links = tuple(tag for tag in links if tag != message.link)
-            if links := self._floods.take(origin, (origin, content), links):
+            if links := self._floods.take(origin, (origin, hash(content)), links):
                 self._output.add(FloodControl(links=links))

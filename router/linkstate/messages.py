@@ -271,10 +271,15 @@ def _hints(value: object, count: int) -> list[int | None]:
     """One for each key. Another number of them is none at all (network §9.2)."""
     if not isinstance(value, list) or len(value) != count:
         return [None] * count
+    if set(map(type, value)) == {int_} and min(value) >= 0 and max(value) < len(_DISTRIBUTIONS):
+        # As routers send them, perhaps ten thousand.
+        return list(value)
     return [int(hint) if _is_integer(hint) and hint in _DISTRIBUTIONS else None for hint in value]
 
 
 def _texts(value: object, name: str) -> tuple[str, ...]:
+    if isinstance(value, list) and set(map(type, value)) == {str}:
+        return tuple(value)
     return tuple(_text(element, name) for element in _list(value, name))
 
 

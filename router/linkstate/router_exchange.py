@@ -167,11 +167,16 @@ class RouterExchange:
             self._trace(f"SENT: {update}")
 
     def _update(self, record: Record, update: LinkStateUpdate, link: Link, now: float) -> None:
+        if self._is_other_instance(record, update.instance):
+            # Of before the restart, or the first of after it. Which of them, an advertisement or a HELLO will say.
+            return
         record.asking.answered()
         if update.state.ls_seq <= record.ls_seq:
             return
         record.peers, record.ls_seq, record.lower = update.state.peers, update.state.ls_seq, 0
         record.confirmed_at = now
+        # Else a restart that nobody tells of in time would leave this state beside the new instance's sequence.
+        record.instance = record.instance or update.instance or None
         self._topology.is_outdated = True
         for peer in update.state.peers:
             if peer != self._id:
@@ -180,6 +185,9 @@ class RouterExchange:
     def _look_at_instance(self, record: Record, instance: int) -> None:
         if self._is_other_instance(record, instance):
             self._topology.restart(record)
+        elif instance and record.instance is None:
+            # Updates do not say of which instance they are: those that came before this are asked for again.
+            self._topology.addresses.of(record.id).mobile_seq = 0
         if instance:
             record.instance = instance
 

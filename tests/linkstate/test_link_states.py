@@ -116,6 +116,20 @@ def test_the_instance_of_a_router_that_restarted() -> None:
     assert router.rows["R3"].link_state == ("R2",)
 
 
+def test_a_restart_is_noticed_if_only_an_update_told_the_instance_before() -> None:
+    """Attack and accident: a state that stays because the new instance counts as far as the old one did."""
+    router = OneRouter()
+    router.neighbour()
+    router.lsu("R2", 2, {"R1": 1, "R3": 1})
+    router.tick()
+    router.lsu("R3", 1, {"R2": 1, "R4": 1}, instance=7)
+    router.ra("R3", 1, 0, instance=8)
+    router.lsu("R3", 1, {"R2": 1, "R4": 1}, instance=7)
+    assert not router.rows["R3"].link_state
+    router.lsu("R3", 1, {"R2": 1}, instance=8)
+    assert router.rows["R3"].link_state == ("R2",)
+
+
 def test_a_router_that_advertises_nothing_is_forgotten() -> None:
     """network 36: its link state after 60 s, itself three ticks later if nobody names it."""
     router = OneRouter(hello_max_age_s=1000)

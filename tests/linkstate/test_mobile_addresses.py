@@ -191,6 +191,20 @@ def test_an_advertisement_of_more_updates_asks_at_the_next_tick() -> None:
     assert [sent.body[symbol("have_seq")] for sent in router.of("MAR")] == [1]
 
 
+def test_updates_that_came_before_the_instance_are_asked_for_again() -> None:
+    """A router that restarted meanwhile may count as far as it did before."""
+    router = two()
+    router.lsu("R2", 2, {"R1": 1, "R3": 1}, instance=0)
+    router.mau("R3", 1, add=["M0old"], del_=[], hints=[3])
+    router.ra("R3", 0, 1, instance=8)
+    router.tick()
+    assert [(sent.to, sent.body[symbol("have_seq")]) for sent in router.of("MAR")] == [
+        ("amqp:/_topo/0/R3/qdrouter.ma", 0)
+    ]
+    router.mau("R3", 1, exist=["M0new"])
+    assert (router.changes[-1].mapped, router.changes[-1].unmapped) == ((("M0new", None),), ("M0old",))
+
+
 def test_answers_beyond_what_a_tick_allows_wait() -> None:
     """Everybody asks at once for many addresses."""
     router = OneRouter(Limits(answered_addresses_per_tick=5), hello_max_age_s=1000)
