@@ -1,6 +1,6 @@
 """The machine: events in, effects out. See the package for who gives it the events and carries out the effects.
 
-Every method takes `now`, monotonic seconds, and returns the effects in the order in which they are to be carried out.
+`now` is in monotonic seconds. Events return the effects in the order in which they are to be carried out.
 While `has_work` the owner calls `work` again and again, between other things: each call takes less than about a
 millisecond.
 
