@@ -110,13 +110,16 @@ class RemoteAddresses:
         self._pay(held, -1)
         return tuple(held.keys)
 
-    def compare_sequence(self, held: Held, advertised: int) -> None:
-        """Ask for the addresses if the router has later ones, or goes on to advertise fewer updates than are held."""
+    def is_behind(self, held: Held, advertised: int) -> bool:
+        """Ask for the addresses if the router has later ones. True: it goes on advertising
+        fewer updates than are held.
+
+        Those are of the instance before, or forged.
+        """
         held.lower = held.lower + 1 if advertised < held.mobile_seq else 0
-        if held.lower >= LOWER_ADVERTISEMENTS:
-            held.mobile_seq = held.lower = 0
         if advertised > held.mobile_seq:
             held.asking.want()
+        return held.lower >= LOWER_ADVERTISEMENTS
 
     def apply(self, held: Held, update: MobileAddressUpdate, link: int) -> Difference:
         """Take over an update that is in its turn, or absolute. What finds no room is left out."""

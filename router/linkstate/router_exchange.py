@@ -153,7 +153,7 @@ class RouterExchange:
         record.compare_sequence(advertisement.ls_seq)
         if advertisement.ls_seq > record.ls_seq:
             self._request(record)
-        self._topology.addresses.compare_sequence(self._topology.addresses.of(record.id), advertisement.mobile_seq)
+        self._topology.compare_addresses(record, advertisement.mobile_seq)
         return True
 
     def _answer(self, record: Record) -> None:
