@@ -110,16 +110,18 @@ class RemoteAddresses:
         self._pay(held, -1)
         return tuple(held.keys)
 
-    def is_behind(self, held: Held, advertised: int) -> bool:
-        """Ask for the addresses if the router has later ones. True: it goes on advertising
-        fewer updates than are held.
+    def compare_sequence(self, held: Held, advertised: int) -> bool:
+        """Ask for the addresses if the router has later ones, or goes on to advertise fewer updates than are held.
 
-        Those are of the instance before, or forged.
+        Returns  whether it goes on to say that it has none, while some are held
         """
         held.lower = held.lower + 1 if advertised < held.mobile_seq else 0
+        has_fewer = held.lower >= LOWER_ADVERTISEMENTS
+        if has_fewer:
+            held.mobile_seq = held.lower = 0
         if advertised > held.mobile_seq:
             held.asking.want()
-        return held.lower >= LOWER_ADVERTISEMENTS
+        return has_fewer and not advertised
 
     def apply(self, held: Held, update: MobileAddressUpdate, link: int) -> Difference:
         """Take over an update that is in its turn, or absolute. What finds no room is left out."""

@@ -54,11 +54,9 @@ class Topology:
 
     def compare_addresses(self, record: Record, advertised: int) -> None:
         """Ask for the addresses that the router advertises and that are not held; forget those that it has no more."""
-        addresses = self.addresses
-        if addresses.is_behind(addresses.of(record.id), advertised):
-            # A router without any would be asked for nothing, and what is held would stay for good.
+        if self.addresses.compare_sequence(self.addresses.of(record.id), advertised):
+            # It would be asked for nothing, and what an instance before it had would stay for good.
             self.forget_addresses(record)
-            addresses.is_behind(addresses.of(record.id), advertised)
 
     def forget_addresses(self, record: Record) -> None:
         keys = self.addresses.remove(record.id)
