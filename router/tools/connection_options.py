@@ -139,7 +139,8 @@ def connection_options(given: argparse.Namespace, read_text: Callable[[str], str
         password=_secret(
             given.sasl_password or (unquote(password) if password else None), given.sasl_password_file, read_text
         ),
-        token=_secret(None, given.sasl_token_file, read_text),
+        # A script that made its own options by those of 1.20 has none for tokens.
+        token=_secret(None, getattr(given, "sasl_token_file", None), read_text),
     )
 
 
