@@ -225,7 +225,7 @@ def check(exchange: Exchange) -> None:
 
 
 @given(st.sampled_from(CHANNELS), MOVES)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nobody_becomes_alice(
     verifier: UserFileVerifier, overheard: list[bytes], channel: Channel, moves: list[tuple[object, ...]]
 ) -> None:

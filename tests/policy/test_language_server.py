@@ -18,6 +18,8 @@ from lsprotocol import types
 from policy.cli import lsp, main
 from policy.editor.analyst import Analyst
 
+pytestmark = pytest.mark.slow  # each starts a server and its worker
+
 WORK = {"hostname": "shop", "groups": {"apps": {"users": "ann", "remoteHosts": "10.0.0.1", "sources": "{user}.a"}}}
 TEXT = json.dumps([["vhost", WORK]])
 MENDED = TEXT.replace("{user}", "${user}")

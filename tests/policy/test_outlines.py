@@ -55,7 +55,7 @@ def placed(written: list[dict[str, Any]], file: str) -> Written:
 
 
 @given(policies, policies, vhosts(), st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_comparison_of_outlines_is_that_of_the_whole(
     old_policy: dict[str, Any], new_policy: dict[str, Any], old: list[dict[str, Any]], data: st.DataObject
 ) -> None:
