@@ -115,7 +115,7 @@ class SslProfiles:
         found = self._sources.get(name)
         if found is None:
             known = ", ".join(sorted(self._sources)) or "none is defined"
-            raise ManagementError(400, f"{user}: no sslProfile named '{name}' (known: {known})")
+            raise ManagementError(400, f"{user}: no sslProfile named '{name}' (known: {known})", "sslProfile")
         return found
 
     def use(self, name: str, files: Sequence[TlsFiles], user: str) -> None:

@@ -16,7 +16,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can become s
 WHO = """
 import os, sys
 from router.io import daemon
-daemon.run = lambda path, options, report: print(os.getresuid(), os.getresgid(), os.getgroups()) or 0
+daemon.run = lambda path, options, report, kind: print(os.getresuid(), os.getresgid(), os.getgroups()) or 0
 if sys.argv[1] != "root":
     os.setuid(int(sys.argv[1]))
 sys.exit(daemon.main(["qdrouterd", "-c", "router.conf", *sys.argv[2:]]))

@@ -206,7 +206,6 @@ def router(
     tmp_path: Path,
     certificates: Certificates,
     broker: Broker,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> Daemon:
     users = tmp_path / "db"
     users.mkdir()
@@ -226,12 +225,12 @@ def router(
     (tmp_path / "locked.key").write_bytes(locked)
     launcher = tmp_path / "launcher.py"
     launcher.write_text(LAUNCHER.format(root=str(ROOT), exploding=EXPLODING))
-    monkeypatch.setattr(daemon_process, "COMMAND", (sys.executable, str(launcher)))
     configuration = CONFIGURATION.format(
         sasl=sasl, folder=tmp_path, certificate=certificate, ca=certificates.ca, broker=broker.port, KEY=KEY,
         WRONG_KEY=WRONG_KEY, CONNECTOR=CONNECTOR,
     )  # fmt: skip
-    return daemon_process.start(tmp_path, configuration, environment={"BROKER_PASSWORD": VARIABLE})
+    command = (sys.executable, str(launcher))
+    return daemon_process.start(tmp_path, configuration, command=command, environment={"BROKER_PASSWORD": VARIABLE})
 
 
 def port_of(router: Daemon, name: str) -> int:
@@ -331,7 +330,15 @@ def manage_in_every_way(port: int, seen: Searched) -> None:
 
 
 def router_client(port: int, password: str) -> ManagementClient:
-    options = ConnectionOptions(host="127.0.0.1", port=port, timeout_s=10, username="alice", password=Secret(password))
+    # alice has no keys for SCRAM, which is offered too.
+    options = ConnectionOptions(
+        host="127.0.0.1",
+        port=port,
+        timeout_s=10,
+        mechanisms=("PLAIN",),
+        username="alice",
+        password=Secret(password),
+    )
     return ManagementClient(SocketTransport(options))
 
 

@@ -134,7 +134,7 @@ def start(
     environment: Mapping[str, str] | None = None,
     preparation: Callable[[], None] | None = None,
     stdout: Any = subprocess.DEVNULL,
-    command: Sequence[str] = COMMAND,
+    command: Sequence[str] | None = None,
 ) -> Daemon:
     """Start it in the foreground; does not wait."""
     path = write_configuration(folder, configuration)
@@ -145,7 +145,7 @@ def start(
             preparation()
 
     process = subprocess.Popen(
-        [*command, "-c", str(path), *options],
+        [*(command or COMMAND), "-c", str(path), *options],
         cwd=ROOT,
         env={**os.environ, **(environment or {})},
         stdin=subprocess.DEVNULL,
