@@ -142,7 +142,7 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     assert row.line is None
     expected = json.loads(text)
     empty = dict.fromkeys(
-        ("attempts", "folded", "lost", "deleted", "management", "shadow", "redecision", "start", "sequence")
+        ("attempts", "folded", "lost", "deleted", "management", "granted", "shadow", "redecision", "start", "sequence")
     )
     assert row.event.asDict(recursive=True) == {**empty, **expected}
 
