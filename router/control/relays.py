@@ -12,11 +12,11 @@ from typing import Final, cast
 from auth import sasl_frames
 from auth.relay import Voucher
 from auth.tls import TlsProfileError
-from policy.failures import counted_as
 from router.connection.service import Asker, ServiceConnection, ServiceTerms
 from router.control.server import service_port
 from router.faults import fault_text
 from router.io.dialing import reach, why_not
+from router.io.workers import turn_of
 
 # Attack: logins that are begun and left lying, each of which holds a socket here and one at the service. Beyond these
 # they wait; so many descriptors are kept for them.
@@ -145,7 +145,7 @@ class Login:
 
     def __init__(self, relays: Relays, service: Service, asker: Asker, host: str) -> None:
         """host  numeric address of the client"""
-        self.host = _counted_as(host)
+        self.host = turn_of(host)
         self._relays = relays
         self._service = service
         self._asker = asker
@@ -314,10 +314,3 @@ class _Socket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connection.lost(why_not(exc) if exc is not None else "it closed the connection")
-
-
-def _counted_as(host: str) -> object:
-    try:
-        return counted_as(host)
-    except ValueError:  # no numeric address: by itself
-        return host

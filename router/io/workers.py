@@ -115,7 +115,7 @@ class Workers:
         Returns  what gives the request up: it leaves the queue at once and `done` is not called. One that is being
                  verified is finished, and `done` called, all the same.
         """
-        key = _counted_as(host)
+        key = turn_of(host)
         owner = self._hosts.get(key) or _Host(key)
         verification = Verification(owner, request, begins, done)
         if owner.count >= MAX_OF_HOST:
@@ -209,7 +209,8 @@ class Workers:
         self._pool.submit(verify, self._running)
 
 
-def _counted_as(host: str) -> object:
+def turn_of(host: str) -> object:
+    """Whose turn a login of this numeric address takes: logins of one IPv4 address or IPv6 /64 share one."""
     try:
         return counted_as(host)
     except ValueError:  # no numeric address: by itself
