@@ -249,7 +249,7 @@ class ServerNegotiation:
 
     def _fail_framing(self, detail: str) -> list[SaslEffect]:
         self._fail()
-        return [_framing_fault(self._mechanism_name, detail)]
+        return [framing_fault(self._mechanism_name, detail)]
 
     def _fail(self) -> None:
         self._state = _State.FAILED
@@ -386,7 +386,7 @@ class ClientNegotiation:
     def _fail_framing(self, detail: str) -> list[SaslEffect]:
         name = None if self._mechanism is None else self._mechanism.name
         self._fail()
-        return [_framing_fault(name, detail)]
+        return [framing_fault(name, detail)]
 
     def _fail(self) -> None:
         self._state = _State.FAILED
@@ -398,6 +398,7 @@ def _response(data: bytes) -> Reply:
     return Reply(data=sasl_frames.encode(sasl_frames.Response(response=data)))
 
 
-def _framing_fault(mechanism: str | None, detail: str) -> Rejected:
+def framing_fault(mechanism: str | None, detail: str) -> Rejected:
+    """The end of an exchange whose peer does not speak SASL; `detail` is for the log."""
     description = f"SASL protocol error: {detail}"
     return Rejected(mechanism=mechanism, detail=detail, condition=FRAMING_ERROR, description=description)

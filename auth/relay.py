@@ -16,7 +16,6 @@ from auth.credentials import CheckPassword
 from auth.identity import Grants, Identity
 from auth.mechanisms import parse_plain
 from auth.negotiation import (
-    FRAMING_ERROR,
     MAX_PENDING_BYTES,
     MAX_ROUNDS,
     MECHANISM_NAME,
@@ -25,6 +24,7 @@ from auth.negotiation import (
     Authenticated,
     Rejected,
     Reply,
+    framing_fault,
 )
 from auth.sasl_frames import FrameReader, SaslFrameError
 
@@ -241,8 +241,7 @@ class RelayedNegotiation:
 
     def _fail_framing(self, detail: str) -> list[RelayEffect]:
         self._fail()
-        description = f"SASL protocol error: {detail}"
-        return [Rejected(mechanism=self._mechanism, detail=detail, condition=FRAMING_ERROR, description=description)]
+        return [framing_fault(self._mechanism, detail)]
 
     def _fail(self) -> None:
         self._state = _State.FAILED
