@@ -21,6 +21,6 @@ ffibuilder.cdef(
     ssize_t pull(void *transport);
     """
 )
-_HARDENED = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))["HARDENED"]
-_SOURCE = Path(__file__).with_name("steps.c").read_text()
-ffibuilder.set_source("router.amqp.engine._steps", _SOURCE, optional=True, **_HARDENED)
+_HOW = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))
+_SOURCE = _HOW["KEEP_LOCK"] + Path(__file__).with_name("steps.c").read_text()
+ffibuilder.set_source("router.amqp.engine._steps", _SOURCE, optional=True, **_HOW["HARDENED"])

@@ -20,6 +20,6 @@ ffibuilder.cdef(
     size_t scan(tables_t *tables, const uint8_t *data, size_t size, uint32_t max_span);
     """
 )
-_HARDENED = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))["HARDENED"]
-_SOURCE = Path(__file__).with_name("frames.c").read_text()
-ffibuilder.set_source("router.amqp.guard._frames", _SOURCE, optional=True, **_HARDENED)
+_HOW = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))
+_SOURCE = _HOW["KEEP_LOCK"] + Path(__file__).with_name("frames.c").read_text()
+ffibuilder.set_source("router.amqp.guard._frames", _SOURCE, optional=True, **_HOW["HARDENED"])

@@ -17,6 +17,6 @@ ffibuilder.cdef(
     bool is_over(const walk_t *walk);
     """
 )
-_HARDENED = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))["HARDENED"]
-_SOURCE = Path(__file__).with_name("walk.c").read_text()
-ffibuilder.set_source("router.amqp.layout._walk", _SOURCE, optional=True, **_HARDENED)
+_HOW = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))
+_SOURCE = _HOW["KEEP_LOCK"] + Path(__file__).with_name("walk.c").read_text()
+ffibuilder.set_source("router.amqp.layout._walk", _SOURCE, optional=True, **_HOW["HARDENED"])
