@@ -31,6 +31,7 @@ from router.effects import Emit, log
 from router.faults import fault_text
 from router.io.busy_poll import BusyPoll
 from router.io.random_names import random_name
+from router.io.read_share import ReadShare
 from router.io.timers import Timers
 from router.io.turns import Slices, Turns
 
@@ -63,6 +64,7 @@ class Router:
         self.turns = Turns(self.clock, lambda: self.work.finish())
         call_soon = asyncio.get_running_loop().call_soon
         self.busy_poll = BusyPoll(call_soon)
+        self.reads = ReadShare(call_soon)
         self.work = Work(message_bytes, self.turns.begin, lambda: call_soon(self.work.finish), self.turns.later)
         self._timers = Timers(self.clock, self.work.finish)
         self.surroundings = assemble(

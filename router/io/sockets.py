@@ -9,13 +9,13 @@ from collections.abc import Callable
 from enum import Flag, auto
 from typing import Final, Generic, Protocol, TypeVar, cast
 
-from router.amqp.buffers import READ_BUFFER, READ_BYTES
+from router.amqp.buffers import READ_BUFFER
 from router.core.work import FULL_BUFFER_BYTES
 from router.io.busy_poll import BusyPoll
+from router.io.read_share import ReadShare
 from router.io.turns import Turns
 
 _READ_BUFFER_VIEW: Final = memoryview(READ_BUFFER)
-_READ_VIEW: Final = _READ_BUFFER_VIEW[:READ_BYTES]
 
 
 class Hold(Flag):
@@ -67,6 +67,8 @@ class SocketOwner(Protocol[C_contra]):
     def work(self) -> Pass: ...
     @property
     def turns(self) -> Turns: ...
+    @property
+    def reads(self) -> ReadShare: ...
     @property
     def busy_poll(self) -> BusyPoll: ...
     def lost(self, connection: C_contra) -> None: ...
@@ -145,13 +147,15 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
     def get_buffer(self, sizehint: int) -> memoryview:
         connection = self.connection
         if connection is None or (intake := connection.intake) is None or intake.rest is None:
-            return _READ_VIEW
+            return _READ_BUFFER_VIEW[: self.router.reads.size]
         begin = connection.lay()
-        return _READ_BUFFER_VIEW[begin : begin + READ_BYTES]
+        return _READ_BUFFER_VIEW[begin : begin + self.router.reads.size]
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self.connection
         if connection is not None:
+            if nbytes >= self.router.reads.size:
+                self.router.reads.is_full()
             connection.receive_read(nbytes)
             self.router.work.finish()
             self.router.busy_poll.after_read()
