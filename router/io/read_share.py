@@ -10,7 +10,7 @@ from typing import Final
 from router.amqp.buffers import READ_BYTES
 
 # A read has a price whatever it brings; less than this would cost more than it serves anybody.
-LEAST_BYTES: Final = 4 * 1024
+LEAST_BYTES: Final = 8 * 1024
 
 
 class ReadShare:
