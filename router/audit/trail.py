@@ -137,9 +137,11 @@ class AuditLog:
 
         time_s  its time, seconds since 1970 UTC; the clock's when None.
         """
-        line = self._encoded(event, next(self._sequence), time_s)
         is_late = False
         with self._changed:
+            # Under the lock, so that lines stand in the order of their numbers: the writer numbers its own as well, and
+            # a file's first and last line are taken for its range when it is deleted.
+            line = self._encoded(event, next(self._sequence), time_s)
             if self._is_closing:
                 self._lost += 1
                 is_late = True
@@ -183,7 +185,7 @@ class AuditLog:
             )
         return not self._left_at_close
 
-    # --- the queue; all under the lock but for _encoded ---------------------------------------------------------------
+    # --- the queue; all under the lock --------------------------------------------------------------------------------
 
     def _encoded(self, event: AuditEvent, sequence: int, time_s: float | None) -> bytes | None:
         try:

@@ -545,6 +545,25 @@ def assert_without_gap(folder: Path) -> None:
         at = max(at, last + 1)
 
 
+def test_lines_stand_in_the_order_of_their_numbers(start: Callable[..., AuditLog], tmp_path: Path) -> None:
+    """A file's first and last line are its range when it is deleted; the writer numbers events of its own meanwhile."""
+    others: list[threading.Thread] = []
+
+    def clock() -> float:
+        """While the first event gets its time, after its number, another thread records the second."""
+        if not others:
+            others.append(threading.Thread(target=log.record, args=(DENIAL,)))
+            others[0].start()
+            others[0].join(0.2)  # all of it where the second does not wait for the first
+        return NOW_S
+
+    log = start(clock=clock)
+    log.record(DENIAL)
+    others[0].join(WAIT_S)
+    assert log.close(WAIT_S)
+    assert [line["sequence"] for line in all_lines_of(tmp_path / "audit")] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("limits", "limit"),
     [
