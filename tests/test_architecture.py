@@ -154,13 +154,19 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a module's source."""
+    return tuple(ast.walk(ast.parse(path.read_text("utf-8"), str(path))))
+
+
+@cache
 def imports() -> tuple[Import, ...]:
     return tuple(found for name, path in modules().items() for found in imports_of(name, path))
 
 
 def imports_of(name: str, path: Path) -> Iterator[Import]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+    for node in nodes(path):
         where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Import):
             yield from (Import(name, alias.name, where) for alias in node.names)
@@ -318,7 +324,7 @@ LONG_CONSTRUCTORS = {
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 yield f"{name}.{node.name}", node
 
@@ -348,7 +354,7 @@ def test_pure_modules_do_not_open_files_or_import_by_name() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}: {name} is pure and calls {node.func.id}()"
         for name, path in modules().items()
         if is_pure(name)
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in banned
     ]
     assert wrong == []
@@ -363,7 +369,7 @@ def test_the_core_and_the_wires_are_typed() -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for name, path in modules().items()
         if name in typed
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in nodes(path)
         if isinstance(node, ast.Name) and node.id == "Any"
     ]
     assert wrong == []
