@@ -332,6 +332,7 @@ def test_high_handles_are_for_sessions_of_many_links() -> None:
         say(watched, attach(0x10000))
 
 
+@pytest.mark.slow
 def test_a_session_may_have_more_links_than_handles_are_free_to_choose() -> None:
     watched = guard()
     say(watched, *STARTED, *(attach(handle) for handle in range(0x10010)))

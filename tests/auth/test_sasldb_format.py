@@ -103,6 +103,7 @@ def test_buckets_that_overlap_are_refused() -> None:
         read_passwords(bytes(content))
 
 
+@pytest.mark.slow
 @given(
     form=st.sampled_from(list(FORMS.values())),
     changes=st.lists(

@@ -212,6 +212,7 @@ def test_no_bytes_get_in_or_break_it(verifier: UserFileVerifier, messages: list[
             return
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 400), st.binary(min_size=1, max_size=3))
 def test_no_changed_proof_gets_in(verifier: UserFileVerifier, at: int, change: bytes) -> None:

@@ -337,6 +337,7 @@ def test_a_mutated_token_is_not_let_in(issuer: Issuer, data: st.DataObject) -> N
     assert "in judging it" not in result.detail
 
 
+@pytest.mark.slow
 @FUZZ
 @given(header=st.dictionaries(HEADERS, JSON, max_size=4))
 @example(header={"alg": "none"})
@@ -348,6 +349,7 @@ def test_whatever_the_header_says_an_unsigned_token_is_not_let_in(issuer: Issuer
         assert "in judging it" not in result.detail
 
 
+@pytest.mark.slow
 @FUZZ
 @given(claims=st.dictionaries(NAMES | st.text(max_size=5), JSON, max_size=6))
 def test_whatever_is_signed_there_is_an_answer(issuer: Issuer, claims: dict[str, Any]) -> None:
@@ -362,6 +364,7 @@ def test_whatever_is_signed_there_is_an_answer(issuer: Issuer, claims: dict[str,
         assert all(group.isprintable() and group for group in result.groups)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(document=JSON | st.fixed_dictionaries({"keys": JSON | st.lists(JSON, max_size=3)}))
 def test_whatever_a_jwks_holds_it_is_keys_or_an_error(document: Any) -> None:
@@ -371,6 +374,7 @@ def test_whatever_a_jwks_holds_it_is_keys_or_an_error(document: Any) -> None:
         return
 
 
+@pytest.mark.slow
 @FUZZ
 @given(changes=st.dictionaries(st.sampled_from(["kty", "crv", "x", "y", "n", "e", "alg", "use", "kid"]), JSON))
 @pytest.mark.parametrize("kid", ["rsa", "ec", "ed"])

@@ -125,6 +125,7 @@ def test_random_bytes_are_refused(data: bytes) -> None:
     check(net, client, bystanders)
 
 
+@pytest.mark.slow
 @fuzzed
 @given(st.binary(min_size=1, max_size=400))
 def test_random_bytes_after_the_header_are_refused(data: bytes) -> None:

@@ -85,6 +85,7 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(STEPS)
 def test_whatever_happens_between_slices_nothing_is_left(steps: list[tuple[str, int, int]]) -> None:

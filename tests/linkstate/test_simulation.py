@@ -88,6 +88,7 @@ def widest(edges: Edges) -> Iterator[list[str]]:
         yield ways[order[-1]] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_routers_agree_on_paths(name: str) -> None:
     """No message runs in a circle, and one link lost is repaired within three ticks."""

@@ -27,6 +27,7 @@ def matches(items: tuple[str, ...], address: str) -> bool:
     return not automaton.walked(frozenset(automaton.starts), address).isdisjoint(automaton.accepting)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(lists, lists, st.lists(addresses, min_size=20, max_size=20))
 def test_whatever_the_patterns_the_work_is_bounded_and_the_answer_true(

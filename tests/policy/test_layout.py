@@ -64,6 +64,7 @@ def test_layout() -> None:
     assert formatted(UNEVEN, "f.json") == EVEN
 
 
+@pytest.mark.slow
 @given(values, st.sampled_from([None, 0, 3]), st.lists(st.integers(0, 30), max_size=4))
 @settings(max_examples=200, deadline=None)
 def test_nothing_is_lost_and_twice_is_once(value: object, indent: int | None, places: list[int]) -> None:

@@ -54,6 +54,7 @@ def placed(written: list[dict[str, Any]], file: str) -> Written:
     return [(each, SourceLocation(file=file, line=number)) for number, each in enumerate(written, start=1)]
 
 
+@pytest.mark.slow
 @given(policies, policies, vhosts(), st.data())
 @settings(max_examples=60, deadline=None)
 def test_a_comparison_of_outlines_is_that_of_the_whole(
@@ -77,6 +78,7 @@ def test_a_comparison_of_outlines_is_that_of_the_whole(
         assert wholes[0].digest == wholes[1].digest
 
 
+@pytest.mark.slow
 @given(policies, vhosts(), st.sampled_from(["h", "k", "x", "h.a", ""]), st.sampled_from(["anna", "carl"]))
 @settings(max_examples=200, deadline=None)
 def test_a_question_about_one_vhost_is_answered_as_by_the_whole(
