@@ -19,6 +19,8 @@ if "PALISADE_FUZZ_EXAMPLES" not in os.environ:
 TESTS = Path(__file__).parent
 # Folder -> the suite its tests are of (tests/run_suites.py); everything else is a unit test.
 FOLDER_SUITES = {name: name for name in ("interop", "clients", "spark", "packaging", "asan")} | {"daemon": "interop"}
+# Suites of one folder: run_suites.py looks for their tests there alone.
+ONE_FOLDER = ("clients", "spark", "packaging", "asan")
 # slapd lives in sbin, which is not in everybody's PATH.
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
@@ -30,6 +32,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(TESTS).parts[0]
         if folder in FOLDER_SUITES:
             item.add_marker(FOLDER_SUITES[folder])
+        for suite in ONE_FOLDER:
+            if item.get_closest_marker(suite) and folder != suite:
+                raise pytest.UsageError(f"{item.nodeid} is marked {suite}: only in tests/{suite} is it run")
 
 
 def pytest_collection_finish() -> None:

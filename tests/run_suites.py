@@ -17,20 +17,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Suite -> what selects it, for pytest. The fastest first: it fails soonest. `slow` is what tries very many inputs;
-# `python` what depends on the engine's compiled steps, once more without them.
+# `python` what depends on the engine's compiled steps, once more without them. To collect every test and leave most
+# out takes a worker 5 s: suites that have a folder of their own are named by it.
 UNIT = "not interop and not clients and not spark and not packaging and not asan"
 ANY_WORKER = ["-n", "auto", "--dist", "worksteal"]
 A_FILE_EACH = ["-n", "auto", "--dist", "loadfile"]  # what is costly to set up is set up once for a file
 A_GROUP_EACH = ["-n", "auto", "--dist", "loadgroup"]  # a worker starts the client programs that it has the tests of
+# Against peers a test waits more than it computes.
+MORE_WORKERS = ["-n", str((os.cpu_count() or 1) + 4), "--dist", "worksteal"]
 SUITES = {
     "unit": [*ANY_WORKER, "-m", f"{UNIT} and not slow"],
     "slow": [*ANY_WORKER, "-m", f"{UNIT} and slow"],
     "python": [*ANY_WORKER, "tests/amqp", "tests/core"],
-    "interop": [*ANY_WORKER, "-m", "interop"],
-    "clients": [*A_GROUP_EACH, "-m", "clients"],
-    "spark": [*A_FILE_EACH, "-m", "spark and not interop"],
-    "packaging": [*A_FILE_EACH, "-m", "packaging"],
-    "asan": ["-m", "asan"],
+    "interop": [*MORE_WORKERS, "-m", "interop"],
+    "clients": [*A_GROUP_EACH, "tests/clients"],
+    "spark": [*A_FILE_EACH, "tests/spark"],
+    "packaging": [*A_FILE_EACH, "tests/packaging"],
+    "asan": ["tests/asan"],
 }
 # What the suite `clients` builds and runs, with the Debian packages: without them its tests are skipped by name, and
 # fail where PALISADE_REQUIRE_ALL is set.
