@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 # The same examples in every run: a test that fails, fails for a reason that a commit made. Long runs look for new ones.
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, deadline=2000)  # ms; a loaded machine is slow as well
 settings.register_profile("mutants", derandomize=True, deadline=None)  # a slow machine kills no mutant
 if "PALISADE_FUZZ_EXAMPLES" not in os.environ:
     settings.load_profile("repeatable")

@@ -1,7 +1,7 @@
 """Run the test suites one after the other and see to it that they leave no process and no file behind.
 
-`python tests/run_suites.py [unit|slow|python|interop|clients|spark|packaging|asan ...]`, all of them when none is
-named. Exit status 0 only when every suite passed, none was empty, no process survived and the checkout is as it was.
+`python tests/run_suites.py [unit|slow|python|interop|timing|clients|spark|packaging|asan ...]`, all of them when none
+is named. Exit status 0 only when every suite passed, none was empty, no process survived and the checkout is as it was.
 """
 
 import contextlib
@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # Suite -> what selects it, for pytest. The fastest first: it fails soonest. `slow` is what tries very many inputs;
-# `python` what depends on the engine's compiled steps, once more without them. To collect every test and leave most
+# `python` what depends on the engine's compiled steps, once more without them; `timing` is the part of interop that
+# measures how long somebody waits, with fewer tests at a time. To collect every test and leave most
 # out takes a worker 5 s: suites that have a folder of their own are named by it.
 UNIT = "not interop and not clients and not spark and not packaging and not asan"
 ANY_WORKER = ["-n", "auto", "--dist", "worksteal"]
@@ -29,7 +30,8 @@ SUITES = {
     "unit": [*ANY_WORKER, "-m", f"{UNIT} and not slow"],
     "slow": [*ANY_WORKER, "-m", f"{UNIT} and slow"],
     "python": [*ANY_WORKER, "tests/amqp", "tests/core"],
-    "interop": [*MORE_WORKERS, "-m", "interop"],
+    "interop": [*MORE_WORKERS, "-m", "interop and not timing"],
+    "timing": [*ANY_WORKER, "-m", "timing"],
     "clients": [*A_GROUP_EACH, "tests/clients"],
     "spark": [*A_FILE_EACH, "tests/spark"],
     "packaging": [*A_FILE_EACH, "tests/packaging"],

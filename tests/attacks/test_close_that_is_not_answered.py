@@ -20,6 +20,8 @@ from raw_peer import raw_peer
 
 from router.io.lingering import LINGER_BYTES, LINGER_S, MOST_OF_HOST
 
+pytestmark = pytest.mark.timing
+
 router = besieged_router
 
 EXTRA_CONFIGURATION = """

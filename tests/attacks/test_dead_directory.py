@@ -13,6 +13,8 @@ from certificates import Certificates
 from daemon_process import LISTENER, Daemon, Started, eventually
 from raw_peer import RawPeer
 
+pytestmark = pytest.mark.timing
+
 LOGINS = 200
 HOSTS = 50
 OUTCOME = 0x44

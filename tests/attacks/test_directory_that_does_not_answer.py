@@ -17,6 +17,8 @@ from bystander import Bystander
 from daemon_process import LISTENER, ROOT, Daemon, Started, write_users
 from daemons import peer_of
 
+pytestmark = pytest.mark.timing
+
 LOGINS = 200
 BATCHES, ROUND_TRIPS = 8, 300
 OUTCOME = 0x44

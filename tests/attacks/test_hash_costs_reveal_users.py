@@ -16,6 +16,8 @@ from auth.verifiers import files
 from auth.verifiers.files import UserFileVerifier, set_user
 from auth.verifiers.hashes import Argon2idCost, Cost, ScryptCost, check_hash, verify_hash
 
+pytestmark = pytest.mark.timing
+
 LOGINS = 6
 DEAR = Argon2idCost()
 CONFIGURATION = """

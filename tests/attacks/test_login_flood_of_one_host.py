@@ -17,6 +17,8 @@ from auth.secrets import Secret
 from auth.verifiers.files import set_user
 from auth.verifiers.hashes import Argon2idCost
 
+pytestmark = pytest.mark.timing
+
 ATTACKER, OTHER_ATTACKER, HONEST = "127.0.0.2", "127.0.0.3", "127.0.0.1"
 LOGINS = 2100
 WAITING = 250

@@ -8,6 +8,8 @@ from bystander import bystander
 from frames_attacker import attacker, besieged_router, wire
 from harness import RunningRouter
 
+pytestmark = pytest.mark.timing
+
 router = besieged_router
 
 FRAMES = 30_000

@@ -18,6 +18,8 @@ from bystander import Bystander, bystander
 from frames_attacker import Attacker, attacker, besieged_router, wire
 from harness import RunningRouter, eventually
 
+pytestmark = pytest.mark.timing
+
 router = besieged_router
 
 # A round trip takes half a millisecond alone, and two turns of the others' beside this: so many of a hundred may take

@@ -4,9 +4,12 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
 import raw_peer
 from daemon_process import Daemon, Started, audit_events, write_users
 from raw_peer import RawPeer
+
+pytestmark = pytest.mark.timing
 
 ALICES_OFFICE = "127.0.1.1"
 CONFIGURATION = """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from siege import faults, wage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
 
 def test_the_router_withstands_a_siege(tmp_path: Path) -> None:

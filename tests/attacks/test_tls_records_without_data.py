@@ -14,6 +14,8 @@ from bystander import bystander
 from harness import RunningRouter, connect
 from openssl_client import TLS_1_2, TLS_1_3, UPDATE_NOT_REQUESTED, UPDATE_REQUESTED, OpenSslClient
 
+pytestmark = pytest.mark.timing
+
 ATTACKERS = 4
 EMPTY_FRAME = b"\x00\x00\x00\x08\x02\x00\x00\x00"  # legal, and no credit is needed for it
 # What a bystander's round trip may take at the 99th percentile, beside attackers that use all of one core. Without the

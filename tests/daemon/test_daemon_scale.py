@@ -13,7 +13,7 @@ from management_peer import ADDRESS, LINK, PREFIX, VHOST, Raw, encode_message
 from router.amqp.codec import encode
 from router.values import Described, uint, ulong
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timing]
 
 
 def attach(number: int) -> bytes:
