@@ -18,8 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Suite -> what selects it, for pytest. The fastest first: it fails soonest. `slow` is what tries very many inputs;
 # `python` what depends on the engine's compiled steps, once more without them; `timing` is the part of interop that
-# measures how long somebody waits, with fewer tests at a time. To collect every test and leave most
-# out takes a worker 5 s: suites that have a folder of their own are named by it.
+# measures how long somebody waits, with fewer tests at a time. To collect every test and leave most out takes a worker
+# 5 s: suites that have a folder of their own are named by it.
 UNIT = "not interop and not clients and not spark and not packaging and not asan"
 ANY_WORKER = ["-n", "auto", "--dist", "worksteal"]
 A_FILE_EACH = ["-n", "auto", "--dist", "loadfile"]  # what is costly to set up is set up once for a file
