@@ -233,6 +233,28 @@ def test_all_bytes_may_be_held_and_one_more_costs_the_newcomer_among_equals() ->
     assert found == Excess(1, "all", 2), "a host that holds more gives way"
 
 
+def test_the_limits_that_bytes_set_are_whole_numbers() -> None:
+    handshakes = Handshakes(max_of_host=10**9, max_of_all=10**9)
+    most = MAX_HOST_BYTES // CONNECTION_BYTES
+    assert not any(handshakes.enter(number, "10.0.0.1", 0.0, 10**9) for number in range(most))
+    of_host = handshakes.enter(-1, "10.0.0.1", 0.0, 10**9)
+    assert not any(handshakes.enter(number, "10.0.0.2", 0.0, 10**9) for number in range(most, 2 * most))
+    of_all = handshakes.enter(-1, "10.0.0.3", 0.0, 10**9)
+    assert (of_host, of_all) == (Excess(-1, "host", most), Excess(0, "all", 2 * most))
+    assert [type(each.limit) for each in (of_host, of_all) if each is not None] == [int, int]
+
+
+def test_who_takes_more_among_hosts_that_came_together_gives_way_itself() -> None:
+    handshakes = Handshakes(max_of_host=10, max_of_all=10)
+    for number in (1, 2, 3):
+        handshakes.enter(number, f"10.0.0.{number}", 100.0, 100)
+    held = MAX_BYTES // 3 - CONNECTION_BYTES
+    assert [handshakes.hold(number, held, 100.0) for number in (1, 2, 3)] == [None] * 3
+    assert handshakes.hold(2, held + 2, 100.0 + GRACE_S / 2) == Excess(2, "all", MAX_BYTES)
+    assert 2 not in handshakes
+    assert handshakes.hold(2, held, 101.0) is None, "it is not counted any more"
+
+
 # Texts
 
 

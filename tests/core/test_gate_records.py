@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from memory_net import Vhosts, ruleset_of
 
-from auth.identity import Identity
+from auth.identity import Grants, Identity
 from policy.ban_set import BanSet
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
@@ -59,9 +59,11 @@ class House:
         self.gate = Gate(ruleset, self.ledger, self.effects.append, **more)
         self.number = 6
 
-    def connection(self, *, host: str = HOST, is_governed: bool = True, is_accepted: bool = True) -> Admission:
+    def connection(
+        self, *, host: str = HOST, is_governed: bool = True, is_accepted: bool = True, name: str = ""
+    ) -> Admission:
         self.number += 1
-        name = f"{host}:{self.number}"
+        name = name or f"{host}:{self.number}"
         if is_accepted:
             assert self.gate.accept(connection_id=self.number, remote_host=host, connection_name=name, listener="l:1")
         return Admission(
@@ -218,6 +220,20 @@ def test_the_vhost_that_governs_in_the_place_of_another_is_logged() -> None:
     ]
 
 
+def test_what_an_authentication_service_grants_holds_without_a_policy() -> None:
+    connection = House(ruleset_of(None)).connection()
+    granted = Identity(user="eve", grants=Grants(sources=("hers",), targets=()))
+    assert connection.admit(granted, hostname=None, policy_vhost=None, is_encrypted=False, now=NOW) is None
+    assert connection.settings is not None
+    assert not connection.settings.is_of_vhost
+
+
+def test_without_a_policy_and_grants_there_is_nothing_to_hold_to() -> None:
+    house = House(ruleset_of(None))
+    assert house.open().settings is None
+    assert house.events == []
+
+
 # Connectors
 
 
@@ -297,6 +313,23 @@ def test_a_connector_whose_group_is_not_valid_yet_ends() -> None:
     assert house.events[-1]["reason"] == "group_not_valid"
 
 
+def test_a_connector_stays_while_its_group_is_valid() -> None:
+    house = House(rules(v=of_connectors()))
+    connection, _refusal = house.adopt()
+    house.change(rules(v=of_connectors(validUntil="2030-01-01T00:00:00Z")), connection)
+    assert connection.refusal is None
+
+
+def test_a_policy_that_is_switched_off_and_on_again_governs_again() -> None:
+    house = House(rules(v=of_connectors()))
+    connection, _refusal = house.adopt()
+    house.change(ruleset_of(None), connection)
+    assert connection.settings is None
+    house.change(rules(v=of_connectors()), connection)
+    assert connection.settings is not None
+    assert connection.settings.vhost == "v"
+
+
 # Once more
 
 
@@ -311,6 +344,7 @@ def test_each_epoch_is_a_new_one() -> None:
         connection.catch_up()
         assert not connection.is_denied
         assert connection.is_redecided
+        assert not house.open().is_denied, "who comes later is judged by these rules already"
 
 
 def test_a_connection_that_is_denied_later_ends_and_counts_for_nothing() -> None:
@@ -408,7 +442,50 @@ def test_limits_concern_no_connector() -> None:
     assert house.events == []
 
 
+def test_targets_that_were_remembered_are_judged_again() -> None:
+    """One byte of the bound is that of the first that is remembered afterwards."""
+    house = House(rules(v=for_all()))
+    connection = house.open()
+    connection._allowed_targets["a"] = cast(Any, None)
+    connection._allowed_targets_bytes = 700
+    house.change(rules(v=for_all()), connection)
+    assert connection._allowed_targets == {}
+    assert connection._allowed_targets_bytes == 0
+
+
+def test_connections_of_one_name_are_counted_one_by_one() -> None:
+    """One `ip:port` may be connected to two listeners: the end of one, twice over, gives back nothing of the other."""
+    house = House(rules(v=for_all()))
+    first, second = (house.open(name=f"{HOST}:9") for _ in range(2))
+    house.change(house.gate.ruleset, first, second)
+    first.refuse_move()
+    first.refuse_move()
+    first.close()
+    assert house.using() == {"now": 1, "users": {"eve": [f"{HOST}:9"]}, "hosts": {HOST: [f"{HOST}:9"]}}
+    second.close()
+    assert house.using()["now"] == 0
+
+
 # The end
+
+
+class Forgetful(Folding):
+    """Notes which connections it is told to forget."""
+
+    forgotten: list[int]
+
+    def forget(self, connection_id: int) -> None:
+        self.forgotten.append(connection_id)
+        super().forget(connection_id)
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+def test_sums_of_a_connection_are_written_when_it_ends(is_accepted: bool) -> None:
+    effects: list[Effect] = []
+    folding = Forgetful(effects.append)
+    folding.forgotten = []
+    House(rules(), folding=folding).connection(is_accepted=is_accepted).close()
+    assert folding.forgotten == [7]
 
 
 def test_the_end_of_a_connection_is_logged_with_what_it_was_denied() -> None:
