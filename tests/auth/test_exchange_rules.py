@@ -235,9 +235,10 @@ def test_what_is_no_frame_ends_the_exchange_with_the_reason() -> None:
     (rejected,) = negotiation.receive(b"\0\0\0\x04\2\1\0\0")
     assert isinstance(rejected, Rejected)
     assert (rejected.mechanism, rejected.condition) == ("PLAIN", FRAMING_ERROR)
-    assert rejected.detail not in ("", "None")
+    assert rejected.detail == "SASL frame of 4 bytes with a data offset of 2 words"
     assert rejected.description == f"SASL protocol error: {rejected.detail}"
-    assert negotiation.pending_bytes == 0
+    assert negotiation.receive(b"x" * 1000) == []
+    assert negotiation.pending_bytes == 0, "attack: bytes are held for whom nobody reads any more"
 
 
 class Silent:
@@ -326,17 +327,42 @@ def test_a_result_that_a_client_did_not_ask_for_changes_nothing() -> None:
     assert isinstance(effects[-1], Authenticated)
 
 
-def test_a_server_that_challenges_for_ever_is_left() -> None:
+class Patient:
+    """A mechanism of the client that has an answer to everything."""
+
+    name = "ANONYMOUS"
+
+    def initial_response(self) -> bytes:
+        return b""
+
+    def answer(self, challenge: bytes) -> bytes:
+        return b""
+
+
+def test_a_server_that_challenges_for_ever_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: a server keeps a connector busy with one challenge after the other."""
+    monkeypatch.setattr("auth.negotiation.choose", lambda *_: Patient())
     negotiation = client()
     negotiation.receive(offer("ANONYMOUS"))
     challenge = frames(sasl_frames.Challenge(challenge=b""))
-    effects: list[SaslEffect] = []
-    rounds = 0
-    while not (effects and isinstance(effects[-1], Rejected)):
-        effects = negotiation.receive(challenge)
-        rounds += 1
-        assert rounds <= MAX_ROUNDS + 1
+    for _ in range(MAX_ROUNDS):
+        assert [type(effect) for effect in negotiation.receive(challenge)] == [Reply]
+    (rejected,) = negotiation.receive(challenge)
+    assert isinstance(rejected, Rejected)
+    assert rejected.detail == "too many challenges"
+
+
+def test_a_nonce_that_makes_an_answer_too_long_ends_the_exchange() -> None:
+    negotiation = client(username="alice", password=Secret("secret"))
+    (first,) = frames_of(negotiation.receive(offer("SCRAM-SHA-256")))
+    nonce = first.initial_response.decode().rpartition("r=")[2] + "x" * 400
+    salt = b64encode(b"salt" * 4).decode()
+    challenge = sasl_frames.encode(sasl_frames.Challenge(challenge=f"r={nonce},s={salt},i=4096".encode()))
+    (question,) = negotiation.receive(challenge)
+    assert isinstance(question, Derive)
+    (rejected,) = negotiation.resume(b"s" * 32)
+    assert isinstance(rejected, Rejected)
+    assert rejected.detail == "SASL frame of 513 bytes, at most 512 may be sent"
 
 
 def test_a_client_that_is_told_nonsense_says_which_mechanism_it_was() -> None:
