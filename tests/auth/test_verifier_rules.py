@@ -1,0 +1,318 @@
+"""What files of users, and answers that are remembered, decide: the edges, the proofs and the words."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from auth.credentials import (
+    MAX_PASSWORD_BYTES,
+    MAX_USER_BYTES,
+    WRONG_PASSWORD,
+    CheckPassword,
+    CheckToken,
+    FetchGroups,
+    FetchScramKeys,
+    Recheck,
+    ScramKeys,
+    VerifyResult,
+    unavailable,
+)
+from auth.identity import Proof
+from auth.secrets import Secret
+from auth.verifiers import cache as cache_module
+from auth.verifiers import files as files_module
+from auth.verifiers.cache import CachedVerifier
+from auth.verifiers.files import (
+    UserFile,
+    UserFileError,
+    UserFileVerifier,
+    check_user,
+    parse_users,
+    remove_user,
+    set_user,
+)
+from auth.verifiers.hashes import Argon2idCost, HashError
+from auth.verifiers.scram_keys import make_scram_keys
+
+CHEAP = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A file with alice, whose password is `wonderland`, and who has keys for SCRAM-SHA-256."""
+    path = str(tmp_path / "users")
+    set_user(path, "alice", Secret("wonderland"), cost=CHEAP, scram=("SHA-256",), must_exist=False)
+    return path
+
+
+def login(verifier: UserFileVerifier, password: str = "wonderland", user: str = "alice") -> VerifyResult:
+    return verifier.verify(CheckPassword(user=user, password=Secret(password)))
+
+
+def keys_of(verifier: UserFileVerifier, user: str, hash_name: str = "SHA-256") -> ScramKeys:
+    keys = verifier.verify(FetchScramKeys(user=user, hash_name=hash_name))
+    assert isinstance(keys, ScramKeys)
+    return keys
+
+
+def rewrite(path: str, text: str) -> None:
+    """Another file in its place."""
+    other = Path(f"{path}.new")
+    other.write_text(text)
+    other.chmod(0o600)
+    os.replace(other, path)
+
+
+# Files of users
+
+
+def test_who_logs_in_has_a_proof_that_holds_as_long_as_the_entry(path: str) -> None:
+    verifier = UserFileVerifier(path, "staff")
+    result = login(verifier)
+    assert result.is_valid is True
+    proof = result.proof
+    assert proof is not None
+    assert (proof.verifier, proof.user) == ("staff", "alice")
+    assert keys_of(verifier, "alice").proof == proof
+    assert verifier.verify(Recheck(proof=proof)) == VerifyResult(is_valid=True)
+    set_user(path, "bob", Secret("builder"), cost=CHEAP)
+    assert verifier.verify(Recheck(proof=proof)) == VerifyResult(is_valid=True)
+    set_user(path, "alice", Secret("wonderland"), cost=CHEAP)
+    assert verifier.verify(Recheck(proof=proof)) == VerifyResult(is_valid=False), "another hash, another proof"
+    second = login(verifier).proof
+    assert second is not None
+    assert second != proof
+    remove_user(path, "alice")
+    assert verifier.verify(Recheck(proof=second)) == VerifyResult(is_valid=False)
+
+
+def test_who_is_refused_has_no_proof(path: str) -> None:
+    verifier = UserFileVerifier(path)
+    assert login(verifier, "wrong") == VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
+    assert login(verifier, user="mallory").proof is None
+    assert keys_of(verifier, "mallory").proof is None
+
+
+def test_a_verifier_of_files_answers_only_what_it_can(path: str) -> None:
+    answer = UserFileVerifier(path).verify(CheckToken(token=Secret("t")))
+    assert answer == unavailable("a file of users holds passwords only")
+
+
+def test_decoys_stay_the_same_when_the_file_changes(path: str) -> None:
+    """Attack: to ask for a name before and after a change, and know by other keys that it is made up."""
+    verifier = UserFileVerifier(path)
+    before = keys_of(verifier, "mallory")
+    text = Path(path).read_text()
+    set_user(path, "bob", Secret("builder"), cost=CHEAP)
+    rewrite(path, "\n".join([*reversed(Path(path).read_text().splitlines())]) + "\n")
+    assert not Path(path).read_text().startswith(text)
+    assert keys_of(verifier, "mallory") == before
+    assert not before.is_known
+
+
+def test_decoys_are_of_the_file_and_of_nothing_else(path: str, tmp_path: Path) -> None:
+    """The same after a restart; others for another file, though it be empty."""
+    first = keys_of(UserFileVerifier(path), "mallory")
+    assert keys_of(UserFileVerifier(path), "mallory") == first
+    other = str(tmp_path / "other")
+    set_user(other, "alice", Secret("wonderland"), cost=CHEAP, scram=("SHA-256",), must_exist=False)
+    assert keys_of(UserFileVerifier(other), "mallory").salt != first.salt
+    seeded = UserFile(parse_users(Path(path).read_text(), path), seed=b"s" * 32)
+    assert seeded.seed == b"s" * 32
+    assert UserFile.load(path, b"s" * 32).seed == b"s" * 32
+
+
+def test_keys_of_a_hash_that_nobody_has_are_made_up(path: str) -> None:
+    keys = keys_of(UserFileVerifier(path), "alice", "SHA-512")
+    assert not keys.is_known
+    assert UserFile({}).scram_keys("alice", "SHA-256").is_known is False
+
+
+@pytest.mark.parametrize(("password", "is_valid"), [("x" * MAX_PASSWORD_BYTES, True), ("y", True), ("", False)])
+def test_the_shortest_and_the_longest_password(path: str, password: str, is_valid: bool) -> None:
+    if is_valid:
+        set_user(path, "alice", Secret(password), cost=CHEAP)
+    assert login(UserFileVerifier(path), password).is_valid is is_valid
+
+
+@pytest.mark.parametrize("password", ["", "x" * (MAX_PASSWORD_BYTES + 1)])
+def test_a_password_of_no_length_is_hashed_by_nobody(path: str, password: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = UserFile.load(path)
+    monkeypatch.setattr(files_module, "verify_hash", lambda *_: pytest.fail("hashed"))
+    assert users.verify("alice", Secret(password)) == VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
+    with pytest.raises(UserFileError, match=f"users: a password must have 1 to {MAX_PASSWORD_BYTES} bytes"):
+        set_user(path, "alice", Secret(password), cost=CHEAP)
+
+
+def test_a_hash_that_cannot_be_computed_lets_nobody_in(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = UserFile.load(path)
+
+    def fail(_password: Secret, _phc: str) -> bool:
+        raise HashError("no memory for it")
+
+    monkeypatch.setattr(files_module, "verify_hash", fail)
+    refused = VerifyResult(is_valid=False, detail="SASL(-1): generic failure: no memory for it")
+    assert users.verify("alice", Secret("wonderland")) == refused
+
+
+def test_a_user_name_may_have_so_many_bytes() -> None:
+    check_user("é" * (MAX_USER_BYTES // 2), "users:1")
+    with pytest.raises(UserFileError, match=f"users:1: a user name of more than {MAX_USER_BYTES} bytes"):
+        check_user("é" * (MAX_USER_BYTES // 2) + "x", "users:1")
+
+
+def test_what_is_wrong_in_a_file_is_named_with_its_place(path: str) -> None:
+    entry = Path(path).read_text().strip()
+    for keys in (entry.split()[1], make_scram_keys(Secret("another"), "SHA-256")):
+        with pytest.raises(UserFileError, match=r"^users:1: SCRAM keys of one hash twice$"):
+            parse_users(f"{entry} {keys}", "users")
+    both = f"{entry} {make_scram_keys(Secret('wonderland'), 'SHA-512')}"
+    assert UserFile(parse_users(both, "users")).scram_hashes == ("SHA-512", "SHA-256")
+    with pytest.raises(UserFileError, match=r"^users:2: user 'alice' appears twice$"):
+        parse_users(f"{entry}\n{entry}", "users")
+    rewrite(path, f"{entry}\nbob\n")
+    with pytest.raises(UserFileError, match=f"^{path}:2: expected user:hash$"):
+        UserFile.load(path)
+    with pytest.raises(UserFileError) as caught:
+        parse_users("alice:", "users")
+    assert str(caught.value).startswith("users:1: ")
+    assert "XX" not in str(caught.value)
+
+
+def test_too_many_costs_name_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(files_module, "MAX_COSTS", 1)
+    path = str(tmp_path / "users")
+    set_user(path, "alice", Secret("a"), cost=CHEAP, must_exist=False)
+    set_user(path, "bob", Secret("b"), cost=Argon2idCost(memory_kib=16, iterations=1, lanes=1))
+    with pytest.raises(UserFileError) as caught:
+        UserFile.load(path)
+    assert str(caught.value) == (
+        f"{path}:2: a hash of one more cost, and a file has 1 different ones at most, since every "
+        "login computes one of each: take this line out and set the user's password anew with qdpasswd"
+    )
+
+
+def test_a_file_has_to_be_there_unless_it_is_begun(tmp_path: Path) -> None:
+    path = str(tmp_path / "users")
+    with pytest.raises(UserFileError, match=f"{path}: cannot be read"):
+        set_user(path, "alice", Secret("a"), cost=CHEAP)
+    with pytest.raises(UserFileError, match=f"^{path}: a user name must be printable"):
+        set_user(path, "a:b", Secret("a"), cost=CHEAP, must_exist=False)
+
+
+# Answers that are remembered
+
+
+class Directory:
+    """A verifier that gives the answers it is told to, and counts its questions."""
+
+    name, mechanisms, threads = "directory", ("PLAIN",), 1
+
+    def __init__(self) -> None:
+        self.answers: dict[type, Any] = {}
+        self.asked: list[Any] = []
+        self.say: Any = None
+
+    def verify(self, request: Any) -> Any:
+        self.asked.append(request)
+        return self.answers[type(request)]
+
+    def announce_by(self, say: Any) -> None:
+        self.say = say
+
+    def close(self) -> None:
+        pass
+
+
+VALID = VerifyResult(is_valid=True, groups=("staff",))
+INVALID = VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
+PASSWORD = CheckPassword(user="alice", password=Secret("wonderland"))
+GROUPS = FetchGroups(user="alice")
+RECHECK = Recheck(proof=Proof(verifier="directory", user="alice", value="1"))
+
+
+def remembering(directory: Directory, seconds: float = 10.0, **more: Any) -> CachedVerifier:
+    return CachedVerifier(directory, **{"seconds": seconds, "refused_seconds": 1.0, "clock": lambda: 0.0, **more})
+
+
+@pytest.mark.parametrize(("answer", "is_forgotten"), [(INVALID, True), (VALID, False), (unavailable("down"), False)])
+def test_only_who_is_known_to_hold_no_more_is_forgotten(answer: VerifyResult, is_forgotten: bool) -> None:
+    """An outage says nothing of a password: nobody has to log in anew at the directory that is down."""
+    directory = Directory()
+    directory.answers = {CheckPassword: VALID, Recheck: answer}
+    cached = remembering(directory)
+    cached.verify(PASSWORD)
+    assert cached.verify(RECHECK) == answer
+    cached.verify(PASSWORD)
+    assert directory.asked == [PASSWORD, RECHECK, *([PASSWORD] if is_forgotten else [])]
+
+
+def test_other_questions_are_passed_on_as_they_are() -> None:
+    directory = Directory()
+    token = CheckToken(token=Secret("t"))
+    directory.answers = {CheckToken: VALID}
+    cached = remembering(directory)
+    assert cached.verify(token) == VALID
+    assert cached.verify(token) == VALID
+    assert directory.asked == [token, token]
+
+
+def test_what_a_verifier_has_to_say_is_said() -> None:
+    directory = Directory()
+    said: list[str] = []
+    remembering(directory).announce_by(said.append)
+    directory.say("down")
+    assert said == ["down"]
+
+
+@pytest.mark.parametrize(("seconds", "asks"), [(0, 2), (0.5, 1), (1, 1)])
+def test_answers_last_as_long_as_was_said(seconds: float, asks: int) -> None:
+    directory = Directory()
+    directory.answers = {CheckPassword: VALID}
+    cached = remembering(directory, seconds)
+    for _ in range(2):
+        assert cached.verify(PASSWORD) == VALID
+    assert len(directory.asked) == asks
+
+
+def test_no_more_answers_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "MAX_ENTRIES", 2)
+    directory = Directory()
+    directory.answers = {CheckPassword: VALID}
+    cached = remembering(directory)
+    requests = [CheckPassword(user=user, password=Secret("p")) for user in ("ann", "bob", "eve")]
+    for request in requests:
+        cached.verify(request)
+    assert len(cached._good._entries) == 2
+    for request in reversed(requests):
+        cached.verify(request)
+    assert directory.asked == [*requests, requests[0]], "the oldest made way"
+
+
+def test_an_answer_that_is_given_anew_is_the_youngest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "MAX_ENTRIES", 2)
+    answers = cache_module._Answers(10.0)
+    ann, bob, eve = ("ann", b""), ("bob", b""), ("eve", b"")
+    for key in (ann, bob, ann, eve):
+        answers.put(key, VALID, 0.0)
+    assert [answers.get(key, 1.0) is not None for key in (ann, bob, eve)] == [True, False, True]
+
+
+def test_groups_are_no_password_and_no_password_is_a_groups_question() -> None:
+    """Attack: a password by whose bytes the question for groups is known."""
+    directory = Directory()
+    directory.answers = {CheckPassword: INVALID, FetchGroups: VALID}
+    cached = remembering(directory)
+    assert cached.verify(GROUPS) == VALID
+    for text in ("groups", "", "password:", "\ud800"):
+        assert cached.verify(CheckPassword(user="alice", password=Secret(text))) == INVALID
+
+
+def test_what_is_remembered_of_a_password_is_keyed_anew_in_each_process() -> None:
+    """Attack: to guess at passwords with what is found in a memory image, by tables made beforehand."""
+    first, second = remembering(Directory()), remembering(Directory())
+    assert first._key(PASSWORD) == first._key(PASSWORD)
+    assert first._key(PASSWORD) != second._key(PASSWORD)
+    assert len(first._key(PASSWORD)[1]) == 32
