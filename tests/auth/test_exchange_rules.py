@@ -1,10 +1,11 @@
 """What an exchange must not let pass, word for word: bounds, results nobody asked for, refusals and their reasons."""
 
 from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from scramp import ScramMechanism
+from scramp import ScramClient, ScramMechanism
 
 from auth import sasl_frames
 from auth.client_scram import Derive, derive
@@ -17,6 +18,8 @@ from auth.credentials import (
     CheckPassword,
     CheckTicket,
     FetchGroups,
+    FetchScramKeys,
+    ScramKeys,
     TicketStep,
     VerifyResult,
 )
@@ -35,6 +38,7 @@ from auth.negotiation import (
     Verify,
 )
 from auth.sasl_frames import Init, Mechanisms, Outcome, Response
+from auth.scram import Scram
 from auth.secrets import Secret
 
 PROOF = Proof(verifier="files", user="alice", value="1")
@@ -159,6 +163,83 @@ def test_kerberos_keeps_what_the_verifier_says_of_the_user() -> None:
     assert mechanism.conclude(VerifyResult(is_valid=False)) == Refused(detail="SASL(-13): authentication failure")
     result = VerifyResult(is_valid=True, user="alice", groups=("staff",), proof=PROOF, ends_at_s=5.0)
     assert mechanism.conclude(result) == Accepted(user="alice", groups=("staff",), proof=PROOF, ends_at_s=5.0)
+
+
+KEYS = ScramKeys(
+    salt=b"s" * 16, iterations=4096, stored_key=b"k" * 32, server_key=b"k" * 32, is_known=True, groups=("staff",)
+)
+NO_SCRAM = Refused(detail="SASL(-5): bad protocol / cancel: a message that is none of SCRAM's")
+
+
+@pytest.mark.parametrize(
+    ("message", "step"),
+    [
+        (b"", NO_SCRAM),
+        (b"n", NO_SCRAM),
+        (b"n,", NO_SCRAM),
+        (b"n,n=alice", NO_SCRAM),
+        (b",,n=alice,r=x", NO_SCRAM),
+        (b"\xff,,n=alice,r=x", NO_SCRAM),
+        (b"n,a=alice,n=alice,r=x", Refused(detail=NOT_OWN_AUTHZID)),
+        (b"n,,n=,r=x", refused("empty, unprintable or too long a user name")),
+        (b"n,,r=x", refused("empty, unprintable or too long a user name")),
+        (b"n,,n=a\n,r=x", refused("empty, unprintable or too long a user name")),
+        (b"n,,n=" + b"a" * (MAX_USER_BYTES + 1) + b",r=x", refused("empty, unprintable or too long a user name")),
+        (b"n,,n=" + b"a" * (MAX_USER_BYTES + 1024), NO_SCRAM),
+        (
+            b"n,,n=" + b"a" * MAX_USER_BYTES + b",r=x",
+            Ask(request=FetchScramKeys(user="a" * MAX_USER_BYTES, hash_name="SHA-256")),
+        ),
+        (
+            b"n,,n=alice,r=".ljust(MAX_USER_BYTES + 1024, b"x"),
+            Ask(request=FetchScramKeys(user="alice", hash_name="SHA-256")),
+        ),
+    ],
+)
+def test_what_the_first_message_of_scram_may_be(message: bytes, step: Ask | Refused) -> None:
+    assert Scram("SCRAM-SHA-256", Channel()).respond(message) == step
+
+
+def test_scram_lets_nobody_in_whom_it_has_not_asked_about() -> None:
+    assert Scram("SCRAM-SHA-256", Channel()).conclude(KEYS) == UNASKED
+    mechanism = Scram("SCRAM-SHA-256", Channel())
+    mechanism.respond(b"n,,n=alice,r=x")
+    assert mechanism.respond(b"c=biws,r=x,p=eA==") == NO_SCRAM, "the keys are not there yet"
+    assert isinstance(mechanism.conclude(KEYS), Challenge)
+    assert mechanism.conclude(KEYS) == UNASKED
+
+
+@pytest.mark.parametrize(("is_known", "why"), [(True, WRONG_PASSWORD), (False, UNKNOWN_USER)])
+def test_scram_refuses_whose_proof_is_not_that_of_the_keys(is_known: bool, why: str) -> None:
+    mechanism = Scram("SCRAM-SHA-256", Channel())
+    mechanism.respond(b"n,,n=alice,r=x")
+    step = mechanism.conclude(replace(KEYS, is_known=is_known))
+    assert isinstance(step, Challenge)
+    nonce = step.data.split(b",")[0]
+    proof = b64encode(b"\0" * 32)
+    assert mechanism.respond(b"c=biws," + nonce + b",p=" + proof) == Refused(detail=why)
+
+
+@pytest.mark.parametrize(("is_known", "last"), [(True, b""), (True, None), (True, b"x"), (False, b"")])
+def test_scram_has_the_groups_and_the_proof_of_its_keys(is_known: bool, last: bytes | None) -> None:
+    """Attack: keys that are made up fit a proof; nobody is let in by them, whatever it says."""
+    made = ScramMechanism("SCRAM-SHA-256").make_auth_info("secret", iteration_count=4096)
+    keys = ScramKeys(
+        salt=made[0], stored_key=made[1], server_key=made[2], iterations=made[3],
+        is_known=is_known, groups=("staff",), proof=PROOF,
+    )  # fmt: skip
+    mechanism, peer = Scram("SCRAM-SHA-256", Channel()), ScramClient(["SCRAM-SHA-256"], "alice", "secret")
+    mechanism.respond(peer.get_client_first().encode())
+    step = mechanism.conclude(keys)
+    assert isinstance(step, Challenge)
+    peer.set_server_first(step.data.decode())
+    step = mechanism.respond(peer.get_client_final().encode())
+    if not is_known:
+        assert step == Refused(detail=UNKNOWN_USER)
+        return
+    assert isinstance(step, Challenge)
+    accepted = Accepted(user="alice", groups=("staff",), proof=PROOF)
+    assert mechanism.respond(last) == (NO_SCRAM if last else accepted)
 
 
 # The server's side

@@ -33,7 +33,8 @@ from auth.verifiers.files import (
     remove_user,
     set_user,
 )
-from auth.verifiers.hashes import Argon2idCost, HashError
+from auth.verifiers.hashes import MAX_MEMORY_KIB, MAX_PASSES, Argon2idCost, HashError, check_hash
+from auth.verifiers.sasl_config import SaslConfigError, load_sasl_config
 from auth.verifiers.scram_keys import make_scram_keys
 
 CHEAP = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
@@ -202,6 +203,91 @@ def test_a_file_has_to_be_there_unless_it_is_begun(tmp_path: Path) -> None:
         set_user(path, "a:b", Secret("a"), cost=CHEAP, must_exist=False)
 
 
+def test_what_is_no_text_is_named_with_its_line(path: str) -> None:
+    for text in (b"# one\n# two\n\xff\n# four\n", b"\n\n\xff\n\n\n"):
+        Path(path).write_bytes(text)
+        with pytest.raises(UserFileError, match=f"^{path}:3: "):
+            UserFile.load(path)
+
+
+def test_a_file_that_is_gone_refuses_everybody_and_says_why(path: str) -> None:
+    verifier = UserFileVerifier(path)
+    os.unlink(path)
+    assert login(verifier) == unavailable(f"{path}: cannot be read: No such file or directory")
+
+
+def test_a_broken_file_is_not_changed(path: str) -> None:
+    rewrite(path, "bob\n")
+    with pytest.raises(UserFileError, match=f"^{path}:1: expected user:hash$"):
+        set_user(path, "alice", Secret("a"), cost=CHEAP)
+    with pytest.raises(UserFileError, match=f"^{path}:1: expected user:hash$"):
+        remove_user(path, "bob")
+    assert Path(path).read_text() == "bob\n"
+
+
+@pytest.mark.parametrize(("owner", "process", "is_safe"), [(0, 1, True), (1, 1, True), (1, 0, False), (2, 1, False)])
+def test_the_file_is_roots_or_the_process_own(
+    path: str, monkeypatch: pytest.MonkeyPatch, owner: int, process: int, is_safe: bool
+) -> None:
+    found = list(os.stat(path))
+    found[4] = owner
+    monkeypatch.setattr(os, "geteuid", lambda: process)
+    if is_safe:
+        files_module._check_status(path, os.stat_result(found))
+    else:
+        with pytest.raises(UserFileError, match=path):
+            files_module._check_status(path, os.stat_result(found))
+
+
+@pytest.mark.parametrize(
+    ("memory", "passes", "lanes", "is_sound"),
+    [
+        (8, 1, 1, True),
+        (7, 1, 1, False),
+        (128, 1, 16, True),
+        (127, 1, 16, False),
+        (MAX_MEMORY_KIB, 1, 17, False),
+        (8, 1, 0, False),
+        (8, 0, 1, False),
+        (MAX_MEMORY_KIB, MAX_PASSES, 1, True),
+        (MAX_MEMORY_KIB + 1, 1, 1, False),
+        (8, MAX_PASSES + 1, 1, False),
+    ],
+)
+def test_what_a_hash_may_cost(memory: int, passes: int, lanes: int, is_sound: bool) -> None:
+    digest = "85ajv7Gfw/TRgtjW+A556Q$p7Qg62P4E5UWCyOJPksa2iLXN6qmeNrNrrjr0Bt2Qfo"
+    phc = f"$argon2id$v=19$m={memory},t={passes},p={lanes}${digest}"
+    if is_sound:
+        assert check_hash(phc) == Argon2idCost(memory_kib=memory, iterations=passes, lanes=lanes)
+        return
+    with pytest.raises(HashError) as caught:
+        check_hash(phc)
+    assert str(caught.value) == (f"a hash that costs too much: at most {MAX_MEMORY_KIB} KiB and {MAX_PASSES} passes")
+
+
+# The SASL configuration's place
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "/etc/passwd", "../sasl"])
+def test_a_sasl_configuration_lies_in_its_folder(name: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.conf").write_text("mech_list: ANONYMOUS\n")
+    with pytest.raises(SaslConfigError) as caught:
+        load_sasl_config(str(tmp_path), name, environment={})
+    assert str(caught.value) == (f"saslConfigName '{name}': expected a file name without folder and without .conf")
+
+
+def test_a_folder_that_is_configured_is_one_and_that_of_the_environment_may_be_several(tmp_path: Path) -> None:
+    """Attack: a colon in its name leads to the configuration of another folder."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "qdrouterd.conf").write_text("mech_list: ANONYMOUS\n")
+    both = f"{tmp_path}/none:{tmp_path}/a"
+    with pytest.raises(SaslConfigError, match="no SASL configuration"):
+        load_sasl_config(both, environment={})
+    found = load_sasl_config(None, environment={"PN_SASL_CONFIG_PATH": both})
+    assert found == load_sasl_config(f"{tmp_path}/a", environment={})
+
+
 # Answers that are remembered
 
 
@@ -275,6 +361,7 @@ def test_answers_last_as_long_as_was_said(seconds: float, asks: int) -> None:
     for _ in range(2):
         assert cached.verify(PASSWORD) == VALID
     assert len(directory.asked) == asks
+    assert len(cached._good._entries) == (seconds > 0)
 
 
 def test_no_more_answers_are_remembered_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,6 +385,10 @@ def test_an_answer_that_is_given_anew_is_the_youngest(monkeypatch: pytest.Monkey
     for key in (ann, bob, ann, eve):
         answers.put(key, VALID, 0.0)
     assert [answers.get(key, 1.0) is not None for key in (ann, bob, eve)] == [True, False, True]
+    answers = cache_module._Answers(10.0)
+    for key in (ann, bob, bob):
+        answers.put(key, VALID, 0.0)
+    assert answers.get(ann, 1.0) is not None, "nobody has to make way for it"
 
 
 def test_groups_are_no_password_and_no_password_is_a_groups_question() -> None:
