@@ -1,10 +1,12 @@
 """What files of users, and answers that are remembered, decide: the edges, the proofs and the words."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from auth.credentials import (
     MAX_PASSWORD_BYTES,
@@ -33,7 +35,17 @@ from auth.verifiers.files import (
     remove_user,
     set_user,
 )
-from auth.verifiers.hashes import MAX_MEMORY_KIB, MAX_PASSES, Argon2idCost, HashError, check_hash
+from auth.verifiers.hashes import (
+    MAX_MEMORY_KIB,
+    MAX_PASSES,
+    Argon2idCost,
+    Cost,
+    HashError,
+    ScryptCost,
+    check_hash,
+    hash_password,
+    verify_hash,
+)
 from auth.verifiers.sasl_config import SaslConfigError, load_sasl_config
 from auth.verifiers.scram_keys import make_scram_keys
 
@@ -265,6 +277,65 @@ def test_what_a_hash_may_cost(memory: int, passes: int, lanes: int, is_sound: bo
     assert str(caught.value) == (f"a hash that costs too much: at most {MAX_MEMORY_KIB} KiB and {MAX_PASSES} passes")
 
 
+@pytest.mark.parametrize(
+    ("log2_n", "r", "p", "is_sound"),
+    [
+        (1, 1, 1, True),
+        (0, 1, 1, False),
+        (15, 1, 1, True),
+        (16, 1, 1, False),
+        (18, 8, MAX_PASSES, True),
+        (18, 9, 1, False),
+        (1, 1, 0, False),
+        (1, 1, MAX_PASSES + 1, False),
+    ],
+)
+def test_what_an_scrypt_hash_may_cost(log2_n: int, r: int, p: int, is_sound: bool) -> None:
+    """128 r N bytes: with r 8 and 2 ** 18 they are MAX_MEMORY_KIB."""
+    phc = f"$scrypt$ln={log2_n},r={r},p={p}$c2FsdHNhbHRzYWx0MTIzNA$f+YS/+XqLDiWNbAewDvvj9PGQq73qDlYT6dcl53BXo4"
+    if is_sound:
+        assert check_hash(phc) == ScryptCost(log2_n=log2_n, r=r, p=p)
+    else:
+        with pytest.raises(HashError, match="costs too much"):
+            check_hash(phc)
+
+
+@pytest.mark.parametrize("cost", [CHEAP, ScryptCost(log2_n=4, r=1, p=1)])
+def test_what_is_no_text_is_the_password_of_nobody(cost: Cost) -> None:
+    assert verify_hash(Secret("\ud800"), hash_password(Secret("wonderland"), cost)) is False
+
+
+def test_without_argon2id_another_hash_is_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(**_parameters: Any) -> None:
+        raise UnsupportedAlgorithm("none")
+
+    monkeypatch.setattr("auth.verifiers.hashes.Argon2id", missing)
+    with pytest.raises(HashError, match=r"^this build of the cryptography package has no Argon2id; use scrypt$"):
+        hash_password(Secret("wonderland"), CHEAP)
+
+
+def test_a_changed_file_keeps_its_owner_and_is_written_beside_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: hashes in a folder that is everybody's; and a service that cannot read its users any more."""
+    folders: list[Any] = []
+    owners: list[tuple[int, int]] = []
+    make = tempfile.mkstemp
+
+    def mkstemp(**where: Any) -> tuple[int, str]:
+        folders.append((where["dir"], where["prefix"]))
+        return make(**where)
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    monkeypatch.setattr(os, "fchown", lambda _file, user, group: owners.append((user, group)))
+    set_user(path, "alice", Secret("a"), cost=CHEAP)
+    assert folders == [(Path(path).parent, ".users.")]
+    assert owners == [], "it is the process' own"
+    status = os.stat(path)
+    monkeypatch.setattr(os, "geteuid", lambda: status.st_uid + 1)
+    files_module._replace(path, ["# nobody"])
+    assert owners == [(status.st_uid, status.st_gid)]
+    assert os.listdir(Path(path).parent) == ["users"]
+
+
 # The SASL configuration's place
 
 
@@ -286,6 +357,17 @@ def test_a_folder_that_is_configured_is_one_and_that_of_the_environment_may_be_s
         load_sasl_config(both, environment={})
     found = load_sasl_config(None, environment={"PN_SASL_CONFIG_PATH": both})
     assert found == load_sasl_config(f"{tmp_path}/a", environment={})
+
+
+def test_a_sasl_configuration_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "qdrouterd.conf").mkdir()
+    with pytest.raises(SaslConfigError, match=f"^{tmp_path}/qdrouterd.conf: "):
+        load_sasl_config(str(tmp_path), environment={})
+
+
+def test_a_sasl_configuration_may_hold_any_bytes(tmp_path: Path) -> None:
+    (tmp_path / "qdrouterd.conf").write_bytes(b"# \xff\nmech_list: ANONYMOUS\n")
+    assert load_sasl_config(str(tmp_path), environment={}).mechanisms == ("ANONYMOUS",)
 
 
 # Answers that are remembered
