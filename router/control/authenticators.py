@@ -5,7 +5,7 @@ Sources: docs/spec/policy-and-auth.md §7, §8.1, §8.10.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -77,8 +77,14 @@ def _sasldb(attributes: Mapping[str, Any]) -> Verifier:
 
 
 def _saslauthd(attributes: Mapping[str, Any]) -> Verifier:
+    path = str(attributes["path"])
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise AuthenticatorError(
+            f"path: '{path[:200]}': expected that of a socket, such as /run/saslauthd/mux, of at most "
+            f"{MAX_SOCKET_PATH_BYTES} bytes"
+        )
     return SaslauthdVerifier(
-        str(attributes["path"]),
+        path,
         str(attributes["name"]),
         service=str(attributes["service"]),
         realm=str(attributes.get("realm") or ""),
@@ -91,6 +97,9 @@ def _kerberos(attributes: Mapping[str, Any]) -> Verifier:
     except KerberosError as error:
         raise AuthenticatorError(str(error)) from None
 
+
+# sun_path of Linux, and its NUL.
+MAX_SOCKET_PATH_BYTES: Final = 107
 
 # The SASL configuration's second verifier, beside the one for passwords.
 KEYTAB: Final = f"{DEFAULT}.keytab"
@@ -174,6 +183,10 @@ class Authenticators:
         """Nothing is verified any more."""
         for member in self._members.values():
             member.close()
+
+    @property
+    def members(self) -> Iterable[Authenticator]:
+        return self._members.values()
 
     # Entities
 
