@@ -23,7 +23,7 @@ RouterReason = Literal[
     "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable", "too_many_guesses",
     "malformed_frame", "idle_timeout", "internal_error",
     "credentials_revoked", "credentials_expired", "certificate_expired", "certificate_revoked", "connection_too_old",
-    "vhost_changed", "invalid_policy",
+    "vhost_changed", "invalid_policy", "audit_unavailable",
 ]  # fmt: skip
 # Why open connections are decided again.
 Occasion = Literal["policy_change", "expiry"]
