@@ -102,6 +102,15 @@ class ConnectionMembers(TypedDict, total=False):
     group: str | None
     ruleset_digest: str | None
     granted: str
+    groups: str
+
+
+class AskedMembers(TypedDict):
+    is_dynamic: bool
+    is_coordinator: bool
+    capabilities: str | None
+    dynamic_address: Literal["own", "other"] | None
+    reply_age_ms: int | None
 
 
 class RequestMembers(TypedDict, total=False):
@@ -110,6 +119,7 @@ class RequestMembers(TypedDict, total=False):
     direction: Direction | None
     address: str | None
     link_name: str | None
+    asked: AskedMembers
     usage: UsageMembers
     limit: int | None
     redecision: Occasion | None

@@ -15,6 +15,7 @@ from policy.decision import Reason
 from policy.facts import Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
+from router.admission.allows import Allows
 from router.admission.ban_gate import BanGate
 from router.admission.breakoffs import Breakoffs
 from router.admission.candidate import ConnectionShadow, Shadow
@@ -74,6 +75,7 @@ class Gate:
         self.bans = BanGate(bans if bans is not None else BanSet(), self.recorder)
         self.guesses = guesses if guesses is not None else nobody_guesses()
         self.breakoffs = Breakoffs(emit)
+        self.allows: Allows | None = None  # where auditAllows asks for records of what is allowed
         self.entrance = Entrance(self.recorder, emit)
         # A grant of an earlier epoch holds no longer for a connection that the change concerns.
         self.epoch = 0
@@ -196,9 +198,8 @@ class Admission(Party):
             gate.bans.record_refusal(ban, self.facts(), stage="open")
             self.count_failure()
             return CONNECTION_REFUSED
-        if not self.is_governed:
-            return None
-        if not gate.ruleset.is_enabled and gate.shadow is None and identity.grants is None:
+        if not self.is_governed or (not gate.ruleset.is_enabled and gate.shadow is None and identity.grants is None):
+            self._admitted(None, now)
             return None
         user = identity.user or ""
         selected = gate.ruleset.select_vhost(self.requested_vhost) if gate.ruleset.is_enabled else None
@@ -209,6 +210,7 @@ class Admission(Party):
             self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force)
         if not gate.ruleset.is_enabled:
             self.settings = judged.settings
+            self._admitted(None, now)
             return None
         self._log_selection(judged)
         decision = judged.decision
@@ -224,10 +226,20 @@ class Admission(Party):
                 f"[C{self.connection_id}] ALLOW AMQP Open lookup_user: {user}, rhost: {self.remote_host}, "
                 f"vhost: {self.requested_vhost}, connection: {self.connection_name}. Usergroup: '{judged.group}'",
             )
+            self._admitted(usage, now)
             return None
         if decision.reason in _COUNTED_AS_FAILURES:
             self.count_failure()
         return self._deny(open_denied(self, judged, usage, now), judged)
+
+    def _admitted(self, usage: Usage | None, now: float) -> None:
+        """usage  that it was decided on; None: policy was not asked"""
+        allows = self.gate.allows
+        if allows is not None:
+            request: RequestMembers = {"detail": "policy was not asked"}
+            if usage is not None:
+                request = {"usage": {"total": usage.total, "of_user": usage.of_user, "of_host": usage.of_host}}
+            allows.opened(self._facts_in_force(), request, now)
 
     def _log_selection(self, judged: ConnectionDecision) -> None:
         """Log the vhost that governs, where it is not simply the requested one (§2.7)."""
@@ -372,6 +384,8 @@ class Admission(Party):
     def close(self) -> None:
         """The connection ended: give back what it was counted for. Call once for every connection."""
         self.gate.folding.forget(self.connection_id)
+        if self.gate.allows is not None:
+            self.gate.allows.folding.forget(self.connection_id)
         if self.shadow is not None:
             self.shadow.close()
             self.shadow = None

@@ -32,7 +32,7 @@ _OWN_MEMBERS = frozenset(
     }
 )
 # Not in every event.
-_OPTIONAL_MEMBERS = frozenset({"attempts", "granted", "folded", "shadow", "management"})
+_OPTIONAL_MEMBERS = frozenset({"attempts", "granted", "groups", "asked", "folded", "shadow", "management"})
 
 # Stand in where an emitter's own value is missing or not one of the schema's. They blame the emitter, not the peer.
 _DEFAULTS: Mapping[str, Any] = {
@@ -42,6 +42,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "detail": "",
     "is_encrypted": False,
     "attempts": 1,
+    "asked.is_dynamic": False,
+    "asked.is_coordinator": False,
     "folded.owner": "various",
     "shadow.reason": "internal_error",
     "shadow.count": 1,
@@ -103,7 +105,7 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
         if name in _OWN_MEMBERS:
             continue
         value = event.get(name)
-        if name in ("attempts", "granted") and value is None:
+        if name in ("attempts", "granted", "groups", "asked") and value is None:
             continue
         if name == "folded":
             value = _folded_of(whole.get("attempts"), value, notes)

@@ -21,7 +21,7 @@ from router.amqp.engine import limit_slices
 from router.audit.chain import SigningKeyError
 from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
-from router.control.audit_log import open_audit_log
+from router.control.audit_log import allows_of, open_audit_log
 from router.control.authenticators import Authenticators
 from router.control.bans_in_force import Bans, guesses_of
 from router.control.budget_view import budget_owner
@@ -161,6 +161,7 @@ class Application:
         guesses = guesses_of(configuration.policy)
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, folding=folding, guesses=guesses)
         gate.recorder.explains = configuration.policy["verboseDenials"] is True
+        gate.allows = allows_of(self.attributes, self.emit)
         self.router = Router(
             router_id=router_id,
             version=self.version,

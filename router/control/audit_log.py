@@ -5,12 +5,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
+from router.admission.allows import Allows
 from router.audit.chain import read_signer
 from router.audit.files import Fsync
 from router.audit.trail import AuditLog
+from router.effects import Emit
 from router.management.kinds.router import audit_limits
 
 _DAY_S: Final = 86400.0
+
+
+def allows_of(attributes: Mapping[str, object], emit: Emit) -> Allows | None:
+    """None where what is allowed is not recorded."""
+    which = attributes["auditAllows"]
+    if not attributes.get("auditDir") or which == "none":
+        return None
+    return Allows(emit, time.monotonic, time.time, has_links=which == "link")
 
 
 def open_audit_log(

@@ -44,6 +44,7 @@ def test_the_type_of_events_is_that_of_the_schema() -> None:
     for name, members in (
         ("rule", effects.RuleMembers), ("usage", effects.UsageMembers), ("shadow", effects.ShadowMembers),
         ("management", effects.ManagementMembers), ("folded", effects.FoldedMembers),
+        ("asked", effects.AskedMembers),
     ):  # fmt: skip
         assert get_type_hints(members).keys() == properties[name]["properties"].keys()
     for name, literal in (("stage", effects.AuditStage), ("decision", effects.AuditDecision)):
@@ -57,7 +58,7 @@ def test_schema_is_a_valid_strict_schema() -> None:
     assert SCHEMA["additionalProperties"] is False
     optional = {"attempts", "deleted", "folded", "granted", "lost"}
     optional |= {"management", "redecision", "sequence", "shadow", "start"}
-    optional |= {"recovered", "signer", "previous", "signature"}
+    optional |= {"asked", "groups", "recovered", "signer", "previous", "signature"}
     assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == optional
     unbounded = [
         name

@@ -145,7 +145,7 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     empty = dict.fromkeys(
         [
             *("attempts", "folded", "lost", "deleted", "management", "granted", "shadow", "redecision", "start"),
-            *("sequence", "recovered", "signer", "previous", "signature"),
+            *("sequence", "groups", "asked", "recovered", "signer", "previous", "signature"),
         ]
     )
     assert row.event.asDict(recursive=True) == {**empty, **expected}
