@@ -7,6 +7,7 @@ allows are summed up like refusals, by budgets of their own: they make no denial
 from collections.abc import Callable
 from typing import Final
 
+from policy.facts import Usage
 from router.admission.folding import Folding
 from router.effects import ConnectionMembers, Emit, Refused, RequestMembers, audit_event
 
@@ -22,8 +23,13 @@ class Allows:
         self.has_links = has_links
         self.folding = Folding(emit, clock, wall_clock)
 
-    def opened(self, connection: ConnectionMembers, request: RequestMembers, now: float) -> None:
-        """now  as of the decision, seconds since 1970 UTC"""
+    def opened(self, connection: ConnectionMembers, usage: Usage | None, now: float) -> None:
+        """usage  that it was decided on; None: policy was not asked
+        now    as of the decision, seconds since 1970 UTC
+        """
+        request: RequestMembers = {"detail": "policy was not asked"}
+        if usage is not None:
+            request = {"usage": {"total": usage.total, "of_user": usage.of_user, "of_host": usage.of_host}}
         event = audit_event("open", "allow", ALLOWED, connection, request)
         self.folding.record(Refused(stage="open", facts=connection, event=event, time_s=now))
 

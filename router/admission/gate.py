@@ -53,6 +53,7 @@ class Gate:
 
     shadow   a candidate policy that is asked beside it and changes nothing; None where none is tried
     folding  None: one whose clocks stand still
+    allows   None: what is allowed is not recorded
     guesses  None: no answer to a login is held back
     """
 
@@ -65,6 +66,7 @@ class Gate:
         bans: BanSet | None = None,
         folding: Folding | None = None,
         guesses: Guesses | None = None,
+        allows: Allows | None = None,
     ) -> None:
         self.ruleset = ruleset
         self.ledger = ledger
@@ -75,7 +77,7 @@ class Gate:
         self.bans = BanGate(bans if bans is not None else BanSet(), self.recorder)
         self.guesses = guesses if guesses is not None else nobody_guesses()
         self.breakoffs = Breakoffs(emit)
-        self.allows: Allows | None = None  # where auditAllows asks for records of what is allowed
+        self.allows = allows
         self.entrance = Entrance(self.recorder, emit)
         # A grant of an earlier epoch holds no longer for a connection that the change concerns.
         self.epoch = 0
@@ -94,6 +96,12 @@ class Gate:
         self.began_at = now
         self.occasion = occasion
         self._concerns.append(concerns)
+
+    def forget(self, connection_id: int) -> None:
+        """A connection has ended: write the sums that are its own."""
+        self.folding.forget(connection_id)
+        if self.allows is not None:
+            self.allows.folding.forget(connection_id)
 
     def end_epoch(self) -> None:
         """Every connection that was open has been decided again."""
@@ -234,12 +242,8 @@ class Admission(Party):
 
     def _admitted(self, usage: Usage | None, now: float) -> None:
         """usage  that it was decided on; None: policy was not asked"""
-        allows = self.gate.allows
-        if allows is not None:
-            request: RequestMembers = {"detail": "policy was not asked"}
-            if usage is not None:
-                request = {"usage": {"total": usage.total, "of_user": usage.of_user, "of_host": usage.of_host}}
-            allows.opened(self._facts_in_force(), request, now)
+        if (allows := self.gate.allows) is not None:
+            allows.opened(self._facts_in_force(), usage, now)
 
     def _log_selection(self, judged: ConnectionDecision) -> None:
         """Log the vhost that governs, where it is not simply the requested one (§2.7)."""
@@ -383,9 +387,7 @@ class Admission(Party):
 
     def close(self) -> None:
         """The connection ended: give back what it was counted for. Call once for every connection."""
-        self.gate.folding.forget(self.connection_id)
-        if self.gate.allows is not None:
-            self.gate.allows.folding.forget(self.connection_id)
+        self.gate.forget(self.connection_id)
         if self.shadow is not None:
             self.shadow.close()
             self.shadow = None

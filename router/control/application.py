@@ -158,10 +158,9 @@ class Application:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         folding = Folding(self.emit, time.monotonic, time.time)
-        guesses = guesses_of(configuration.policy)
-        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, folding=folding, guesses=guesses)
+        guesses, allows = guesses_of(configuration.policy), allows_of(self.attributes, self.emit)
+        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, None, folding, guesses, allows)
         gate.recorder.explains = configuration.policy["verboseDenials"] is True
-        gate.allows = allows_of(self.attributes, self.emit)
         self.router = Router(
             router_id=router_id,
             version=self.version,
