@@ -23,7 +23,7 @@ RouterReason = Literal[
     "sasl_failed", "sasl_mechanism", "sasl_malformed", "verifier_unavailable", "too_many_guesses",
     "malformed_frame", "idle_timeout", "internal_error",
     "credentials_revoked", "credentials_expired", "certificate_expired", "certificate_revoked", "connection_too_old",
-    "vhost_changed", "invalid_policy",
+    "vhost_changed", "invalid_policy", "audit_unavailable",
 ]  # fmt: skip
 # Why open connections are decided again.
 Occasion = Literal["policy_change", "expiry"]
@@ -102,6 +102,15 @@ class ConnectionMembers(TypedDict, total=False):
     group: str | None
     ruleset_digest: str | None
     granted: str
+    groups: str
+
+
+class AskedMembers(TypedDict):
+    is_dynamic: bool
+    is_coordinator: bool
+    capabilities: str | None
+    dynamic_address: Literal["own", "other"] | None
+    reply_age_ms: int | None
 
 
 class RequestMembers(TypedDict, total=False):
@@ -110,6 +119,7 @@ class RequestMembers(TypedDict, total=False):
     direction: Direction | None
     address: str | None
     link_name: str | None
+    asked: AskedMembers
     usage: UsageMembers
     limit: int | None
     redecision: Occasion | None

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
+from spark import verify
 from spark.session import SparkUnavailableError, check_installed, local_session
 from spark.tables import render
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         with _terminated_like_interrupted():
-            return _report(arguments)
+            return verify.run(arguments) if arguments.verb == "verify" else _report(arguments)
     except (_UnreadableError, SparkUnavailableError) as error:
         print(f"qdaudit: {error}", file=sys.stderr)
         return UNREADABLE
@@ -84,6 +85,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXIT_STATUS,
     )
     _add_common(changes)
+    checked = verbs.add_parser(
+        "verify",
+        help="find out whether anybody changed, removed, moved or cut lines; needs no Spark",
+        description="Check the hash chain and the signatures of every audit file of FOLDER, compressed or not.",
+        epilog="Exit status: 0 whole; 1 something was found; 2 wrong arguments; 3 FOLDER or PUBLIC cannot be read.",
+    )
+    verify.add_arguments(checked)
     return parser
 
 

@@ -96,7 +96,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "referencing": ("policy",),
     "pysasl": ("auth",),
     "scramp": ("auth",),
-    "cryptography": ("auth",),
+    "cryptography": ("auth", "router.audit.chain", "spark.verify"),
     "jwt": ("auth.verifiers.token_keys", "auth.verifiers.tokens"),
     "ldap3": ("auth.verifiers.ldap_wire",),
     "gssapi": ("auth.verifiers.kerberos",),
@@ -315,6 +315,7 @@ MAX_PARAMETERS = 8
 # Class -> why it is larger. A value (a dataclass) has as many fields as it has.
 LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
+    "router.audit.trail.AuditLog": "the queue, what is lost of it and its writer thread share one lock",
     "router.amqp.guard.machine.Guard": "one state machine: a rule in another file could be forgotten",
 }
 LONG_CONSTRUCTORS = {

@@ -22,6 +22,7 @@ _palisade_options() {
         "qdaudit denials") echo "-h --help --out --format --since --until --strict" ;;
         "qdaudit shadow") echo "-h --help --out --format --since --until --strict --candidate" ;;
         "qdaudit changes") echo "-h --help --out --format --since --until --strict" ;;
+        "qdaudit verify") echo "-h --help --key --unsigned --running --seen --jobs --format" ;;
     esac
 }
 
@@ -115,6 +116,10 @@ _palisade_values() {
         "qdaudit changes --format") echo "table json" ;;
         "qdaudit changes --since") echo "NOTHING" ;;
         "qdaudit changes --until") echo "NOTHING" ;;
+        "qdaudit verify --key") echo "NOTHING" ;;
+        "qdaudit verify --seen") echo "NOTHING" ;;
+        "qdaudit verify --jobs") echo "NOTHING" ;;
+        "qdaudit verify --format") echo "text json" ;;
     esac
 }
 
@@ -128,10 +133,11 @@ _palisade_rest() {
         "qdpolicy fmt") echo "FILES" ;;
         "qdpolicy lint") echo "FILES" ;;
         "qdpolicy test") echo "FILES" ;;
-        "qdaudit") echo "denials shadow changes" ;;
+        "qdaudit") echo "denials shadow changes verify" ;;
         "qdaudit denials") echo "FILES" ;;
         "qdaudit shadow") echo "FILES" ;;
         "qdaudit changes") echo "FILES" ;;
+        "qdaudit verify") echo "FILES" ;;
     esac
 }
 

@@ -17,6 +17,7 @@ from router.admission.denials import (
     in_process_link_denied,
     in_process_message_denied,
     link_denied,
+    link_members,
     malformed_message_denied,
     message_stalled,
     receiver_stalled,
@@ -122,6 +123,8 @@ class ConnectionGate(Admission):
             self.open_senders += 1
         else:
             self.open_receivers += 1
+        if self.gate.allows is not None:
+            self.gate.allows.attached(self._facts_in_force(), link_members(facts, request.link_name))
         return None
 
     def attach_again(self, request: LinkRequest, older: int) -> Refusal | None:

@@ -5,6 +5,7 @@ was decided on. Each function below makes the denial of one kind of request. Sou
 to §5.
 """
 
+import json
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -224,6 +225,26 @@ def session_denied(who: Party, decision: Decision, open_sessions: int, occasion:
     )
 
 
+def link_members(facts: LinkFacts, link_name: str) -> RequestMembers:
+    """Of an Attach: what policy is asked about it."""
+    members: RequestMembers = {
+        "direction": facts.direction,
+        "address": judged_text(facts.address),
+        "link_name": link_name,
+        "usage": {"open_links": facts.open_links},
+    }
+    has_more = facts.is_dynamic or facts.is_coordinator or facts.capabilities
+    if has_more or facts.dynamic_address is not None or facts.reply_age_s is not None:
+        members["asked"] = {
+            "is_dynamic": facts.is_dynamic,
+            "is_coordinator": facts.is_coordinator,
+            "capabilities": json.dumps(facts.capabilities) if facts.capabilities else None,
+            "dynamic_address": facts.dynamic_address,
+            "reply_age_ms": int(facts.reply_age_s * 1000) if facts.reply_age_s is not None else None,
+        }
+    return members
+
+
 def link_denied(
     who: Party, decision: Decision, facts: LinkFacts, link_name: str, occasion: Occasion | None = None
 ) -> Denied:
@@ -239,14 +260,7 @@ def link_denied(
         refusal=LINK_LIMIT if is_limit else LINK_REFUSED,
         counter=direction if settings is not None else None,
         lines=(line("info", f"[C{who.connection_id}] {text}"),),
-        request={
-            "direction": direction,
-            "address": judged_text(facts.address),
-            "link_name": link_name,
-            "usage": {"open_links": facts.open_links},
-            "limit": limit,
-            "redecision": occasion,
-        },
+        request={**link_members(facts, link_name), "limit": limit, "redecision": occasion},
         address=facts.address,
     )
 

@@ -51,6 +51,12 @@ class Entrance:
         self._recorder.count("accept")
         self._record("accept", "descriptor_limit", connection, {"detail": detail, "limit": limit})
 
+    def refuse_unrecorded(self, connection: ConnectionMembers) -> None:
+        """Record a socket that is closed at once, for the audit log could not record what its peer is denied."""
+        self._recorder.count("accept")
+        detail = "the audit log cannot be written, so that no connection is accepted (onAuditFailure)"
+        self._record("accept", "audit_unavailable", connection, {"detail": detail})
+
     def record(self, excess: Excess, stage: AuditStage, reason: RouterReason, connection: ConnectionMembers) -> None:
         """Record a connection that has to go before it is open.
 

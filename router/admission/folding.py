@@ -288,7 +288,8 @@ class Folding:
         members = summed.members
         where = f"[C{owner.name}] " if owner.kind == "connection" else ""
         whose = f"of various {owner.name}s" if owner.kind == "various" else f"of {owner.kind} '{owner.name}'"
-        what = summed.what or f"DENY {sort.stage} {sort.reason}"
+        verb = "ALLOW" if members.get("decision") == "allow" else "DENY"
+        what = summed.what or f"{verb} {sort.stage} {sort.reason}"
         text = f"{where}{number} times from {first} to {last}, not told one by one, {whose}: {what}{names}"
         self._emit(Log(module=summed.line.module, level=summed.line.level, text=text))
         if summed.what:

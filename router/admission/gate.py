@@ -15,6 +15,7 @@ from policy.decision import Reason
 from policy.facts import Usage
 from policy.ruleset import Ruleset
 from policy.usage import UsageLedger
+from router.admission.allows import Allows
 from router.admission.ban_gate import BanGate
 from router.admission.breakoffs import Breakoffs
 from router.admission.candidate import ConnectionShadow, Shadow
@@ -52,6 +53,7 @@ class Gate:
 
     shadow   a candidate policy that is asked beside it and changes nothing; None where none is tried
     folding  None: one whose clocks stand still
+    allows   None: what is allowed is not recorded
     guesses  None: no answer to a login is held back
     """
 
@@ -64,6 +66,7 @@ class Gate:
         bans: BanSet | None = None,
         folding: Folding | None = None,
         guesses: Guesses | None = None,
+        allows: Allows | None = None,
     ) -> None:
         self.ruleset = ruleset
         self.ledger = ledger
@@ -74,6 +77,7 @@ class Gate:
         self.bans = BanGate(bans if bans is not None else BanSet(), self.recorder)
         self.guesses = guesses if guesses is not None else nobody_guesses()
         self.breakoffs = Breakoffs(emit)
+        self.allows = allows
         self.entrance = Entrance(self.recorder, emit)
         # A grant of an earlier epoch holds no longer for a connection that the change concerns.
         self.epoch = 0
@@ -92,6 +96,12 @@ class Gate:
         self.began_at = now
         self.occasion = occasion
         self._concerns.append(concerns)
+
+    def forget(self, connection_id: int) -> None:
+        """A connection has ended: write the sums that are its own."""
+        self.folding.forget(connection_id)
+        if self.allows is not None:
+            self.allows.folding.forget(connection_id)
 
     def end_epoch(self) -> None:
         """Every connection that was open has been decided again."""
@@ -196,9 +206,8 @@ class Admission(Party):
             gate.bans.record_refusal(ban, self.facts(), stage="open")
             self.count_failure()
             return CONNECTION_REFUSED
-        if not self.is_governed:
-            return None
-        if not gate.ruleset.is_enabled and gate.shadow is None and identity.grants is None:
+        if not self.is_governed or (not gate.ruleset.is_enabled and gate.shadow is None and identity.grants is None):
+            self._admitted(None, now)
             return None
         user = identity.user or ""
         selected = gate.ruleset.select_vhost(self.requested_vhost) if gate.ruleset.is_enabled else None
@@ -209,6 +218,7 @@ class Admission(Party):
             self.shadow = gate.shadow.opened(facts, judged, self._facts_in_force)
         if not gate.ruleset.is_enabled:
             self.settings = judged.settings
+            self._admitted(None, now)
             return None
         self._log_selection(judged)
         decision = judged.decision
@@ -224,10 +234,16 @@ class Admission(Party):
                 f"[C{self.connection_id}] ALLOW AMQP Open lookup_user: {user}, rhost: {self.remote_host}, "
                 f"vhost: {self.requested_vhost}, connection: {self.connection_name}. Usergroup: '{judged.group}'",
             )
+            self._admitted(usage, now)
             return None
         if decision.reason in _COUNTED_AS_FAILURES:
             self.count_failure()
         return self._deny(open_denied(self, judged, usage, now), judged)
+
+    def _admitted(self, usage: Usage | None, now: float) -> None:
+        """usage  that it was decided on; None: policy was not asked"""
+        if (allows := self.gate.allows) is not None:
+            allows.opened(self._facts_in_force(), usage, now)
 
     def _log_selection(self, judged: ConnectionDecision) -> None:
         """Log the vhost that governs, where it is not simply the requested one (§2.7)."""
@@ -371,7 +387,7 @@ class Admission(Party):
 
     def close(self) -> None:
         """The connection ended: give back what it was counted for. Call once for every connection."""
-        self.gate.folding.forget(self.connection_id)
+        self.gate.forget(self.connection_id)
         if self.shadow is not None:
             self.shadow.close()
             self.shadow = None

@@ -80,6 +80,8 @@ class Party:
         grants = self.identity.grants
         if grants is not None:
             facts["granted"] = json.dumps({"send": grants.targets, "recv": grants.sources})
+        if self.identity.groups:
+            facts["groups"] = json.dumps(self.identity.groups)
         return facts
 
     def connection_facts(self, now: float) -> ConnectionFacts:

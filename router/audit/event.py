@@ -19,15 +19,20 @@ SCHEMA_VERSION: int = _PROPERTIES["schema_version"]["maximum"]
 EVENTS_LOST = "events_lost"
 LOG_CLOSED = "log_closed"
 FILE_DELETED = "file_deleted"
-_LOGS_OWN = frozenset({EVENTS_LOST, LOG_CLOSED, FILE_DELETED})
+CHECKPOINT = "checkpoint"
+END_RECOVERED = "end_recovered"
+_LOGS_OWN = frozenset({EVENTS_LOST, LOG_CLOSED, FILE_DELETED, CHECKPOINT, END_RECOVERED})
 SHADOW_DECISIONS = frozenset({"shadow_deny", "shadow_allow", "shadow_error"})
 
 # Filled in here; what an emitter passes under these names is dropped.
 _OWN_MEMBERS = frozenset(
-    {"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost", "deleted"}
+    {
+        *("schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost", "deleted"),
+        *("recovered", "signer", "previous", "signature"),  # the last two are the chain's (router.audit.chain)
+    }
 )
 # Not in every event.
-_OPTIONAL_MEMBERS = frozenset({"attempts", "granted", "folded", "shadow", "management"})
+_OPTIONAL_MEMBERS = frozenset({"attempts", "granted", "groups", "asked", "folded", "shadow", "management"})
 
 # Stand in where an emitter's own value is missing or not one of the schema's. They blame the emitter, not the peer.
 _DEFAULTS: Mapping[str, Any] = {
@@ -37,6 +42,8 @@ _DEFAULTS: Mapping[str, Any] = {
     "detail": "",
     "is_encrypted": False,
     "attempts": 1,
+    "asked.is_dynamic": False,
+    "asked.is_coordinator": False,
     "folded.owner": "various",
     "shadow.reason": "internal_error",
     "shadow.count": 1,
@@ -73,6 +80,7 @@ class DeletedFile:
     start        that its events are of
     first, last  sequence of the first of them, and of the last whole one. None: not to be read
     limit        the setting that it is deleted for
+    digest       `previous` of the file after it; None: not to be read
     """
 
     name: str
@@ -81,6 +89,7 @@ class DeletedFile:
     first: int | None
     last: int | None
     limit: str
+    digest: str | None = None
 
 
 def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
@@ -96,7 +105,7 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
         if name in _OWN_MEMBERS:
             continue
         value = event.get(name)
-        if name in ("attempts", "granted") and value is None:
+        if name in ("attempts", "granted", "groups", "asked") and value is None:
             continue
         if name == "folded":
             value = _folded_of(whole.get("attempts"), value, notes)
@@ -138,15 +147,37 @@ def deleted_marker(file: DeletedFile, stamp: Stamp) -> dict[str, Any]:
         "first": file.first,
         "last": file.last,
         "limit": file.limit,
+        "digest": file.digest,
     }
     spec = _PROPERTIES["deleted"]
     deleted, _ = _fitted_object("deleted", spec, deleted, [])
+    if file.digest is None:
+        del deleted["digest"]
     return _of_the_log({"reason": FILE_DELETED, "detail": detail, "deleted": deleted}, stamp)
 
 
-def end_marker(stamp: Stamp) -> dict[str, Any]:
-    """The last event of a start that ended as it should."""
-    return _of_the_log({"reason": LOG_CLOSED, "detail": "the router stopped; this start has no further event"}, stamp)
+def recovered_marker(name: str, size: int, sha256: str, stamp: Stamp) -> dict[str, Any]:
+    """The event that says that the last `size` bytes of a file are no part of the chain."""
+    detail = f"the last {size} bytes of {name} are half a line, or lines written again: they do not count"
+    recovered = {"file": name[:256], "bytes": size, "sha256": sha256}
+    return _of_the_log({"reason": END_RECOVERED, "detail": detail, "recovered": recovered}, stamp)
+
+
+def checkpoint_marker(signer: str, stamp: Stamp) -> dict[str, Any]:
+    """The event whose signature vouches for the lines before it.
+
+    signer  name of the key, 16 hex digits
+    """
+    return _of_the_log({"reason": CHECKPOINT, "detail": "signed, with all lines before it", "signer": signer}, stamp)
+
+
+def end_marker(stamp: Stamp, signer: str | None = None) -> dict[str, Any]:
+    """The last event of a start that ended as it should.
+
+    signer  as of checkpoint_marker; None: it will not be signed
+    """
+    members = {"reason": LOG_CLOSED, "detail": "the router stopped; this start has no further event"}
+    return _of_the_log(members if signer is None else {**members, "signer": signer}, stamp)
 
 
 def _of_the_log(members: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:

@@ -1,43 +1,44 @@
-"""The files of an audit log: the one that is written, and which of the older ones retention deletes.
-
-The writer thread alone uses them. What is deleted has an event of the log's own first (router.audit.trail).
-"""
+"""The file of an audit log that is being written. The writer thread alone uses it."""
 
 import contextlib
 import errno
-import json
+import hashlib
 import os
 import re
-import stat
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from itertools import islice
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
+from router.audit.chain import LINKS_BYTES, Chain, Rest, Signer
+from router.audit.compression import Compressor
 from router.audit.event import DeletedFile
+from router.audit.old_files import OldFiles, Retention
 
-# A file's first and last events are looked for in so many bytes: an event is under 150 kB.
-_LOOK_BYTES: Final = 256 * 1024
 # Where files are deleted by age, one is left after a day, so that its first events are not kept as long as its last.
 _DAY_S: Final = 86400.0
-# Files deleted before something else is written: the first limits of a folder may concern thousands.
-_AT_ONCE: Final = 100
+# What a power cut may cost where auditFsync is interval.
+SYNC_S: Final = 1.0
+
+# When a line counts as written: when it is on the disk; with the system, which writes it within a second; with the
+# system, which writes it when it likes.
+Fsync = Literal["each", "interval", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """Which files of a router id are kept; None: all. The file being written always is.
+class FileTerms:
+    """How an audit log's files are written and kept.
 
-    max_files  with the one being written
-    max_bytes  in all, that one taken as large as it may become
-    max_age_s  since the last event of a file
+    max_file_bytes  a file that would grow past this is left and a new one begun
+    max_file_s      so is one that is older; None: no limit
     """
 
-    max_files: int | None = None
-    max_bytes: int | None = None
-    max_age_s: float | None = None
+    max_file_bytes: int
+    max_file_s: float | None = None
+    fsync: Fsync = "each"
+    is_compressed: bool = False
+    retention: Retention = field(default_factory=Retention)
 
 
 class Deletion(bytes):
@@ -52,7 +53,10 @@ def open_new_file(path: Path) -> int:
 
 
 class Files:
-    """The file being written, and those before it."""
+    """The file being written, and those before it.
+
+    rests  ends of files that are no part of the chain and still to be recorded
+    """
 
     def __init__(
         self,
@@ -60,30 +64,57 @@ class Files:
         *,
         router_id: str,
         now_s: Callable[[], float],
-        max_file_bytes: int,
-        retention: Retention,
+        terms: FileTerms,
+        signer: Signer | None,
         open_file: Callable[[Path], int],
         report: Callable[[str], None],
     ) -> None:
         self.directory = directory
+        self.rests: list[Rest] = []
         self._router_name = re.sub(r"[^A-Za-z0-9._-]", "_", router_id)[:64] or "_"
         self._now_s = now_s
-        self._max_file_bytes = max_file_bytes
-        self._retention = retention
+        self._terms = terms
         self._open_file = open_file
         self._report = report
+        self.old = OldFiles(
+            directory,
+            router_name=self._router_name,
+            now_s=now_s,
+            retention=terms.retention,
+            report=report,
+            compressor=Compressor(report) if terms.is_compressed else None,
+        )
+        ages = [terms.max_file_s, _DAY_S if terms.retention.max_age_s is not None else None]
+        self._max_age_s = min((age for age in ages if age is not None), default=None)
+        self._chain = Chain(signer)
         self._fd: int | None = None
         self._path = directory
         self._size = 0
         self._begun_s = 0.0  # since 1970 UTC
+        self._synced_at = 0.0  # monotonic
+        self._is_synced = True
         self._is_fresh = False
         self._is_look_due = False
-        self._doomed: set[str] = set()  # names whose deletion is being recorded
+
+    @property
+    def digest(self) -> str:
+        """What the next line's `previous` will be."""
+        return self._chain.digest
+
+    def resume(self) -> None:
+        """Go on with the chain of the last file there is. Before anything is written."""
+        try:
+            digest, self.rests = self.old.last_end()
+        except OSError as error:
+            self._report(f"audit log: cannot look for earlier files in {self.directory}: {error}")
+            return
+        if digest is not None:
+            self._chain.before = digest
 
     def write(self, batch: list[bytes]) -> tuple[int, Exception | None]:
-        """Write lines until the batch or the file ends, then fsync.
+        """Write lines until the batch or the file ends, then fsync where that is due.
 
-        Returns  how many lines are durable, and the error that stopped it. Lines that may or may not be on disk count
+        Returns  how many lines are written, and the error that stopped it. Lines that may or may not be on disk count
                  as not written: written again they carry the same event_id, and the report counts them once.
         """
         done = 0
@@ -93,28 +124,38 @@ class Files:
             fd = self._ready(batch[0])
         except Exception as failed:
             return 0, failed
-        start = self._size
+        start, chain = self._size, self._chain.copy()
+        written: list[bytes] = []
+        whole = b""
         try:
             for line in batch:
                 if self._size and self._has_no_room(line):
                     break
+                whole = self._chain.linked(line)
                 # One write() a line: a process killed here leaves at most this one line torn, at the end of the file.
-                taken = os.write(fd, line)
-                if taken < len(line):
-                    raise OSError(f"took {taken} of {len(line)} bytes: the disk is full or a quota is reached")
-                self._size += len(line)
+                taken = os.write(fd, whole)
+                if taken < len(whole):
+                    raise OSError(f"took {taken} of {len(whole)} bytes: the disk is full or a quota is reached")
+                self._chain.took(line, whole)
+                written.append(whole)
+                self._size += len(whole)
                 done += 1
         except Exception as failed:
             error = failed
             is_torn = not self._cut_to(fd, self._size)
+        self._is_synced = False
         try:
-            os.fsync(fd)
+            if self._terms.fsync == "each":
+                self._sync(fd)
         except Exception as failed:
             # After a failed fsync nobody knows which pages are on disk, and a second fsync may lie: begin a new file.
-            self._cut_to(fd, start)
+            self._chain = chain
+            if not self._cut_to(fd, start):
+                self._note_rest(fd, start, written)
             self._leave()
             return 0, error or failed
         if is_torn:
+            self._note_rest(fd, self._size, [whole])
             self._leave()  # nothing may follow on the torn line
         elif done and self._is_fresh:
             # Only after a success: a disk that fails again and again must not cost the files that are good.
@@ -122,14 +163,38 @@ class Files:
             self._is_look_due = True
         return done, error
 
+    def _note_rest(self, fd: int, size: int, lines: list[bytes]) -> None:
+        """The file has more than the chain knows of: `lines` in whole or in part, from `size` on."""
+        try:
+            extra = os.fstat(fd).st_size - size
+        except OSError:
+            return
+        if extra > 0:
+            digest = hashlib.sha256(b"".join(lines)[:extra]).hexdigest()
+            self.rests.append(Rest(file=self._path.name, size=extra, sha256=digest))
+
+    def _sync(self, fd: int) -> None:
+        os.fsync(fd)
+        self._synced_at, self._is_synced = time.monotonic(), True
+
     def _leave(self) -> None:
         """Give up the file after a fault; an empty one is taken away, lest each attempt leave one behind."""
-        self.close()
+        self._close_fd()
         if self._size == 0:
             with contextlib.suppress(OSError):
                 os.unlink(self._path)
 
+    def _finish(self) -> None:
+        """Leave the file as it is: it is full, old, or the log is closed."""
+        if self._fd is not None and not self._is_synced and self._terms.fsync == "interval":
+            self._sync_late(self._fd)
+        self._close_fd()
+
     def close(self) -> None:
+        self._finish()
+        self.old.close()
+
+    def _close_fd(self) -> None:
         if self._fd is not None:
             fd, self._fd = self._fd, None
             try:
@@ -138,18 +203,19 @@ class Files:
                 self._report(f"audit log: closing {self._path}: {error}")
 
     def _has_no_room(self, line: bytes) -> bool:
-        return not isinstance(line, Deletion) and self._size + len(line) > self._max_file_bytes
+        is_over = self._size + len(line) + LINKS_BYTES > self._terms.max_file_bytes
+        return is_over and not isinstance(line, Deletion)
 
-    def _is_of_another_day(self) -> bool:
-        return self._retention.max_age_s is not None and abs(self._now_s() - self._begun_s) > _DAY_S
+    def _is_old(self) -> bool:
+        return self._max_age_s is not None and abs(self._now_s() - self._begun_s) > self._max_age_s
 
     def _ready(self, line: bytes) -> int:
         """A descriptor with room for a line."""
-        if self._fd is not None and self._size and (self._has_no_room(line) or self._is_of_another_day()):
-            self.close()
+        if self._fd is not None and self._size and (self._has_no_room(line) or self._is_old()):
+            self._finish()
         if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
             self._report(f"audit log: {self._path} was removed while it was being written; a new file is begun")
-            self.close()
+            self._close_fd()
         if self._fd is None:
             self._begin()
         assert self._fd is not None
@@ -157,17 +223,47 @@ class Files:
 
     def _begin(self) -> None:
         time_s = self._now_s()
-        for attempt in range(1000):
-            stamp = datetime.fromtimestamp(time_s + attempt * 1e-6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        path = self.directory
+        for stamp in self.old.new_stamps():
             path = self.directory / f"denials-{stamp}-{self._router_name}-{os.getpid()}.jsonl"
             try:
                 self._fd = self._open_file(path)
             except FileExistsError:
                 continue
             self._path, self._size, self._is_fresh, self._begun_s = path, 0, True, time_s
+            self._chain.begin_file()
             _sync_directory(self.directory)
             return
-        raise FileExistsError(f"{path} and a thousand names after it are taken")
+        raise FileExistsError(f"{path} and a thousand names before it are taken")
+
+    # Time
+
+    def next_chore_s(self) -> float | None:
+        """In how many seconds `on_time` has something to do; None: it has nothing."""
+        left = []
+        if self._fd is not None and not self._is_synced and self._terms.fsync == "interval":
+            left.append(self._synced_at + SYNC_S - time.monotonic())
+        if self._fd is not None and self._terms.max_file_s is not None:
+            left.append(self._begun_s + self._terms.max_file_s - self._now_s())
+        return max(0.01, min(left)) if left else None
+
+    def on_time(self) -> None:
+        """Sync what is due, and leave a file that is old enough, written to or not."""
+        if self._fd is None:
+            return
+        if self._terms.fsync == "interval" and not self._is_synced and time.monotonic() >= self._synced_at + SYNC_S:
+            self._sync_late(self._fd)
+        if self._terms.max_file_s is not None and self._is_old():
+            self._finish()
+
+    def _sync_late(self, fd: int) -> None:
+        """Sync lines that count as written already."""
+        try:
+            self._sync(fd)
+        except OSError as error:
+            self._report(f"audit log: {self._path}: lines of the last moments may not be on the disk: {error}")
+            self._is_synced = True
+            self._close_fd()
 
     # Retention
 
@@ -181,51 +277,16 @@ class Files:
             return []
         self._is_look_due = False
         try:
-            found = list(islice(self._surplus(), _AT_ONCE))
+            if self._fd is not None:
+                self.old.compress(self._path)
+            size = max(self._size, self._terms.max_file_bytes)
+            upcoming = self.digest if self._fd is None else None
+            found = self.old.surplus(self._path, size, upcoming)
         except OSError as error:
             self._report(f"audit log: cannot look for old files in {self.directory}: {error}")
             return []
-        self._is_look_due = len(found) == _AT_ONCE
-        self._doomed.update(path.name for path, _ in found)
+        self._is_look_due = self.old.has_more
         return found
-
-    def _surplus(self) -> Iterator[tuple[Path, DeletedFile]]:
-        retention = self._retention
-        if retention == Retention():
-            return
-        ours = re.compile(rf"denials-\d{{8}}T\d{{6}}\.\d{{6}}Z-{re.escape(self._router_name)}-\d+\.jsonl")
-        older = [self.directory / name for name in os.listdir(self.directory) if ours.fullmatch(name)]
-        older = sorted(path for path in older if path.name not in self._doomed and path != self._path)
-        states = [os.lstat(path) for path in older]
-        files = len(older) + (self._fd is not None)
-        size = sum(state.st_size for state in states) + max(self._size, self._max_file_bytes)
-        oldest_s = self._now_s() - retention.max_age_s if retention.max_age_s is not None else None
-        for path, state in zip(older, states, strict=True):
-            if retention.max_files is not None and files > retention.max_files:
-                limit = "auditMaxFiles"
-            elif retention.max_bytes is not None and size > retention.max_bytes:
-                limit = "auditMaxBytes"
-            elif oldest_s is not None and state.st_mtime < oldest_s:
-                limit = "auditMaxAgeDays"
-            else:
-                continue
-            files -= 1
-            size -= state.st_size
-            start, first, last = _events_in(path)
-            yield (
-                path,
-                DeletedFile(name=path.name, size=state.st_size, start=start, first=first, last=last, limit=limit),
-            )
-
-    def delete(self, path: Path) -> None:
-        """Delete a file whose deletion is on record."""
-        self._doomed.discard(path.name)
-        try:
-            os.unlink(path)
-        except OSError as error:
-            self._report(f"audit log: cannot delete {path}: {error}")
-        else:
-            self._report(f"audit log: deleted {path}, as the limits of its files ask")
 
     def _cut_to(self, fd: int, size: int) -> bool:
         try:
@@ -246,33 +307,3 @@ def _sync_directory(directory: Path) -> None:
             raise
     finally:
         os.close(fd)
-
-
-def _events_in(path: Path) -> tuple[str | None, int | None, int | None]:
-    """The start whose events a file has, and the numbers of its first and last whole one; None: not to be read."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None, None, None
-    try:
-        state = os.fstat(fd)
-        if not stat.S_ISREG(state.st_mode):
-            return None, None, None
-        head = os.pread(fd, _LOOK_BYTES, 0)
-        tail = os.pread(fd, _LOOK_BYTES, max(0, state.st_size - _LOOK_BYTES))
-    except OSError:
-        return None, None, None
-    finally:
-        os.close(fd)
-    start, first = _numbers(head.partition(b"\n")[0])
-    whole = tail[: tail.rfind(b"\n") + 1].splitlines()  # a torn line at the end is none
-    return start, first, _numbers(whole[-1])[1] if whole else None
-
-
-def _numbers(line: bytes) -> tuple[str | None, int | None]:
-    try:
-        event = json.loads(line)
-        start, sequence = event["start"], event["sequence"]
-    except (ValueError, KeyError, TypeError):
-        return None, None
-    return (start, sequence) if isinstance(start, str) and isinstance(sequence, int) else (None, None)

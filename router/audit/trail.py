@@ -12,13 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
-from uuid import uuid4
 
-from router.audit import event as audit_event
-from router.audit.files import Deletion, Files, Retention, open_new_file
+from router.audit.chain import Checkpoints, Signer
+from router.audit.event import DeletedFile
+from router.audit.files import Deletion, Files, FileTerms, Fsync, open_new_file
+from router.audit.lines import Lines
+from router.audit.old_files import Retention
 from router.effects import AuditEvent
 
 DEFAULT_MAX_FILE_BYTES = 64 * 1024 * 1024
@@ -43,6 +43,10 @@ class AuditLog:
     max_file_bytes  a file that would grow past this is left and a new one begun.
     max_files, max_bytes, max_age_s  what of the files of this router id is kept, as Retention; None: all. The oldest
                   go first. Each has a `file_deleted` event before it is deleted, and is reported.
+    max_file_s    so is one that was begun so many seconds ago; None: none is
+    fsync, is_compressed  as of FileTerms
+    signer        signs checkpoints and the end; None: nothing is signed
+    is_refusing_on_failure  whether `is_refusing` may be true
     max_pending, max_pending_bytes  what the queue holds at most, in events and in bytes.
     on_trouble    called once when writing begins to fail, once when it works again, for every file deleted. It runs on
                   the writer thread (from `close` and from a `record` after it, on theirs): it must be thread-safe.
@@ -64,6 +68,11 @@ class AuditLog:
         max_files: int | None = None,
         max_bytes: int | None = None,
         max_age_s: float | None = None,
+        max_file_s: float | None = None,
+        fsync: Fsync = "each",
+        is_compressed: bool = False,
+        signer: Signer | None = None,
+        is_refusing_on_failure: bool = False,
         max_pending: int = DEFAULT_MAX_PENDING,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
         on_trouble: Callable[[str], None] = lambda _text: None,
@@ -73,30 +82,40 @@ class AuditLog:
         if min(max_file_bytes, max_pending, max_pending_bytes, 1 if max_files is None else max_files) < 1:
             raise ValueError("audit log: max_file_bytes, max_files, max_pending, max_pending_bytes must be 1 or more")
         _prepare(directory)
-        self._router_id = router_id
-        self._start = uuid4().hex
-        self._sequence = count()
-        self._clock = clock
+        self._lines = Lines(router_id, clock, signer)
         self._max_pending = max_pending
         self._max_pending_bytes = max_pending_bytes
         self._on_trouble = on_trouble
         self._retry_s = retry_s
         self._look_s = LOOK_S if max_age_s is not None else None
+        self._looked_at = time.monotonic()
+        self._signer = signer
+        self._checkpoints = Checkpoints()
         self._file = Files(
             directory,
             router_id=router_id,
-            now_s=self._now_s,
-            max_file_bytes=max_file_bytes,
-            retention=Retention(max_files=max_files, max_bytes=max_bytes, max_age_s=max_age_s),
+            now_s=self._lines.now_s,
+            terms=FileTerms(
+                max_file_bytes=max_file_bytes,
+                max_file_s=max_file_s,
+                fsync=fsync,
+                is_compressed=is_compressed,
+                retention=Retention(max_files=max_files, max_bytes=max_bytes, max_age_s=max_age_s),
+            ),
+            signer=signer,
             open_file=open_file,
             report=self._report,
         )
-        # INVARIANT: the lock is never held during I/O; the loop waits for it no longer than a queue operation takes.
+        # INVARIANT: the lock is never held during I/O; the loop waits for it no longer than queue operations and
+        # the log's own lines take.
         self._changed = threading.Condition()
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._written = 0
         self._lost = 0
+        self._is_refusing_on_failure = is_refusing_on_failure
+        self._is_failing = False  # the last attempt to write has failed
+        self._is_overrun = False  # the queue was full, and is not half empty yet
         self._unmarked = 0  # of the lost, those no events_lost event speaks of yet
         self._has_recorded = False
         self._is_end_marked = False
@@ -110,6 +129,18 @@ class AuditLog:
     def pending(self) -> int:
         return len(self._queue)
 
+    @property
+    def state(self) -> str:
+        """`writing`, `failing` or `overrun`."""
+        return "failing" if self._is_failing else "overrun" if self._is_overrun else "writing"
+
+    def is_refusing(self) -> bool:
+        """Should nobody be let in, for want of a record?
+
+        Attack: whoever fills the disk, or makes it slow, is then denied things unseen.
+        """
+        return self._is_refusing_on_failure and (self._is_failing or self._is_overrun)
+
     def has_much_to_write(self) -> bool:
         """Is the queue more than half full? A source that can wait with more should."""
         return self.pending > self._max_pending // 2
@@ -120,9 +151,7 @@ class AuditLog:
         Attack: a flood of denials takes the last room, so that the next action leaves no record.
         """
         with self._changed:
-            room = len(self._queue) + RESERVED_EVENTS <= self._max_pending
-            room_bytes = self._queued_bytes + RESERVED_BYTES <= self._max_pending_bytes
-            return room and room_bytes and not self._unmarked and not self._is_closing
+            return not self._is_nearly_full() and not self._unmarked and not self._is_closing
 
     @property
     def written(self) -> int:
@@ -137,11 +166,11 @@ class AuditLog:
 
         time_s  its time, seconds since 1970 UTC; the clock's when None.
         """
-        is_late = False
+        is_late = has_overrun = False
         with self._changed:
-            # Under the lock, so that lines stand in the order of their numbers: the writer numbers its own as well, and
-            # a file's first and last line are taken for its range when it is deleted.
-            line = self._encoded(event, next(self._sequence), time_s)
+            # Within the lock: the log's own lines, which the writer thread numbers, must not come between a number and
+            # its place in the queue.
+            line = self._lines.event(event, self._lines.next_number(), time_s)
             if self._is_closing:
                 self._lost += 1
                 is_late = True
@@ -152,6 +181,10 @@ class AuditLog:
             else:
                 self._append(line)
             self._has_recorded = True
+            if not self._is_overrun and not is_late and self._is_nearly_full():
+                has_overrun = self._is_overrun = True
+        if has_overrun and not self._is_failing:
+            self._report(f"audit log: {self._file.directory} is written too slowly{self._consequence}")
         if is_late:
             self._report("audit log: an event came after the log was closed and is lost")
 
@@ -185,34 +218,18 @@ class AuditLog:
             )
         return not self._left_at_close
 
-    # --- the queue; all under the lock --------------------------------------------------------------------------------
+    # --- the queue; all under the lock ---------------------------------------------------------------
 
-    def _encoded(self, event: AuditEvent, sequence: int, time_s: float | None) -> bytes | None:
-        try:
-            return audit_event.encode(audit_event.complete(event, self._stamp(sequence, time_s)))
-        except Exception as error:  # an emitter's mistake must not become an exception in the event loop
-            try:
-                found = {"detail": f"an audit event could not be read: {type(error).__name__}"}
-                return audit_event.encode(audit_event.complete(found, self._stamp(sequence)))
-            except Exception:
-                return None
+    def _is_nearly_full(self) -> bool:
+        room = len(self._queue) + RESERVED_EVENTS <= self._max_pending
+        return not room or self._queued_bytes + RESERVED_BYTES > self._max_pending_bytes
 
-    def _stamp(self, sequence: int, time_s: float | None = None) -> audit_event.Stamp:
-        return audit_event.Stamp(
-            event_id=uuid4().hex,
-            start=self._start,
-            sequence=sequence,
-            time_s=self._now_s() if time_s is None else time_s,
-            router_id=self._router_id,
-        )
+    def _is_half_empty(self) -> bool:
+        return 2 * len(self._queue) <= self._max_pending and 2 * self._queued_bytes <= self._max_pending_bytes
 
-    def _now_s(self) -> float:
-        try:
-            now_s = self._clock()
-            datetime.fromtimestamp(now_s, UTC)
-        except Exception:  # an event with the machine's own time is worth more than no event
-            return time.time()
-        return now_s
+    @property
+    def _consequence(self) -> str:
+        return ", and no connection is accepted until it works again" if self._is_refusing_on_failure else ""
 
     def _is_full(self, line: bytes) -> bool:
         # Once one is lost all are, until the writer gets on: then one events_lost event marks the one gap.
@@ -228,36 +245,44 @@ class AuditLog:
         self._changed.notify_all()
 
     def _mark_gap(self) -> None:
-        if not self._unmarked:
-            return
-        marker = audit_event.lost_marker(self._unmarked, self._stamp(next(self._sequence)))
-        self._unmarked = 0
-        self._append(audit_event.encode(marker))
+        if self._unmarked:
+            lost, self._unmarked = self._unmarked, 0
+            self._append(self._lines.gap(lost))
 
     def _mark_end(self) -> None:
         """Once, and only where there is something to end: a router that refused nobody leaves no file."""
         if self._has_recorded and not self._is_end_marked:
             self._is_end_marked = True
-            self._append(audit_event.encode(audit_event.end_marker(self._stamp(next(self._sequence)))))
+            self._append(self._lines.end())
 
-    def _mark_deletions(self, surplus: Iterable[tuple[Path, audit_event.DeletedFile]]) -> None:
+    def _mark_rests(self) -> None:
+        """Record what of the files is no part of the chain."""
+        rests, self._file.rests = self._file.rests, []
+        for rest in rests:
+            self._append(self._lines.rest(rest))
+            self._has_recorded = True
+
+    def _mark_checkpoint(self, *, is_last: bool = False) -> None:
+        """Have the lines on disk signed where it is time."""
+        if self._signer is not None and self._checkpoints.take(time.monotonic(), is_last=is_last):
+            self._append(self._lines.checkpoint())
+
+    def _mark_deletions(self, surplus: Iterable[tuple[Path, DeletedFile]]) -> None:
         """Record the files that are to be deleted; they are deleted once that is on disk."""
         for path, file in surplus:
-            marker = audit_event.deleted_marker(file, self._stamp(next(self._sequence)))
-            line = Deletion(audit_event.encode(marker))
-            line.path = path
-            self._append(line)
+            self._append(self._lines.deletion(path, file))
             self._has_recorded = True
 
     # --- the writer thread --------------------------------------------------------------------------------------------
 
     def _write_until_closed(self) -> None:
         failures = 0
+        self._file.resume()
         while (batch := self._next_batch()) is not None:
             done, error = self._file.write(batch)
             for line in batch[:done]:
                 if isinstance(line, Deletion):
-                    self._file.delete(line.path)
+                    self._file.old.delete(line.path)
             surplus = self._file.take_surplus() if error is None else ()
             with self._changed:
                 if self._is_closed:
@@ -268,10 +293,19 @@ class AuditLog:
                 self._written += done
                 if done:
                     self._mark_gap()
+                self._checkpoints.note(batch[:done], time.monotonic())
+                self._mark_rests()
                 self._mark_deletions(surplus)
+                if not self._is_end_marked:
+                    self._mark_checkpoint()
                 pending, lost = len(self._queue), self._lost
+                has_caught_up = self._is_overrun and self._is_half_empty()
+                self._is_overrun = self._is_overrun and not has_caught_up
                 self._changed.notify_all()
+            self._is_failing = error is not None
             if error is None:
+                if has_caught_up and not failures:
+                    self._report(f"audit log: {self._file.directory} is written fast enough again ({lost} lost so far)")
                 if failures:
                     self._report(f"audit log: writing works again ({pending} events pending, {lost} lost so far)")
                 failures = 0
@@ -279,7 +313,7 @@ class AuditLog:
             if not failures:
                 self._report(
                     f"audit log: cannot write to {self._file.directory}: {error}; up to {self._max_pending} events are "
-                    "kept in memory until it works again"
+                    f"kept in memory until it works again{self._consequence}"
                 )
             failures += 1
             first_s, longest_s = self._retry_s
@@ -288,21 +322,39 @@ class AuditLog:
 
     def _next_batch(self) -> list[bytes] | None:
         """Wait for lines. None: no more come."""
-        surplus: Iterable[tuple[Path, audit_event.DeletedFile]] = ()
+        surplus: Iterable[tuple[Path, DeletedFile]] = ()
         while True:
             with self._changed:
+                self._mark_rests()
                 self._mark_deletions(surplus)
-                if self._changed.wait_for(lambda: self._queue or self._unmarked or self._is_closing, self._look_s):
+                self._mark_checkpoint()
+                if self._changed.wait_for(lambda: self._queue or self._unmarked or self._is_closing, self._idle_s()):
                     if not self._queue:
                         self._mark_gap()
                     if not self._queue and self._is_closing:
                         self._mark_end()
+                        if not self._queue:  # a file was deleted for the mark
+                            self._mark_checkpoint(is_last=True)
                     if not self._queue or self._is_closed:
                         return None
                     # Only this thread removes lines (close() does, once it has given up): they stay valid unlocked.
                     return [self._queue[i] for i in range(min(len(self._queue), MAX_BATCH_LINES))]
-            self._file.look_again()
+            self._file.on_time()
+            if self._look_s is not None and time.monotonic() >= self._looked_at + self._look_s:
+                self._looked_at = time.monotonic()
+                self._file.look_again()
             surplus = self._file.take_surplus()
+
+    def _idle_s(self) -> float | None:
+        """How long to wait for lines before there is something else to do; None: for as long as it takes."""
+        now = time.monotonic()
+        waits = [self._file.next_chore_s()]
+        if self._look_s is not None:
+            waits.append(self._looked_at + self._look_s - now)
+        if self._signer is not None:
+            waits.append(self._checkpoints.wait_s(now))
+        due = [wait for wait in waits if wait is not None]
+        return max(0.0, min(due)) if due else None
 
     def _pause(self, pause_s: float) -> None:
         """Wait before the next attempt; shorter when closing, whose caller has its own time limit."""

@@ -89,6 +89,7 @@ class Accepting:
         self.descriptors = Descriptors()
         self.lingering = Lingering()
         self.kept_descriptors = 0  # for logins with remote services
+        self.is_unrecorded: Callable[[], bool] = lambda: False  # what a peer does would not be on record
         self._router = router
         self._gate = router.gate
         self._entrance = router.gate.entrance
@@ -183,6 +184,9 @@ class Accepting:
             "listener": listener.place,
             "remote_host": remote_host,
         }
+        if self.is_unrecorded():
+            self._entrance.refuse_unrecorded(whose)
+            return None
         if not self._has_room(descriptor, whose):
             return None
         where = f"(to {listener.place})"

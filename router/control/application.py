@@ -18,9 +18,10 @@ from router.admission.candidate import Shadow
 from router.admission.connection_gate import Gate
 from router.admission.folding import Folding
 from router.amqp.engine import limit_slices
+from router.audit.chain import SigningKeyError
 from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
-from router.control.audit_log import open_audit_log
+from router.control.audit_log import allows_of, open_audit_log
 from router.control.authenticator_stats import authenticator_stats_owner
 from router.control.authenticators import Authenticators
 from router.control.bans_in_force import Bans, guesses_of
@@ -158,8 +159,8 @@ class Application:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         folding = Folding(self.emit, time.monotonic, time.time)
-        guesses = guesses_of(configuration.policy)
-        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, folding=folding, guesses=guesses)
+        guesses, allows = guesses_of(configuration.policy), allows_of(self.attributes, self.emit)
+        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, None, folding, guesses, allows)
         gate.recorder.explains = configuration.policy["verboseDenials"] is True
         self.router = Router(
             router_id=router_id,
@@ -173,6 +174,7 @@ class Application:
         _tune(self.router, self.attributes)
         if self.audit is not None:
             self.router.redecision.has_much_to_write = self.audit.has_much_to_write
+            self.router.accepting.is_unrecorded = self.audit.is_refusing
         if shadow is not None:
             self.candidate = ShadowFolder(configuration.policy, shadow, gate, self.router.connections, self.emit)
         trace_as_logged(self.logs, self.router)
@@ -202,7 +204,7 @@ class Application:
             node_owner(
                 self.schema, store.extensions, log_entries=self.logs.ring.entries, profile=Profiling(emit).perform
             ),
-            router_owner(router, self.attributes),
+            router_owner(router, self.attributes, self.audit),
             *log_owners(self.logs, router),
             profiles.owner,
             plugins.owner,
@@ -279,7 +281,9 @@ class Application:
             loop.call_soon_threadsafe(self._log, "POLICY", "critical", text)
 
         try:
-            self.audit = open_audit_log(self.attributes, report)
+            self.audit = open_audit_log(self.attributes, self.configuration.policy, report)
+        except SigningKeyError as error:
+            raise StartError(f"Configuration: auditSigningKey {error}{self._router_place('auditSigningKey')}") from None
         except OSError as error:
             what = f"auditDir {self.attributes['auditDir']}: {error.strerror}"
             raise StartError(f"Configuration: {what}{self._router_place('auditDir')}") from None
@@ -351,7 +355,8 @@ class Application:
     def _host_values(self) -> HostValues:
         """The host's values that management may name: nothing where the router keeps its rules and records."""
         policy, router = self.configuration.policy, self.attributes
-        kept = (policy["policyDir"], policy[SHADOW_DIR], router.get("auditDir"), router.get("saslConfigDir"))
+        kept = [policy["policyDir"], policy[SHADOW_DIR], router.get("auditDir"), router.get("saslConfigDir")]
+        kept.append(router.get("auditSigningKey"))
         return HostValues(
             management_directories(router),
             [self.configuration.path, *(str(each) for each in kept if each)],

@@ -3,24 +3,41 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
+from router.admission.allows import Allows
+from router.audit.chain import read_signer
+from router.audit.files import Fsync
 from router.audit.trail import AuditLog
+from router.effects import Emit
 from router.management.kinds.router import audit_limits
 
 _DAY_S: Final = 86400.0
 
 
-def open_audit_log(attributes: Mapping[str, object], on_trouble: Callable[[str], None]) -> AuditLog | None:
+def allows_of(attributes: Mapping[str, object], emit: Emit) -> Allows | None:
+    """None where what is allowed is not recorded."""
+    which = attributes["auditAllows"]
+    if not attributes.get("auditDir") or which == "none":
+        return None
+    return Allows(emit, time.monotonic, time.time, has_links=which == "link")
+
+
+def open_audit_log(
+    attributes: Mapping[str, object], policy: Mapping[str, object], on_trouble: Callable[[str], None]
+) -> AuditLog | None:
     """None where no folder is named.
 
+    policy      attributes of the `policy` entity: where it is in force, onAuditFailure is `refuse` unless it is given
     on_trouble  as of AuditLog: called on another thread
-    Errors      OSError, as of AuditLog
+    Errors      OSError, as of AuditLog; SigningKeyError
     """
     folder = attributes.get("auditDir")
     if not folder:
         return None
     limits = audit_limits(attributes)
+    key = attributes.get("auditSigningKey")
+    on_failure = attributes.get("onAuditFailure") or ("refuse" if policy["enableVhostPolicy"] is True else "count")
     return AuditLog(
         Path(str(folder)),
         router_id=str(attributes["id"]),
@@ -29,5 +46,10 @@ def open_audit_log(attributes: Mapping[str, object], on_trouble: Callable[[str],
         max_files=limits.max_files,
         max_bytes=limits.max_bytes,
         max_age_s=limits.max_age_days * _DAY_S if limits.max_age_days is not None else None,
+        max_file_s=limits.max_file_s,
+        fsync=cast(Fsync, attributes["auditFsync"]),
+        is_compressed=attributes["auditCompress"] == "gzip",
+        signer=read_signer(Path(str(key))) if key else None,
+        is_refusing_on_failure=on_failure == "refuse",
         on_trouble=on_trouble,
     )

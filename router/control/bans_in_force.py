@@ -19,7 +19,7 @@ from router.admission.guessing import Guesses
 from router.connection.accepted import Connection
 from router.connection.inspection import condition_of
 from router.control.router import Router
-from router.effects import Emit, LogLevel, log
+from router.effects import Audit, AuditEvent, Emit, LogLevel, log
 from router.io.turns import Slices
 from router.management.config import ConfiguredEntity
 from router.management.entities import EntityStore
@@ -80,7 +80,10 @@ class Bans:
         except BanError as error:
             raise ManagementError(400, f"{attributes['type']}: {error}") from None
         lasting = f"for {seconds} seconds" if seconds is not None else "for good"
-        self._log("notice", f"Ban '{ban.name}' of {_whom(ban)} {lasting}: {ban.reason or 'no reason given'}")
+        text = f"Ban '{ban.name}' of {_whom(ban)} {lasting}: {ban.reason or 'no reason given'}"
+        self._log("notice", text)
+        if ban.is_automatic:  # another one is a change by management, which has its own record
+            self._record(ban, text)
         if not ban.is_automatic:
             asyncio.get_running_loop().call_soon(self._close, ban, list(self._router.connections))
         shown: dict[str, object] = {"origin": "automatic" if ban.is_automatic else "manual", "created": _text(made_at)}
@@ -92,7 +95,10 @@ class Bans:
             return
         self._gate.remove(ban.name)
         has_ended = ban.until <= self._router.clock()
-        self._log("info", f"Ban '{ban.name}' of {_whom(ban)} {'has ended' if has_ended else 'is lifted'}")
+        text = f"Ban '{ban.name}' of {_whom(ban)} {'has ended' if has_ended else 'is lifted'}"
+        self._log("info", text)
+        if has_ended or ban.is_automatic:
+            self._record(ban, text)
 
     def page(self, offset: int) -> Iterator[Mapping[str, Any]]:
         """Live values by name, of the bans from number `offset` on."""
@@ -166,6 +172,14 @@ class Bans:
         entity = self._store.find(name=ban.name)
         if entity is not None:
             self._store.delete(entity)
+
+    def _record(self, ban: Ban, text: str) -> None:
+        event: AuditEvent = {"stage": "policy", "decision": "allow", "reason": "allowed", "detail": text}
+        event["rule"] = {"item": f"ban {ban.name}"}
+        if ban.network is not None:
+            event["remote_host"] = str(ban.network.network_address)
+        event["user"] = ban.user
+        self._emit(Audit(event=event))
 
     def _log(self, level: LogLevel, text: str) -> None:
         log(self._emit, "POLICY", level, text)

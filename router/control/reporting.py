@@ -28,14 +28,19 @@ class Reporting:
             self._left = self._round()
         if now >= self._next_of_floods:
             self._next_of_floods = now + FLOODS_INTERVAL_S
-            self._left_of_floods = self._gate.folding.reports()
+            self._left_of_floods = self._sums()
         for _ in islice(chain(self._left, self._left_of_floods), AT_ONCE):
             pass
 
     def stop(self) -> None:
         """Report all that was counted."""
-        for _ in chain(self._round(), self._gate.folding.reports(is_end=True)):
+        for _ in chain(self._round(), self._sums(is_end=True)):
             pass
+
+    def _sums(self, *, is_end: bool = False) -> Iterator[None]:
+        allows = self._gate.allows
+        denials = self._gate.folding.reports(is_end=is_end)
+        return denials if allows is None else chain(denials, allows.folding.reports(is_end=is_end))
 
     def _round(self) -> Iterator[None]:
         return chain(self._gate.bans.reports(), self._gate.entrance.reports(), self._gate.breakoffs.reports())

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from router.audit.trail import AuditLog
 from router.control.router import Router
 from router.core.views import totalling
 from router.io.memory import virtual_bytes
@@ -12,7 +13,7 @@ from router.management.owners import Owner
 from router.management.query import Rows
 
 
-def router_owner(router: Router, attributes: Mapping[str, Any]) -> Owner:
+def router_owner(router: Router, attributes: Mapping[str, Any], audit: AuditLog | None) -> Owner:
     """attributes  of the configured entity"""
 
     handshakes, descriptors = router.accepting.handshakes, router.accepting.descriptors
@@ -39,6 +40,10 @@ def router_owner(router: Router, attributes: Mapping[str, Any]) -> Owner:
                 "handshakeBytes": handshakes.bytes_held,
                 "fileDescriptorCount": descriptors.in_use(),
                 "fileDescriptorLimit": descriptors.limit,
+                "auditState": audit.state if audit is not None else "off",
+                "auditWritten": audit.written if audit is not None else 0,
+                "auditPending": audit.pending if audit is not None else 0,
+                "auditLost": audit.lost if audit is not None else 0,
             }
 
     return Owner(type="router", rows=Rows(rows))

@@ -27,8 +27,8 @@ def is_asked() -> Column:
 
 
 def is_allowed() -> Column:
-    """Recorded and not refused; a reload of the rules as well."""
-    return F.col("decision") == "allow"
+    """Recorded and not refused; a reload of the rules as well. What auditAllows records is no change."""
+    return (F.col("decision") == "allow") & ~F.col("stage").isin("open", "attach")
 
 
 def asked(events: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ EVENTS_LOST = "events_lost"
 LOG_CLOSED = "log_closed"
 FILE_DELETED = "file_deleted"
 # Reasons of events in which an audit log speaks of itself.
-LOGS_OWN = (EVENTS_LOST, LOG_CLOSED, FILE_DELETED)
+LOGS_OWN = (EVENTS_LOST, LOG_CLOSED, FILE_DELETED, "checkpoint", "end_recovered")
 
 
 def deduplicated(events: DataFrame) -> DataFrame:

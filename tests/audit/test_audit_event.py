@@ -39,10 +39,12 @@ def test_the_type_of_events_is_that_of_the_schema() -> None:
     """An emitter that type-checks needs no repair."""
     properties = SCHEMA["properties"]
     filled_in = {"schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost", "deleted"}
+    filled_in |= {"recovered", "signer", "previous", "signature"}
     assert get_type_hints(effects.AuditEvent).keys() == properties.keys() - filled_in
     for name, members in (
         ("rule", effects.RuleMembers), ("usage", effects.UsageMembers), ("shadow", effects.ShadowMembers),
         ("management", effects.ManagementMembers), ("folded", effects.FoldedMembers),
+        ("asked", effects.AskedMembers),
     ):  # fmt: skip
         assert get_type_hints(members).keys() == properties[name]["properties"].keys()
     for name, literal in (("stage", effects.AuditStage), ("decision", effects.AuditDecision)):
@@ -56,6 +58,7 @@ def test_schema_is_a_valid_strict_schema() -> None:
     assert SCHEMA["additionalProperties"] is False
     optional = {"attempts", "deleted", "folded", "granted", "lost"}
     optional |= {"management", "redecision", "sequence", "shadow", "start"}
+    optional |= {"asked", "groups", "recovered", "signer", "previous", "signature"}
     assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == optional
     unbounded = [
         name
@@ -69,7 +72,7 @@ def test_an_emitter_passes_only_what_it_knows() -> None:
     whole = complete(stage="accept", reason=Reason.ROUTER_CONNECTION_LIMIT, remote_host="192.0.2.7", limit=2)
     assert_valid(whole)
     assert whole["time"] == "2023-11-14T22:13:20.250000Z"
-    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (4, EVENT_ID, "R1")
+    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (5, EVENT_ID, "R1")
     assert (whole["start"], whole["sequence"]) == (START, 41)
     assert (whole["decision"], whole["user"], whole["is_encrypted"], whole["truncated"]) == ("deny", None, False, False)
     assert type(whole["reason"]) is str

@@ -686,3 +686,66 @@ def test_kill_9_while_files_are_deleted_leaves_no_gap(tmp_path: Path) -> None:
             path.write_bytes(path.read_bytes().rpartition(b"\n")[0] + b"\n")
         assert any(line["reason"] == "file_deleted" for line in all_lines_of(folder))
         assert_without_gap(folder)
+
+
+def test_while_the_disk_is_full_it_asks_to_refuse_where_told_so(
+    start: Callable[..., AuditLog], told: Told, disk: Disk
+) -> None:
+    for is_refusing in (True, False):
+        told.texts.clear()
+        log = start(is_refusing_on_failure=is_refusing)
+        assert (log.is_refusing(), log.state) == (False, "writing")
+        disk.write_fault = disk.full
+        log.record(DENIAL)
+        told.wait_for("cannot write")
+        assert (log.is_refusing(), log.state) == (is_refusing, "failing")
+        assert ("no connection is accepted until it works again" in told.texts[0]) == is_refusing
+        disk.write_fault = None
+        assert log.flush(WAIT_S)
+        told.wait_for("works again (")
+        assert (log.is_refusing(), log.state) == (False, "writing")
+
+
+def test_attack_a_slow_disk_is_as_good_as_a_full_one(
+    start: Callable[..., AuditLog], told: Told, disk: Disk, tmp_path: Path
+) -> None:
+    """The queue is full: nobody comes in before it is half empty."""
+    may_write = threading.Event()
+
+    def slow(fd: int, data: bytes) -> int:
+        may_write.wait(WAIT_S)
+        return disk._write(fd, data)
+
+    disk.write_fault = slow
+    log = start(is_refusing_on_failure=True, max_pending=40)
+    for n in range(60):
+        assert log.is_refusing() == (n > 40 - RESERVED_EVENTS)
+        log.record(DENIAL)
+    assert (log.state, log.lost) == ("overrun", 20)
+    assert "written too slowly, and no connection is accepted" in told.texts[0]
+    may_write.set()
+    assert log.flush(WAIT_S)
+    told.wait_for("fast enough again (20 lost so far)")
+    assert (log.is_refusing(), log.state) == (False, "writing")
+    assert [line["lost"] for line in lines_of(tmp_path / "audit") if line["reason"] == "events_lost"] == [20]
+
+
+@pytest.mark.parametrize(("fsync", "expected"), [("each", True), ("interval", True), ("none", False)])
+def test_when_a_line_is_on_the_disk_is_a_setting(
+    fsync: str, expected: bool, start: Callable[..., AuditLog], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def seen(fd: int) -> None:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            synced.append(os.fstat(fd).st_size)
+        real(fd)
+
+    monkeypatch.setattr("router.audit.files.os.fsync", seen)
+    monkeypatch.setattr("router.audit.files.SYNC_S", 0.001)
+    log = start(fsync=fsync)
+    log.record(DENIAL)
+    assert log.flush(WAIT_S)
+    assert log.close(WAIT_S)
+    assert bool(synced) == expected

@@ -12,13 +12,13 @@ from typing import get_args
 
 import schemas
 from policy.decision import Reason
-from router.audit.event import EVENTS_LOST, FILE_DELETED, LOG_CLOSED
+from router.audit.event import CHECKPOINT, END_RECOVERED, EVENTS_LOST, FILE_DELETED, LOG_CLOSED
 from router.effects import RouterReason
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PUBLIC = set(schemas.load("audit_event")["properties"]["reason"]["enum"])
 OWN = set(get_args(RouterReason))
-OF_THE_LOG = {EVENTS_LOST, FILE_DELETED, LOG_CLOSED}
+OF_THE_LOG = {CHECKPOINT, END_RECOVERED, EVENTS_LOST, FILE_DELETED, LOG_CLOSED}
 OF_POLICY = {reason.value for reason in Reason}
 # Where events are made. The rest of `policy` only speaks of reasons.
 SAYING = (

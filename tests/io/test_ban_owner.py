@@ -156,6 +156,25 @@ def test_who_fails_on_a_connection_from_before_the_ban_is_not_banned_twice(monke
     on_loop(monkeypatch, script)
 
 
+def test_a_ban_by_rule_and_its_end_are_on_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked for it by management, where it would have a record."""
+
+    async def script(scene: Scene) -> None:
+        for _ in range(2):
+            scene.bans.note_failure("192.0.2.1")
+        scene.ban(user="eve", name="by hand")
+        (entity,) = [each for each in (scene.store.find(name="automatic-192.0.2.1"),) if each is not None]
+        scene.store.delete(entity)
+        made, lifted = [effect.event for effect in scene.effects if isinstance(effect, Audit)]
+        assert (made["stage"], made["decision"], made["reason"]) == ("policy", "allow", "allowed")
+        assert made["detail"].startswith("Ban 'automatic-192.0.2.1' of 192.0.2.1 for ")
+        assert made["rule"] == {"item": "ban automatic-192.0.2.1"}
+        assert (made["remote_host"], lifted["remote_host"]) == ("192.0.2.1", "192.0.2.1")
+        assert lifted["detail"].endswith("is lifted")
+
+    on_loop(monkeypatch, script)
+
+
 def test_a_name_that_is_taken_keeps_nobody_from_being_banned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: none; an operator may call his own ban so."""
 

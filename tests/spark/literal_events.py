@@ -48,7 +48,7 @@ FOLDED: dict[str, Any] = {
 
 DELETED: dict[str, Any] = {
     "file": "denials-20261120T140506.000007Z-R1-77.jsonl", "bytes": 67108864, "start": "1" * 32, "first": 0, "last": 9,
-    "limit": "auditMaxBytes",
+    "limit": "auditMaxBytes", "digest": None,
 }  # fmt: skip
 
 MANAGEMENT: dict[str, Any] = {

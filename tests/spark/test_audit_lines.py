@@ -41,6 +41,7 @@ WHOLE = [
     line(schema_version=1),
     line(schema_version=2),
     line(schema_version=3),
+    line(schema_version=5, previous="0" * 64, signer="1" * 16, signature="2" * 128),
     line(attempts=19947, folded=FOLDED),
     line(attempts=2, folded={"first": None, "last": None, "owner": "various", "samples": None}),
     line(reason="file_deleted", stage="audit", deleted=DELETED),
@@ -88,7 +89,7 @@ BROKEN = {
     line(reason="whim"): "reason: not one of the values it may have",
     line(stage="Open"): "stage: not one of the values it may have",
     line(direction="up"): "direction: not one of the values it may have",
-    line(schema_version=5): "schema_version: less than 1, or too large",
+    line(schema_version=6): "schema_version: less than 1, or too large",
     line(event_id="A" * 32): "event_id: not of the form it must have",
     line(event_id="a" * 32 + "\n"): "event_id: not of the form it must have; event_id: longer than 32 characters",
     line(remote_host="localhost"): "remote_host: not of the form it must have",
@@ -142,7 +143,10 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     assert row.line is None
     expected = json.loads(text)
     empty = dict.fromkeys(
-        ("attempts", "folded", "lost", "deleted", "management", "granted", "shadow", "redecision", "start", "sequence")
+        [
+            *("attempts", "folded", "lost", "deleted", "management", "granted", "shadow", "redecision", "start"),
+            *("sequence", "groups", "asked", "recovered", "signer", "previous", "signature"),
+        ]
     )
     assert row.event.asDict(recursive=True) == {**empty, **expected}
 

@@ -26,6 +26,9 @@ MIN_AUDIT_FILE_BYTES: Final = 64 * 1024
 MAX_AUDIT_BYTES: Final = 1 << 50
 MAX_AUDIT_FILES: Final = 1_000_000
 MAX_AUDIT_DAYS: Final = 36_500
+# Attack, or a slip: so short that the folder fills with files.
+MIN_AUDIT_FILE_S: Final = 60
+MAX_AUDIT_FILE_S: Final = 31 * 86400
 AREA: Final = "0"  # there is one
 EVERY_ROUTER: Final = "all"  # in an address, in the place of a router's id
 # The agent's view: totals of entities that the agent's view does not hold (§6.5).
@@ -100,6 +103,7 @@ class AuditLimits:
     """Of the files of the audit log; None: no limit."""
 
     max_file_bytes: int
+    max_file_s: int | None
     max_files: int | None
     max_bytes: int | None
     max_age_days: int | None
@@ -117,6 +121,7 @@ def audit_limits(attributes: Mapping[str, object]) -> AuditLimits:
     max_file_bytes = limit("auditMaxFileBytes", MIN_AUDIT_FILE_BYTES) or DEFAULT_AUDIT_FILE_BYTES
     return AuditLimits(
         max_file_bytes=max_file_bytes,
+        max_file_s=limit("auditMaxFileSeconds", MIN_AUDIT_FILE_S, MAX_AUDIT_FILE_S),
         # The file being written and one more: what is being written is never deleted.
         max_files=limit("auditMaxFiles", 2, MAX_AUDIT_FILES),
         max_bytes=limit("auditMaxBytes", 2 * max_file_bytes),

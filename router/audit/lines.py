@@ -1,0 +1,76 @@
+"""The lines of one start of an audit log: numbers and times them."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from uuid import uuid4
+
+from router.audit import event as audit_event
+from router.audit.chain import Rest, Signed, Signer
+from router.audit.files import Deletion
+from router.effects import AuditEvent
+
+
+class Lines:
+    """Makes the lines; `next_number` and `event` are for any thread.
+
+    clock   seconds since 1970 UTC
+    signer  None: no line will be signed
+    """
+
+    def __init__(self, router_id: str, clock: Callable[[], float], signer: Signer | None) -> None:
+        self._router_id = router_id
+        self._start = uuid4().hex
+        self._sequence = count()
+        self._clock = clock
+        self._signer_name = signer.name if signer is not None else None
+
+    def next_number(self) -> int:
+        return next(self._sequence)
+
+    def event(self, event: AuditEvent, sequence: int, time_s: float | None) -> bytes | None:
+        """None: not even that it could not be read can be written."""
+        try:
+            return audit_event.encode(audit_event.complete(event, self._stamp(sequence, time_s)))
+        except Exception as error:  # an emitter's mistake must not become an exception in the event loop
+            try:
+                found = {"detail": f"an audit event could not be read: {type(error).__name__}"}
+                return audit_event.encode(audit_event.complete(found, self._stamp(sequence)))
+            except Exception:
+                return None
+
+    def gap(self, lost: int) -> bytes:
+        return audit_event.encode(audit_event.lost_marker(lost, self._stamp()))
+
+    def end(self) -> bytes:
+        return Signed(audit_event.encode(audit_event.end_marker(self._stamp(), self._signer_name)))
+
+    def checkpoint(self) -> bytes:
+        return Signed(audit_event.encode(audit_event.checkpoint_marker(self._signer_name or "", self._stamp())))
+
+    def rest(self, rest: Rest) -> bytes:
+        return audit_event.encode(audit_event.recovered_marker(rest.file, rest.size, rest.sha256, self._stamp()))
+
+    def deletion(self, path: Path, file: audit_event.DeletedFile) -> bytes:
+        line = Deletion(audit_event.encode(audit_event.deleted_marker(file, self._stamp())))
+        line.path = path
+        return line
+
+    def _stamp(self, sequence: int | None = None, time_s: float | None = None) -> audit_event.Stamp:
+        return audit_event.Stamp(
+            event_id=uuid4().hex,
+            start=self._start,
+            sequence=self.next_number() if sequence is None else sequence,
+            time_s=self.now_s() if time_s is None else time_s,
+            router_id=self._router_id,
+        )
+
+    def now_s(self) -> float:
+        try:
+            now_s = self._clock()
+            datetime.fromtimestamp(now_s, UTC)
+        except Exception:  # an event with the machine's own time is worth more than no event
+            return time.time()
+        return now_s
