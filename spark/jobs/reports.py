@@ -1,7 +1,6 @@
 """From audit files to a report: the reading, counting and writing that all reports share. A Kind selects the report."""
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -12,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
+from spark.event_table import hadoop_path
 from spark.transforms import events, validation
 from spark.transforms.continuity import continuity
 
@@ -161,13 +161,8 @@ def lines_of(session: SparkSession, files: Sequence[Path]) -> DataFrame:
     """file (its name), line (without the line feed), one row per line. Only LF ends a line."""
     if not files:
         return session.createDataFrame([], "file string, line string")
-    text = session.read.option("lineSep", "\n").text([_hadoop_path(path) for path in files])
+    text = session.read.option("lineSep", "\n").text([hadoop_path(path) for path in files])
     return text.select(F.col("_metadata.file_name").alias("file"), F.col("value").alias("line"))
-
-
-def _hadoop_path(path: Path) -> str:
-    """Hadoop takes *, ?, [, ], {, } and \\ in a path for a pattern; these are names."""
-    return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.resolve()))
 
 
 def _by_file(quarantined: DataFrame) -> DataFrame:

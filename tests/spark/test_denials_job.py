@@ -12,6 +12,7 @@ from literal_events import DELETED, FOLDED, line
 
 pytest.importorskip("pyspark")
 
+from spark import event_table
 from spark.jobs import reports
 from spark.jobs.denials import DENIALS
 from spark.jobs.reports import Continuity, Report
@@ -128,11 +129,11 @@ def test_bad_lines_are_reported_by_file_and_reason(report: Report) -> None:
 
 
 def test_parquet_holds_what_the_report_says(session: "SparkSession", report: Report, out: Path) -> None:
-    by_user = reports._hadoop_path(out / "by_user.parquet")
+    by_user = event_table.hadoop_path(out / "by_user.parquet")
     assert {(row.user, row.denials) for row in session.read.parquet(by_user).collect()} == {
         ("eve", 1), ("=1+1", 1), ('a\n"b', 1),
     }  # fmt: skip
-    quarantine = session.read.parquet(reports._hadoop_path(out / "quarantine.parquet")).collect()
+    quarantine = session.read.parquet(event_table.hadoop_path(out / "quarantine.parquet")).collect()
     assert {(row.file, len(row.line), row.line_bytes) for row in quarantine} == {
         ("denials-1.jsonl", 39, 39),
         ("denials-1.jsonl", len(line()) + 1, len(line()) + 1),
