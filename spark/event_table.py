@@ -1,6 +1,10 @@
 """The event table: audit events that were judged once, as Parquet by day and router.
 
+    TABLE/table.json                                    the mark of a table, with the version of this layout
     TABLE/events/day=2026-11-20/router_dir=R1/*.parquet
+    TABLE/quarantine/*.parquet                          lines that are no events: file, offset, reason, line, line_bytes
+    TABLE/batches/*.json                                what was taken in at once, and its numbers (spark.lines.commit)
+    TABLE/checkpoint/                                   of Structured Streaming: how far each file was read
 
 `qdaudit ingest` writes it, every report reads it with `read_events`. The columns are spark.schemas.event_table().
 """
@@ -14,6 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.schemas import event_table
 
 EVENTS = "events"
+QUARANTINE = "quarantine"
+BATCHES = "batches"
+# Says that a folder is a table.
+MARK = "table.json"
 PARTITIONS = ("day", "router_dir")
 _PLAIN_ROUTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]")
