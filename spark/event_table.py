@@ -42,6 +42,19 @@ def read_events(session: SparkSession, table: Path | str) -> DataFrame:
     return session.read.schema(event_table()).parquet(hadoop_path(events))
 
 
+def read_quarantine(session: SparkSession, table: Path | str) -> DataFrame:
+    """The lines of a table that are no events.
+
+    Returns  file, offset (where the line begins, bytes), reason (all faults, "; " between), line (its beginning, valid
+             UTF-8), line_bytes (its whole length).
+    """
+    quarantine = Path(table) / QUARANTINE
+    columns = "file string, offset bigint, reason string, line string, line_bytes bigint"
+    if not any(quarantine.glob("*.parquet")):
+        return session.createDataFrame([], columns)
+    return session.read.schema(columns).parquet(hadoop_path(quarantine))
+
+
 def router_dir(router: str) -> str:
     """A router's id as a name of a folder.
 
@@ -54,6 +67,11 @@ def router_dir(router: str) -> str:
     return f"~{head}-{hashlib.sha256(router.encode('utf-8', 'surrogatepass')).hexdigest()[:_HASH_DIGITS]}"
 
 
+def file_uri(path: Path) -> str:
+    """A path to be written."""
+    return f"file://{path.resolve()}"
+
+
 def hadoop_path(path: Path) -> str:
-    """Hadoop takes *, ?, [, ], {, } and \\ in a path for a pattern; these are names."""
+    """A path to be read. There Hadoop takes *, ?, [, ], {, } and \\ for a pattern; these are names."""
     return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.resolve()))

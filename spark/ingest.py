@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.event_table import BATCHES, EVENTS, MARK, QUARANTINE, hadoop_path
+from spark.event_table import BATCHES, EVENTS, MARK, QUARANTINE, file_uri
 from spark.lines.commit import Sums, commit
 from spark.lines.source import NAME, AuditFiles, Reading
 
@@ -71,7 +71,7 @@ def stream(
                 told(sums)
 
         lines = session.readStream.format(NAME).options(**reading.options()).load()
-        writer = lines.writeStream.foreachBatch(take).option("checkpointLocation", hadoop_path(checkpoint))
+        writer = lines.writeStream.foreachBatch(take).option("checkpointLocation", file_uri(checkpoint))
         when = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
         query = writer.trigger(**when).start()
         try:

@@ -85,7 +85,7 @@ def local_session(
 ) -> Iterator["SparkSession"]:
     """A session on all cores of this machine.
 
-    work           an existing folder for everything Spark, Hadoop and the JVM put down; the caller removes it afterwards.
+    work           an existing folder for everything Spark, Hadoop and the JVM put down; the caller removes it.
     input_bytes    about how much will be read, to tune the JVM by.
     driver_memory  the JVM's heap as Spark writes it (`4g`); None: by the machine
     is_shown       progress on standard error

@@ -57,7 +57,10 @@ def commit(table: Path, batch: str, made: Iterable[Mapping[str, Any]]) -> Sums:
     try:
         if said.exists():
             return _sums(json.loads(said.read_text("utf-8")))
-        for left in (*table.glob(f"{EVENTS}/day=*/router_dir=*/{batch}_*.parquet"), *table.glob(f"{QUARANTINE}/{batch}_*")):
+        for left in (
+            *table.glob(f"{EVENTS}/day=*/router_dir=*/{batch}_*.parquet"),
+            *table.glob(f"{QUARANTINE}/{batch}_*"),
+        ):
             left.unlink()
         sums = _taken(table, batch, rows)
         _write_whole(said, json.dumps(asdict(sums)) + "\n")
@@ -76,9 +79,7 @@ def totals(table: Path) -> Sums:
         lines.update(one.files)
         events, duplicates = events + one.events, duplicates + one.duplicates
         quarantined += one.quarantined
-    return Sums(
-        files=dict(lines), lines=lines.total(), events=events, duplicates=duplicates, quarantined=quarantined
-    )
+    return Sums(files=dict(lines), lines=lines.total(), events=events, duplicates=duplicates, quarantined=quarantined)
 
 
 def _sums(told: Mapping[str, Any]) -> Sums:
@@ -124,7 +125,9 @@ def _without_repetitions(made: Sequence[_File], there: Sequence[_File]) -> int:
     """
     removed = 0
     for place, file in enumerate(made):
-        others = [one for one in (*there, *made[:place]) if one.rows and one.first <= file.last and file.first <= one.last]
+        others = [
+            one for one in (*there, *made[:place]) if one.rows and one.first <= file.last and file.first <= one.last
+        ]
         if not others and not _has_repetitions(file):
             continue
         known = [_ids(one, max(one.first, file.first), min(one.last, file.last)) for one in others]

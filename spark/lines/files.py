@@ -24,7 +24,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 # A line without its line feed is taken once its file has been still for so long: then it is torn, not under way.
 STILL_S = 60
 _LOOK_BYTES = 64 * 1024
-# Bytes of one line that are held; the rest of it is passed over. Stops a file without line feeds from taking all memory.
+# Bytes of one line that are held; the rest is passed over. Stops a file without line feeds from taking all memory.
 MAX_HELD_BYTES = 16 * 1024 * 1024
 
 

@@ -178,8 +178,8 @@ def _reasons(event: dict[str, Any]) -> Iterable[str]:
     for error in _validator().iter_errors(event):
         for text, order in _explained(spec, event, error):
             found.setdefault(order, text)
-    text = event.get("time")
-    if isinstance(text, str) and not _is_moment(text):
+    time = event.get("time")
+    if isinstance(time, str) and not _is_moment(time):
         found[(len(spec["properties"]), _NO_MOMENT)] = _NO_MOMENT
     return [found[order] for order in sorted(found, key=_sortable)]
 

@@ -18,7 +18,7 @@ from spark.lines.judge import MAX_QUARANTINED_CHARS, judge, members
 
 # Columns in memory before they are written out. Two workers and Spark itself fit in 4 GB well.
 _HELD_BYTES = 96 * 1024 * 1024
-# Parquet files that one part may become. Stops lines of made-up routers and days from filling the disk with small files.
+# Parquet files that one part may become. Stops lines of made-up routers and days from making a million small files.
 MAX_PLACES = 1000
 _COMPRESSION = "zstd"
 

@@ -30,10 +30,14 @@ _POLICY: Sequence[tuple[re.Pattern[str], Mapping[str, Any]]] = [
     (re.compile(text, re.DOTALL), says)
     for text, says in [
         (
-            r"DENY Connection '(?P<remote_host>.*)' based on global connection count\. nConnections= (?P<limit>\d{1,18})",
+            r"DENY Connection '(?P<remote_host>.*)' based on global connection count\. "
+            r"nConnections= (?P<limit>\d{1,18})",
             {"stage": "accept", "reason": "router_connection_limit"},
         ),
-        (rf"DENY AMQP Open lookup_user failed for {_WHO}: Internal error: .*", {"stage": "open", "reason": "internal_error"}),
+        (
+            rf"DENY AMQP Open lookup_user failed for {_WHO}: Internal error: .*",
+            {"stage": "open", "reason": "internal_error"},
+        ),
         *(
             (rf"DENY AMQP Open for {_WHO}: {text}", {"stage": "open", "reason": reason})
             for text, reason in [
@@ -53,7 +57,11 @@ _POLICY: Sequence[tuple[re.Pattern[str], Mapping[str, Any]]] = [
         *(
             (
                 rf"DENY AMQP Attach {link} for {_WHO}{rest}",
-                {"stage": "attach", "reason": reason, "direction": "send" if link.startswith(("sender", "anon")) else "receive"},
+                {
+                    "stage": "attach",
+                    "reason": reason,
+                    "direction": "receive" if link.startswith("receiver") else "send",
+                },
             )
             for link, rest, reason in [
                 ("sender", r" based on maxSenders limit", "sender_limit"),

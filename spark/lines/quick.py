@@ -7,7 +7,7 @@ block to be judged line by line: what is taken here the validator takes too, nev
 Arrow's parser is kinder than JSON. What it would let pass, and what stops it here:
   two objects on a line, one on two lines      each line begins with { and ends with }, as many rows as lines
   a member that is missing                     the names in the block are counted, and must be as many as the rows need
-  an optional member that is null              is an unknown one at first; in the second try its name is counted by itself
+  an optional member that is null              is unknown at first; in the second try its name is counted by itself
   half a surrogate pair, bytes beyond ASCII    not tried
 """
 
@@ -174,7 +174,7 @@ def _has_its_members(known: _Spec, held: Mapping[str, Any], rows: pa.RecordBatch
             if found != counts[name] and "null" not in kinds_of(spec):
                 return False
         expected += found
-    return block.count(b'":') - block.count(b'\\":') == expected
+    return bool(block.count(b'":') - block.count(b'\\":') == expected)
 
 
 def _keeps(spec: Mapping[str, Any], values: pa.Array, is_optional: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Audit files as a source of Spark, to be read once or as a stream. What comes of it is a list of the Parquet files made.
+"""Audit files as a source of Spark, to be read once or as a stream. What comes of it is the Parquet files made.
 
 A stream's offset says of each file how many of its (uncompressed) bytes are done, and how large the compressed file was
 that is done to its end: {"denials-1.jsonl": {"bytes": 4096, "packed": 0}}. It is in the checkpoint, so a stream that
@@ -25,10 +25,14 @@ NAME = "palisade_audit"
 PART_BYTES = 64 * 1024 * 1024
 BATCH_BYTES = 2 * 1024 * 1024 * 1024
 
-MADE = "file string, lines bigint, staging string, path string, day string, router_dir string, rows bigint, first bigint, last bigint"
+MADE = (
+    "file string, lines bigint, staging string, path string, day string, router_dir string, rows bigint, "
+    "first bigint, last bigint"
+)
 _COLUMNS = pa.schema(
-    [("file", pa.string()), ("lines", pa.int64()), ("staging", pa.string()), ("path", pa.string()), ("day", pa.string()),
-     ("router_dir", pa.string()), ("rows", pa.int64()), ("first", pa.int64()), ("last", pa.int64())]
+    [("file", pa.string()), ("lines", pa.int64()), ("staging", pa.string()), ("path", pa.string()),
+     ("day", pa.string()), ("router_dir", pa.string()), ("rows", pa.int64()), ("first", pa.int64()),
+     ("last", pa.int64())]
 )  # fmt: skip
 
 Offset = dict[str, dict[str, int]]
@@ -92,7 +96,7 @@ class AuditFiles(DataSource):
     def reader(self, schema: StructType) -> "_Reader":
         return _Reader(self._reading)
 
-    def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802
+    def streamReader(self, schema: StructType) -> "StreamReader":
         return StreamReader(self._reading)
 
 
@@ -151,16 +155,16 @@ class StreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
         super().__init__(reading)
         self._target: Offset | None = None
 
-    def initialOffset(self) -> Offset:  # noqa: N802
+    def initialOffset(self) -> Offset:
         return {}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxBytes(self._reading.batch_bytes)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._now({})
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         target = self._now(start) if self._target is None else self._target
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         if not isinstance(limit, ReadMaxBytes | ReadAllAvailable):

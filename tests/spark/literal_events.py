@@ -1,7 +1,9 @@
 """A valid audit event in literal form, to be varied by the tests."""
 
 import json
+import tempfile
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -96,3 +98,15 @@ def frame(session: "SparkSession", *lines: str) -> "DataFrame":
         event |= {"source": "palisade", "file": "denials-1.jsonl", "offset": offset}
         rows.append({**event, "day": event["time"].date(), "router_dir": router_dir(event["router"])})
     return session.createDataFrame(rows, event_table())
+
+
+def table_of(session: "SparkSession", *files: Path) -> Path:
+    """An event table of these files alone."""
+    from spark import ingest
+
+    work = Path(tempfile.mkdtemp(prefix="table-", dir=files[0].parent.parent if files else None))
+    (work / "audit").mkdir()
+    for file in files:
+        (work / "audit" / file.name).write_bytes(file.read_bytes())
+    ingest.once(session, work / "audit", work / "table")
+    return work / "table"

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  each line of a log stands whole
 """The C router's log tells of the same denials (docs/spec/policy-and-auth.md, issue 15)."""
 
 from typing import Any
@@ -7,6 +8,7 @@ import pytest
 pytest.importorskip("jsonschema_rs")
 
 from spark.lines import qdrouterd
+from spark.lines.judge import Judged
 
 AT = "2022-03-03 19:08:13.608655 +0100 "
 WHO = "user 'eve', rhost '192.0.2.7', vhost 'acme'"
@@ -85,7 +87,7 @@ DENIALS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def judged(*lines: str) -> qdrouterd.Judged:
+def judged(*lines: str) -> Judged:
     return qdrouterd.judge([line.encode() for line in lines], "QDR.A", "router.log", range(len(lines)))
 
 
