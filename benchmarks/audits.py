@@ -69,7 +69,7 @@ def measured(folder: Path, events: int) -> dict[str, float]:
     seconds["duckdb"] = time.perf_counter() - begun
     ours = seconds["ingest"] + seconds["denials"]
     print(
-        f"DuckDB    {seconds['duckdb']:8.1f} s  counts the lines; ingest and denials take {ours / seconds['duckdb']:.2f} x"
+        f"DuckDB    {seconds['duckdb']:8.1f} s  counts lines; ingest and denials take {ours / seconds['duckdb']:.2f} x"
     )
     begun = time.perf_counter()
     counted_by_duckdb_in(table)

@@ -43,10 +43,12 @@ class SparkUnavailableError(Exception):
 
 
 def check_installed() -> None:
-    """Find out in milliseconds, not after the start of a JVM.
+    """Find out in milliseconds, not after the start of a JVM. Inside spark-submit Spark is there, and has its own Python.
 
     Errors  SparkUnavailableError.
     """
+    if is_submitted():
+        return
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:

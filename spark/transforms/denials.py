@@ -78,7 +78,7 @@ def counted_by(denials: DataFrame, *keys: str) -> DataFrame:
 
 
 def trend(denials: DataFrame) -> DataFrame:
-    """Day by day: day (timestamp), denials (bigint), change against the day before (bigint, of the first null), and how many
+    """Day by day: day (timestamp), denials, change against the day before (bigint, of the first null), and how many
     reasons, users and hosts they are of (bigint). Days without denials are not there and count as 0.
     """
     days = denials.groupBy(F.date_trunc("day", "time").alias("day")).agg(
