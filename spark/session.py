@@ -43,7 +43,7 @@ class SparkUnavailableError(Exception):
 
 
 def check_installed() -> None:
-    """Find out in milliseconds, not after the start of a JVM. Inside spark-submit Spark is there, and has its own Python.
+    """Find out in milliseconds, not after the start of a JVM. Inside spark-submit Spark is there already.
 
     Errors  SparkUnavailableError.
     """

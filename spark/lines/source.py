@@ -114,7 +114,9 @@ class _Tasks:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if partition is None or partition.value is None:  # of no partitions Spark makes one
+            return
         part: Part = partition.value
         # Each attempt has a folder of its own: what one that failed left there is never taken.
         staging = part.staging / uuid.uuid4().hex
