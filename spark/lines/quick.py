@@ -27,6 +27,8 @@ from spark.lines.judge import MAX_LINE_BYTES, arrow_type, as_moments, kinds_of, 
 _RULES = {"type", "enum", "const", "pattern", "maxLength", "minimum", "maximum", "description"}
 _OBJECT_RULES = {"type", "additionalProperties", "required", "properties", "description"}
 _TOP_RULES = {*_OBJECT_RULES, "$schema", "$id", "title", "allOf"}
+# What is looked at to know which members a block has: some lines.
+_HEAD_BYTES = 16 * 1024
 _OPEN, _CLOSE, _LINE_FEED = b"{}\n"
 
 
@@ -38,12 +40,14 @@ class _UnknownRuleError(Exception):
 class _Spec:
     """spec    the schema
     fields  its members as Arrow columns, times still text
-    usual   those that nearly every line has
+    always  the members without which no block is tried
+    rare    objects that have optional members themselves: a block with such a one is left
     """
 
     spec: Mapping[str, Any]
     fields: pa.Schema
-    usual: pa.Schema
+    always: frozenset[str]
+    rare: frozenset[str]
 
 
 def columns(block: bytes) -> pa.RecordBatch | None:
@@ -61,7 +65,10 @@ def columns(block: bytes) -> pa.RecordBatch | None:
         return None
     if not ((letters[starts] == _OPEN).all() and (letters[ends - 1] == _CLOSE).all()):
         return None
-    return _columns(known, known.usual, block, len(starts)) or _columns(known, known.fields, block, len(starts))
+    # Fewer members are read faster, so those are tried first that the first lines have.
+    head = block[:_HEAD_BYTES]
+    names = [field for field in known.fields if field.name in known.always or b'"%s":' % field.name.encode() in head]
+    return _columns(known, pa.schema(names), block, len(starts)) or _columns(known, known.fields, block, len(starts))
 
 
 def _columns(known: _Spec, fields: pa.Schema, block: bytes, lines: int) -> pa.RecordBatch | None:
@@ -101,23 +108,13 @@ def _known() -> _Spec | None:
     except _UnknownRuleError:
         return None
     fields = pa.schema([(name, arrow_type(inner)) for name, inner in spec["properties"].items()])
-    conditional = {name for rule in spec["allOf"] for name in rule.get("then", {}).get("required", ())}
-    never_null = {name for name, inner in spec["properties"].items() if "null" not in kinds_of(inner)}
-    # `start` and `sequence` are in every line since version 2, `lost` and `deleted` in a few.
-    always = {*spec["required"], *_usual_ones(spec, conditional)}
-    usual = [field for field in fields if field.name in always or field.name not in never_null]
-    return _Spec(spec=spec, fields=fields, usual=pa.schema(usual))
-
-
-def _usual_ones(spec: Mapping[str, Any], names: set[str]) -> set[str]:
-    """Of some members those that the version of the schema asks for."""
-    return {
+    nullable = {name for name, inner in spec["properties"].items() if "null" in kinds_of(inner)}
+    rare = {
         name
-        for rule in spec["allOf"]
-        if "schema_version" in rule["if"].get("properties", {})
-        for name in rule.get("then", {}).get("required", ())
-        if name in names
+        for name, inner in spec["properties"].items()
+        if "properties" in inner and set(inner["required"]) != set(inner["properties"])
     }
+    return _Spec(spec=spec, fields=fields, always=frozenset({*spec["required"], *nullable}), rare=frozenset(rare))
 
 
 def _check_known(spec: Mapping[str, Any], rules: set[str]) -> None:
@@ -127,8 +124,6 @@ def _check_known(spec: Mapping[str, Any], rules: set[str]) -> None:
     for inner in spec["properties"].values():
         if "object" in kinds_of(inner):
             _check_known(inner, _OBJECT_RULES)
-            if set(inner["required"]) != set(inner["properties"]):
-                raise _UnknownRuleError
         elif set(inner) - _RULES:
             raise _UnknownRuleError
 
@@ -163,6 +158,8 @@ def _has_its_members(known: _Spec, held: Mapping[str, Any], rows: pa.RecordBatch
     """
     expected = rows.num_rows * len(known.spec["required"])
     counts = {name: rows.num_rows - rows.column(name).null_count for name in held}
+    if any(counts[name] for name in held if name in known.rare):
+        return False
     expected += sum(counts[name] * len(spec["properties"]) for name, spec in held.items() if "properties" in spec)
     for name, spec in held.items():
         if name in known.spec["required"]:
