@@ -161,6 +161,9 @@ def _report(arguments: argparse.Namespace) -> int:
         return USAGE
     is_table = (arguments.folder / MARK).is_file()
     if is_table:
+        if any(arguments.folder.glob("*.jsonl*")):
+            # Attack: a mark put among audit files would make of them a table without events.
+            raise UnusableError(f"{arguments.folder}: holds a table's mark ({MARK}) and audit files; keep them apart")
         size = _TABLE_FACTOR * sum(path.stat().st_size for path in arguments.folder.rglob("*.parquet"))
     else:
         if is_on_cluster(arguments):

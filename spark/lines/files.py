@@ -60,7 +60,7 @@ def audit_files(folder: Path, kinds: tuple[str, ...] = (LINES,)) -> tuple[list[F
             there = path.stat()
         except FileNotFoundError:
             continue
-        if not stat.S_ISREG(there.st_mode) or not _is_of(name, kinds):
+        if not stat.S_ISREG(there.st_mode) or not _is_of(name, kinds) or not _is_text(name):
             others.append(path.name)
             continue
         one = Found(name=name, path=path, size=there.st_size, mtime_ns=there.st_mtime_ns)
@@ -68,6 +68,15 @@ def audit_files(folder: Path, kinds: tuple[str, ...] = (LINES,)) -> tuple[list[F
         if name not in found or found[name].is_packed:
             found[name] = one
     return list(found.values()), others
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can stand in the table. Attack: one name of other bytes ends every run."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_of(name: str, kinds: tuple[str, ...]) -> bool:

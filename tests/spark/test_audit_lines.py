@@ -14,7 +14,7 @@ from router.audit import event as audit_event
 pytest.importorskip("jsonschema_rs")
 
 from spark.lines import quick
-from spark.lines.judge import MAX_LINE_BYTES, NOT_ONE_OBJECT, judge
+from spark.lines.judge import MAX_EXPLAINED, MAX_LINE_BYTES, NOT_ONE_OBJECT, judge
 
 GOOD = line()
 
@@ -163,6 +163,12 @@ def test_lines_and_json_schema_agree(judged: dict[str, Any]) -> None:
         ):
             continue
         assert validator.is_valid(json.loads(text)) == isinstance(faults, dict), (text[:200], faults)
+
+
+def test_attack_a_file_of_empty_objects_is_not_explained_line_by_line() -> None:
+    found = judge([b"{}"] * (MAX_EXPLAINED + 1))
+    assert found.faults[0].startswith("schema_version: missing; event_id: missing")
+    assert found.faults[MAX_EXPLAINED] == "not an audit event"
 
 
 def test_lines_that_are_no_text_are_told_apart() -> None:

@@ -54,6 +54,26 @@ def test_no_file_is_passed_over_in_silence(capsys: pytest.CaptureFixture[str], t
     assert capsys.readouterr().err == "qdaudit: 1 other entries passed over, the first 'd.jsonl.bak'\n"
 
 
+def test_attack_a_file_name_of_other_bytes_is_passed_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("")
+    (tmp_path / os.fsdecode(b"b\xff\x1b.jsonl")).write_text("")
+    found, others = folders.audit_files(tmp_path)
+    assert [file.name for file in found] == ["a.jsonl"]
+    ingest.tell_others(others)
+    said = capsys.readouterr().err
+    assert said.isprintable() or said[:-1].isprintable()
+
+
+def test_attack_the_mark_of_a_table_among_audit_files_hides_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "table.json").write_text("{}")
+    (tmp_path / "a.jsonl.gz").write_text("")
+    status, said = run(capsys, "denials", tmp_path)
+    assert status == 3
+    assert "holds a table's mark (table.json) and audit files; keep them apart" in said
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_a_file_one_may_not_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("")
