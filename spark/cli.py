@@ -7,31 +7,36 @@ unwritable output or no Spark, 130 interrupted. pyspark is imported only once th
 import argparse
 import contextlib
 import json
-import logging
 import os
 import re
-import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 from spark import verify
-from spark.session import SparkUnavailableError, check_installed, local_session
+from spark.folders import UnusableError, audit_files, make_folder
+from spark.session import SparkUnavailableError, check_installed
 from spark.tables import render
+from spark.verbs import generate, ingest
+from spark.verbs.ingest import tell_others
+from spark.verbs.sessions import add_session, is_on_cluster, opened
 
 _EXIT_STATUS = (
     "Exit status: 0 done; 1 with --strict: quarantined lines or missing events; 2 wrong arguments; "
     "3 FOLDER cannot be read, DIR cannot be written, or Spark cannot run."
 )
+# Each has `add_parser`, which leaves `run` among the arguments.
+VERBS = (ingest, generate)
+# The mark of an event table, as spark.event_table.MARK: this module does without pyspark.
+MARK = "table.json"
+# Rows of a table that are shown at most, as spark.jobs.reports.MAX_SHOWN_ROWS.
+MOST_ROWS = 1000
+# Lines take about so many times the bytes of their table.
+_TABLE_FACTOR = 20
 DONE, INCOMPLETE, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
-
-
-class _UnreadableError(Exception):
-    """Input or output that cannot be used; the text names it and the remedy."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         with _terminated_like_interrupted():
-            return verify.run(arguments) if arguments.verb == "verify" else _report(arguments)
-    except (_UnreadableError, SparkUnavailableError) as error:
+            return _run(arguments) if hasattr(arguments, "run") else _report(arguments)
+    except (UnusableError, SparkUnavailableError) as error:
         print(f"qdaudit: {error}", file=sys.stderr)
         return UNREADABLE
     except KeyboardInterrupt:
@@ -61,7 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     denials = verbs.add_parser(
         "denials",
         help="count denials by reason, user, host, vhost and hour",
-        description="Read every *.jsonl file of FOLDER, set aside what is not a valid audit event, and count denials "
+        description="Read an event table, or the *.jsonl files of FOLDER (.gz, .zst), set aside what is no valid "
+        "event, and count denials "
         "by reason, user, host, vhost and hour.",
         epilog=_EXIT_STATUS,
     )
@@ -69,7 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     shadow = verbs.add_parser(
         "shadow",
         help="count where a candidate policy (shadowPolicyDir) would have decided otherwise",
-        description="Read every *.jsonl file of FOLDER, set aside what is not a valid audit event, and count what "
+        description="Read an event table, or the *.jsonl files of FOLDER (.gz, .zst), set aside what is no valid "
+        "event, and count what "
         "candidate policies would have denied or allowed by reason, rule, vhost, user, host and address.",
         epilog=_EXIT_STATUS,
     )
@@ -80,7 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     changes = verbs.add_parser(
         "changes",
         help="count what was changed by management, and what was refused, by user, host, type and entity",
-        description="Read every *.jsonl file of FOLDER, set aside what is not a valid audit event, and count the "
+        description="Read an event table, or the *.jsonl files of FOLDER (.gz, .zst), set aside what is no valid "
+        "event, and count the "
         "management requests that changed something, or would have, by user, host, type and entity.",
         epilog=_EXIT_STATUS,
     )
@@ -92,11 +100,19 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 whole; 1 something was found; 2 wrong arguments; 3 FOLDER or PUBLIC cannot be read.",
     )
     verify.add_arguments(checked)
+    checked.set_defaults(run=verify.run)
+    for verb in VERBS:
+        verb.add_parser(verbs)
     return parser
 
 
 def _add_common(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("folder", metavar="FOLDER", type=Path, help="a router's audit directory")
+    verb.add_argument(
+        "folder",
+        metavar="FOLDER",
+        type=Path,
+        help="an event table, made by `qdaudit ingest`, or a router's audit directory",
+    )
     verb.add_argument(
         "--out",
         metavar="DIR",
@@ -107,8 +123,18 @@ def _add_common(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--since", metavar="T", type=_moment, help="only events from T on, e.g. 2026-01-31T08:00:00Z")
     verb.add_argument("--until", metavar="T", type=_moment, help="only events before T; without a zone T is UTC")
     verb.add_argument(
+        "--top", metavar="N", type=_count, default=MOST_ROWS, help=f"only so many rows of each table, 1 to {MOST_ROWS}"
+    )
+    add_session(verb)
+    verb.add_argument(
         "--strict", action="store_true", help="exit status 1 when a line was quarantined or an event is missing"
     )
+
+
+def _count(text: str) -> int:
+    if re.fullmatch("[0-9]{1,4}", text) is None or not 1 <= int(text) <= MOST_ROWS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to {MOST_ROWS}")
+    return int(text)
 
 
 def _digest(text: str) -> str:
@@ -127,76 +153,59 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def _run(arguments: argparse.Namespace) -> int:
+    """A verb of a module of its own. Whatever Spark says, its user reads a sentence."""
+    try:
+        status: int = arguments.run(arguments)
+    except (SparkUnavailableError, UnusableError, OSError):
+        raise
+    except Exception as error:  # Spark's errors and those of the bridge to Java have no base class in common
+        raise UnusableError(f"{arguments.verb} failed: {_cause(error)}") from error
+    return status
+
+
 def _report(arguments: argparse.Namespace) -> int:
     if arguments.since and arguments.until and arguments.since >= arguments.until:
         print(f"qdaudit: --since {arguments.since} must be before --until {arguments.until}", file=sys.stderr)
         return USAGE
-    files = _audit_files(arguments.folder)
+    is_table = (arguments.folder / MARK).is_file()
+    if is_table:
+        if any(arguments.folder.glob("*.jsonl*")):
+            # Attack: a mark put among audit files would make of them a table without events.
+            raise UnusableError(f"{arguments.folder}: holds a table's mark ({MARK}) and audit files; keep them apart")
+        size = _TABLE_FACTOR * sum(path.stat().st_size for path in arguments.folder.rglob("*.parquet"))
+    else:
+        if is_on_cluster(arguments):
+            raise UnusableError(f"{arguments.folder}: on a cluster give an event table, made by `qdaudit ingest`")
+        files, others = audit_files(arguments.folder)
+        size = sum(file.size for file in files)
+        tell_others(others)
     check_installed()
     if arguments.out is not None:
-        _make_folder(arguments.out)
-    work = Path(tempfile.mkdtemp(prefix="qdaudit-"))
-    earlier_umask = os.umask(0o077)
-    logging.disable()  # the bridge to Java logs a stack for every interrupt; errors reach us as exceptions anyway
-    try:
-        with local_session(work, input_bytes=sum(path.stat().st_size for path in files)) as session:
-            # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
-            from spark.jobs import changes, denials, reports, shadow
+        make_folder(arguments.out, "--out ")
+    with opened(arguments, size) as (session, work):
+        # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
+        from spark import ingest as tables
+        from spark.jobs import changes, denials, reports, shadow
 
-            kinds = {"denials": denials.DENIALS, "changes": changes.CHANGES}
-            kind = shadow.kind(arguments.candidate) if arguments.verb == "shadow" else kinds[arguments.verb]
-            try:
-                report = reports.report(
-                    session, files, kind, since=arguments.since, until=arguments.until, out=arguments.out
-                )
-            except Exception as error:  # Spark's errors and those of the bridge to Java have no base class in common
-                raise _UnreadableError(f"the report failed: {_cause(error)}") from error
-    finally:
-        logging.disable(logging.NOTSET)
-        os.umask(earlier_umask)
-        shutil.rmtree(work, ignore_errors=True)
+        kinds = {"denials": denials.DENIALS, "changes": changes.CHANGES}
+        kind = shadow.kind(arguments.candidate) if arguments.verb == "shadow" else kinds[arguments.verb]
+        try:
+            table = arguments.folder
+            if not is_table:
+                table = work / "table"
+                tables.once(session, arguments.folder.resolve(), table)
+            report = reports.report(
+                session, table, kind, since=arguments.since, until=arguments.until, out=arguments.out, top=arguments.top
+            )
+        except Exception as error:  # Spark's errors and those of the bridge to Java have no base class in common
+            raise UnusableError(f"the report failed: {_cause(error)}") from error
     if arguments.format == "json":
         print(json.dumps(report.as_json(), indent=2))
     else:
         render(report, sys.stdout)
     sys.stdout.flush()
     return INCOMPLETE if arguments.strict and (report.quarantined or report.continuity.missing) else DONE
-
-
-def _audit_files(folder: Path) -> list[Path]:
-    """The audit files of a folder in the order of their names; none when the folder is empty.
-
-    Errors  _UnreadableError: no such folder, not allowed, or a folder of other things, which a zero would hide.
-    """
-    try:
-        entries = sorted(folder.iterdir())
-        files = [path for path in entries if path.suffix == ".jsonl" and path.is_file()]
-    except FileNotFoundError:
-        raise _UnreadableError(f"{folder}: no such folder; give a router's audit directory") from None
-    except NotADirectoryError:
-        raise _UnreadableError(f"{folder}: is a file; give the folder it is in") from None
-    except OSError as error:
-        raise _UnreadableError(f"{folder}: cannot be read: {error.strerror}") from error
-    if entries and not files:
-        raise _UnreadableError(
-            f"{folder}: holds no audit file (*.jsonl) but {len(entries)} other entries, the first {entries[0].name!r}; "
-            "give a router's audit directory"
-        )
-    for path in files:
-        if not os.access(path, os.R_OK):
-            raise _UnreadableError(f"{path}: not allowed to read it")
-        if path.name.startswith((".", "_")):
-            raise _UnreadableError(f"{path}: Spark does not read files whose names begin with . or _; rename it")
-    return files
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise _UnreadableError(f"--out {folder}: cannot be made: {error.strerror}") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise _UnreadableError(f"--out {folder}: not allowed to write there")
 
 
 def _cause(error: Exception) -> str:

@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 import schemas
 
@@ -13,6 +22,33 @@ _SCALARS: Mapping[str, type[DataType]] = {"string": StringType, "integer": LongT
 def audit_event() -> StructType:
     """One audit event as it stands in a file: `time` is still text."""
     return struct_of(schemas.load("audit_event"))
+
+
+def event_table() -> StructType:
+    """A row of the event table: what every report reads.
+
+    The members of `audit_event` in their order, with `time` a timestamp (UTC), and then
+
+      source      `palisade`, a line of our audit files; `qdrouterd`, a line of the C router's log: such an event has
+                  no start and no sequence, and null wherever the log says nothing
+      file        name of the file the line was read from, without .gz or .zst
+      offset      where the line begins in that file, in bytes, uncompressed
+      day         the date of `time` (UTC); partition
+      router_dir  `router` as a name of a folder, see spark.event_table.router_dir; partition
+    """
+    members = [
+        StructField(field.name, TimestampType() if field.name == "time" else field.dataType) for field in audit_event()
+    ]
+    return StructType(
+        [
+            *members,
+            StructField("source", StringType()),
+            StructField("file", StringType()),
+            StructField("offset", LongType()),
+            StructField("day", DateType()),
+            StructField("router_dir", StringType()),
+        ]
+    )
 
 
 def struct_of(spec: Mapping[str, Any]) -> StructType:

@@ -1,4 +1,4 @@
-"""A Spark session on this machine alone: quiet, reachable by nobody, and gone without a trace."""
+"""A Spark session: by default on this machine alone, quiet, reachable by nobody, and gone without a trace."""
 
 import contextlib
 import importlib.metadata
@@ -29,6 +29,12 @@ _FOR_FEW = {
     "spark.sql.shuffle.partitions": "1",
 }
 _JAVA_VERSION_TIMEOUT_S = 60
+_MEBIBYTE = 1024 * 1024
+# The JVM's heap is an eighth of the machine's memory, within these bounds: Spark spills to disk what does not fit, and
+# the workers in Python need as much again.
+_HEAP_MIB = 1024, 8192
+_HEAP_SHARE = 8
+_ROOT = Path(__file__).resolve().parents[1]
 _NO_PERF_DATA = "-XX:-UsePerfData"  # else each JVM leaves a folder in /tmp
 
 
@@ -37,10 +43,12 @@ class SparkUnavailableError(Exception):
 
 
 def check_installed() -> None:
-    """Find out in milliseconds, not after the start of a JVM.
+    """Find out in milliseconds, not after the start of a JVM. Inside spark-submit Spark is there already.
 
     Errors  SparkUnavailableError.
     """
+    if is_submitted():
+        return
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
@@ -74,23 +82,91 @@ def check_installed() -> None:
 
 
 @contextlib.contextmanager
-def local_session(work: Path, *, input_bytes: int) -> Iterator["SparkSession"]:
+def local_session(
+    work: Path, *, input_bytes: int, driver_memory: str | None = None, is_shown: bool = False
+) -> Iterator["SparkSession"]:
     """A session on all cores of this machine.
 
-    work         an existing folder for everything Spark, Hadoop and the JVM put down; the caller removes it afterwards.
-    input_bytes  about how much will be read, to tune the JVM by.
-    Errors       SparkUnavailableError when the JVM does not come up.
+    work           an existing folder for everything Spark, Hadoop and the JVM put down; the caller removes it.
+    input_bytes    about how much will be read, to tune the JVM by.
+    driver_memory  the JVM's heap as Spark writes it (`4g`); None: by the machine
+    is_shown       progress on standard error
+    Errors         SparkUnavailableError when the JVM does not come up.
     """
+    settings = _settings(work, input_bytes) | {
+        "spark.driver.memory": driver_memory or f"{heap_mib()}m",
+        "spark.ui.showConsoleProgress": str(is_shown).lower(),
+    }
+    with _started("local[*]", settings, work, _environment(work), is_shown=is_shown) as session:
+        yield session
+
+
+@contextlib.contextmanager
+def cluster_session(
+    work: Path, *, master: str | None, driver_memory: str | None = None, is_shown: bool = False
+) -> Iterator["SparkSession"]:
+    """A session on a cluster, with the site's settings (SPARK_CONF_DIR) for it.
+
+    master  its address (`spark://host:7077`); None inside spark-submit, which knows it
+    The workers need the folders of audit files and tables under the same paths, and Python with this package's extra
+    `spark`, at PYSPARK_PYTHON or where this Python is; the package itself where it is not in --py-files.
+    """
+    settings = {
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.streaming.stopTimeout": "60s",
+        "spark.ui.showConsoleProgress": str(is_shown).lower(),
+    }
+    if master is not None:
+        settings |= {
+            "spark.local.dir": str(work),
+            "spark.driver.memory": driver_memory or f"{heap_mib()}m",
+            "spark.executorEnv.PYTHONPATH": str(_ROOT),
+            "spark.ui.enabled": "false",
+        }
+    with _started(master, settings, work, _python(), is_shown=is_shown) as session:
+        yield session
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process, and the JVM before it."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def heap_mib() -> int:
+    """The JVM's heap by the memory of the machine, or of the container where that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
+        with contextlib.suppress(OSError, ValueError):
+            total = min(total, int(limit.read_text("ascii")))
+    least, most = _HEAP_MIB
+    return min(max(total // _HEAP_SHARE // _MEBIBYTE, least), most)
+
+
+@contextlib.contextmanager
+def _started(
+    master: str | None,
+    settings: dict[str, str],
+    work: Path,
+    environment: contextlib.AbstractContextManager[None],
+    *,
+    is_shown: bool,
+) -> Iterator["SparkSession"]:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[*]").appName("qdaudit")
-    for name, value in _settings(work, input_bytes).items():
+    builder = SparkSession.builder.appName("qdaudit")
+    if master is not None:
+        builder = builder.master(master)
+    for name, value in settings.items():
         builder = builder.config(name, value)
     jvm_log = work / "jvm.log"
+    # The JVM inherits standard error and keeps it: its chatter must not stand between an operator and the report.
+    # Progress is what it has to show.
+    quiet = contextlib.nullcontext() if is_shown else _standard_error_to(jvm_log)
     try:
-        # The JVM inherits standard error and keeps it: its chatter must not stand between an operator and the report.
-        with _standard_error_to(jvm_log), _environment(work):
+        with quiet, environment:
             session = builder.getOrCreate()
     except (PySparkException, RuntimeError, OSError) as error:
         last = jvm_log.read_text("utf-8", "replace").splitlines()[-_START_LOG_LINES:] if jvm_log.exists() else []
@@ -112,7 +188,6 @@ def _settings(work: Path, input_bytes: int) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java_options),
         "spark.local.dir": str(work),
@@ -120,6 +195,8 @@ def _settings(work: Path, input_bytes: int) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
+        # The workers in Python find this package where the driver does.
+        "spark.executorEnv.PYTHONPATH": str(_ROOT),
         "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         # The files name users and addresses: for their owner alone, whatever the umask.
         "spark.hadoop.fs.permissions.umask-mode": "077",
@@ -143,12 +220,25 @@ def _environment(work: Path) -> Iterator[None]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "localhost",
         "JDK_JAVA_OPTIONS": _NO_PERF_DATA,
+        "PYSPARK_PYTHON": sys.executable,
     }
     try:
         yield
     finally:
         os.environ.clear()
         os.environ.update(kept)
+
+
+@contextlib.contextmanager
+def _python() -> Iterator[None]:
+    """The workers' Python is this one, unless the site says otherwise."""
+    had = os.environ.get("PYSPARK_PYTHON")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        yield
+    finally:
+        if had is None:
+            del os.environ["PYSPARK_PYTHON"]
 
 
 @contextlib.contextmanager

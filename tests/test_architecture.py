@@ -107,11 +107,16 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "uvloop": ("router.io",),
     "rich": ("policy.cli", "router.tools", "spark"),
     "pyspark": ("spark",),
+    "pyarrow": ("spark",),
+    "numpy": ("spark",),
+    "orjson": ("spark",),
+    "jsonschema_rs": ("spark",),
     "pygls": ("policy.editor.server", "policy.editor.session"),
     "lsprotocol": ("policy.editor",),
 }
 # Where the import name is not the distribution's.
 DISTRIBUTIONS = {
+    "jsonschema_rs": "jsonschema-rs",
     "jwt": "pyjwt",
     "proton": "python-qpid-proton",
     "cproton": "python-qpid-proton",

@@ -19,10 +19,11 @@ _palisade_options() {
         "qdpolicy schema") echo "-h --help" ;;
         "qdpolicy test") echo "-h --help --junit --min-coverage --router-id --resolve" ;;
         "qdaudit") echo "-h --help" ;;
-        "qdaudit denials") echo "-h --help --out --format --since --until --strict" ;;
-        "qdaudit shadow") echo "-h --help --out --format --since --until --strict --candidate" ;;
-        "qdaudit changes") echo "-h --help --out --format --since --until --strict" ;;
-        "qdaudit verify") echo "-h --help --key --unsigned --running --seen --jobs --format" ;;
+        "qdaudit denials") echo "-h --help --out --format --since --until --top --master --driver-memory --strict" ;;
+        "qdaudit shadow") echo "-h --help --out --format --since --until --top --master --driver-memory --strict --candidate" ;;
+        "qdaudit changes") echo "-h --help --out --format --since --until --top --master --driver-memory --strict" ;;
+        "qdaudit ingest") echo "-h --help --every --qdrouterd --strict --master --driver-memory" ;;
+        "qdaudit generate") echo "-h --help --events --seed --days --routers --incidents" ;;
     esac
 }
 
@@ -107,19 +108,33 @@ _palisade_values() {
         "qdaudit denials --format") echo "table json" ;;
         "qdaudit denials --since") echo "NOTHING" ;;
         "qdaudit denials --until") echo "NOTHING" ;;
+        "qdaudit denials --top") echo "NOTHING" ;;
+        "qdaudit denials --master") echo "NOTHING" ;;
+        "qdaudit denials --driver-memory") echo "NOTHING" ;;
         "qdaudit shadow --out") echo "NOTHING" ;;
         "qdaudit shadow --format") echo "table json" ;;
         "qdaudit shadow --since") echo "NOTHING" ;;
         "qdaudit shadow --until") echo "NOTHING" ;;
+        "qdaudit shadow --top") echo "NOTHING" ;;
+        "qdaudit shadow --master") echo "NOTHING" ;;
+        "qdaudit shadow --driver-memory") echo "NOTHING" ;;
         "qdaudit shadow --candidate") echo "NOTHING" ;;
         "qdaudit changes --out") echo "NOTHING" ;;
         "qdaudit changes --format") echo "table json" ;;
         "qdaudit changes --since") echo "NOTHING" ;;
         "qdaudit changes --until") echo "NOTHING" ;;
-        "qdaudit verify --key") echo "NOTHING" ;;
-        "qdaudit verify --seen") echo "NOTHING" ;;
-        "qdaudit verify --jobs") echo "NOTHING" ;;
-        "qdaudit verify --format") echo "text json" ;;
+        "qdaudit changes --top") echo "NOTHING" ;;
+        "qdaudit changes --master") echo "NOTHING" ;;
+        "qdaudit changes --driver-memory") echo "NOTHING" ;;
+        "qdaudit ingest --every") echo "NOTHING" ;;
+        "qdaudit ingest --qdrouterd") echo "NOTHING" ;;
+        "qdaudit ingest --master") echo "NOTHING" ;;
+        "qdaudit ingest --driver-memory") echo "NOTHING" ;;
+        "qdaudit generate --events") echo "NOTHING" ;;
+        "qdaudit generate --seed") echo "NOTHING" ;;
+        "qdaudit generate --days") echo "NOTHING" ;;
+        "qdaudit generate --routers") echo "NOTHING" ;;
+        "qdaudit generate --incidents") echo "NOTHING" ;;
     esac
 }
 
@@ -133,11 +148,11 @@ _palisade_rest() {
         "qdpolicy fmt") echo "FILES" ;;
         "qdpolicy lint") echo "FILES" ;;
         "qdpolicy test") echo "FILES" ;;
-        "qdaudit") echo "denials shadow changes verify" ;;
+        "qdaudit") echo "denials shadow changes ingest generate" ;;
         "qdaudit denials") echo "FILES" ;;
         "qdaudit shadow") echo "FILES" ;;
         "qdaudit changes") echo "FILES" ;;
-        "qdaudit verify") echo "FILES" ;;
+        "qdaudit ingest") echo "FILES" ;;
     esac
 }
 

@@ -1,4 +1,4 @@
-"""The denials report: denials by reason, user, host, vhost and hour."""
+"""The denials report: by reason, rule, user, group, host, vhost, address, router and time."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,13 @@ from spark.transforms import changes, denials, shadow
 
 _TITLES = {
     "by_reason": "Denials by reason",
+    "by_rule": "Denials by rule",
     "by_user": "Denials by user",
+    "by_group": "Denials by group",
     "by_host": "Denials by host",
     "by_vhost": "Denials by vhost",
+    "by_address": "Denials by address",
+    "by_router": "Denials by router",
     "by_hour": "Denials by hour (UTC)",
 }
 
@@ -30,8 +34,9 @@ def _totals() -> Mapping[str, Column]:
 
 def _tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
     denied = denials.denied(events)
-    tables = {name: (_TITLES[name], denials.counted_by(denied, key)) for name, key in denials.KEYS.items()}
-    return {**tables, "floods": ("Floods: denials summed up", denials.floods(denied))}
+    tables = {name: (_TITLES[name], denials.counted_by(denied, *keys)) for name, keys in denials.KEYS.items()}
+    trend = ("Denials day by day (UTC)", denials.trend(denied))
+    return {**tables, "trend": trend, "floods": ("Floods: denials summed up", denials.floods(denied))}
 
 
 def _says(totals: Mapping[str, int]) -> tuple[str, str]:

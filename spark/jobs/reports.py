@@ -1,8 +1,8 @@
-"""From audit files to a report: the reading, counting and writing that all reports share. A Kind selects the report."""
+"""From an event table to a report: the counting and writing that all reports share. A Kind selects the report."""
 
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,14 +12,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
-from spark.transforms import events, validation
+from spark.event_table import QUARANTINE, file_uri, hadoop_path, read_events, read_quarantine
+from spark.lines.commit import totals
+from spark.transforms import events
 from spark.transforms.continuity import continuity
 
 # Rows of a table that are fetched to be shown. Stops a peer that makes up a user name per attempt from filling the
 # terminal and the memory; Parquet and CSV hold all rows.
 MAX_SHOWN_ROWS = 1000
-
-QUARANTINE = "quarantine"
+# Of times that are the beginning of something.
+_FORMATS = {"hour": "yyyy-MM-dd'T'HH:mm:ss'Z'", "day": "yyyy-MM-dd"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,68 +108,52 @@ class Report:
 
 def report(
     session: SparkSession,
-    files: Sequence[Path],
+    table: Path,
     kind: Kind,
     *,
     since: datetime | None = None,
     until: datetime | None = None,
     out: Path | None = None,
+    top: int = MAX_SHOWN_ROWS,
 ) -> Report:
-    """Read the files, write reports and quarantine below `out` where given, and say what they hold.
+    """Read an event table, write reports and quarantine below `out` where given, and say what they hold.
 
-    files  audit files; none is a report of zero.
+    table  of spark.ingest; an empty one is a report of zero
     out    an existing folder; <table>.parquet, <table>.csv and the summary in it are replaced.
+    top    how many rows of each table are fetched; `out` has them all
     Errors those of pyspark and of its bridge to Java, when a file cannot be read or a report not written.
     """
-    judged = validation.parsed(lines_of(session, files)).persist()
-    quarantined = validation.quarantined(judged)
-    found = events.deduplicated(validation.events(judged)).persist()
-    try:
-        asked = events.within(found, since=since, until=until)
-        whole = kind.tables(asked)
-        if out is not None:
-            for name, frame in {**{name: frame for name, (_, frame) in whole.items()}, QUARANTINE: quarantined}.items():
-                _write(frame, out, name)
-        lines, bad = judged.agg(F.count(F.lit(1)), F.count_if(F.size("faults") > 0)).first() or (0, 0)
-        totals = {**kind.totals(), "lost": events.lost(), "deleted_files": events.deleted_files()}
-        numbers = asked.agg(*(number.alias(name) for name, number in totals.items())).first()
-        counts = numbers.asDict() if numbers is not None else dict.fromkeys(totals, 0)
-        lost, deleted_files = counts.pop("lost"), counts.pop("deleted_files")
-        numbered = continuity(found).first()
-        heading, warning = kind.says(counts)
-        made = Report(
-            files=len(files),
-            lines=lines,
-            quarantined=bad,
-            duplicates=lines - bad - found.count(),
-            continuity=Continuity(**numbered.asDict()) if numbered is not None else Continuity(),
-            lost=lost,
-            deleted_files=deleted_files,
-            totals=counts,
-            heading=heading,
-            warning=warning,
-            tables={name: _shown(title, frame) for name, (title, frame) in whole.items()}
-            | {QUARANTINE: _shown("Quarantined lines", _by_file(quarantined))},
-        )
-    finally:
-        found.unpersist()
-        judged.unpersist()
+    found = read_events(session, table)
+    quarantined = read_quarantine(session, table)
+    read = totals(table)
+    asked = events.within(found, since=since, until=until)
+    whole = dict(kind.tables(asked))
+    if out is not None:
+        whole = {name: (title, _write(frame, out, name)) for name, (title, frame) in whole.items()}
+        quarantined = _write(quarantined, out, QUARANTINE)
+    asked_for = {**kind.totals(), "lost": events.lost(), "deleted_files": events.deleted_files()}
+    numbers = asked.agg(*(number.alias(name) for name, number in asked_for.items())).first()
+    counts = numbers.asDict() if numbers is not None else dict.fromkeys(asked_for, 0)
+    lost, deleted_files = counts.pop("lost"), counts.pop("deleted_files")
+    numbered = continuity(found).first()
+    heading, warning = kind.says(counts)
+    made = Report(
+        files=len(read.files),
+        lines=read.lines,
+        quarantined=read.quarantined,
+        duplicates=read.duplicates,
+        continuity=Continuity(**numbered.asDict()) if numbered is not None else Continuity(),
+        lost=lost,
+        deleted_files=deleted_files,
+        totals=counts,
+        heading=heading,
+        warning=warning,
+        tables={name: _shown(title, frame, top) for name, (title, frame) in whole.items()}
+        | {QUARANTINE: _shown("Quarantined lines", _by_file(quarantined), top)},
+    )
     if out is not None:
         (out / kind.summary).write_text(json.dumps(made.as_json(), indent=2) + "\n", "ascii")
     return made
-
-
-def lines_of(session: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """file (its name), line (without the line feed), one row per line. Only LF ends a line."""
-    if not files:
-        return session.createDataFrame([], "file string, line string")
-    text = session.read.option("lineSep", "\n").text([_hadoop_path(path) for path in files])
-    return text.select(F.col("_metadata.file_name").alias("file"), F.col("value").alias("line"))
-
-
-def _hadoop_path(path: Path) -> str:
-    """Hadoop takes *, ?, [, ], {, } and \\ in a path for a pattern; these are names."""
-    return "file://" + re.sub(r"([\\*?\[\]{}])", r"\\\1", str(path.resolve()))
 
 
 def _by_file(quarantined: DataFrame) -> DataFrame:
@@ -175,23 +161,34 @@ def _by_file(quarantined: DataFrame) -> DataFrame:
     return counts.orderBy(F.desc("lines"), "file", "reason")
 
 
-def _shown(title: str, frame: DataFrame) -> Table:
-    rows = _with_text_times(frame).take(MAX_SHOWN_ROWS + 1)
+def _shown(title: str, frame: DataFrame, top: int) -> Table:
+    most = min(top, MAX_SHOWN_ROWS)
+    rows = with_text_times(frame).take(most + 1)
     return Table(
         title=title,
         columns=tuple(frame.columns),
-        rows=tuple(tuple(row) for row in rows[:MAX_SHOWN_ROWS]),
-        is_complete=len(rows) <= MAX_SHOWN_ROWS,
+        rows=tuple(tuple(row) for row in rows[:most]),
+        is_complete=len(rows) <= most,
     )
 
 
-def _write(frame: DataFrame, out: Path, name: str) -> None:
-    target = "file://" + str(out.resolve() / name)
-    frame.write.mode("overwrite").parquet(f"{target}.parquet")
+def _write(frame: DataFrame, out: Path, name: str) -> DataFrame:
+    """A table as Parquet and CSV. Returns what was written, which is not computed again."""
+    target = file_uri(out / name)
+    # In order within one file: what groups so is small beside the events.
+    frame.coalesce(1).write.mode("overwrite").parquet(f"{target}.parquet")
+    written = frame.sparkSession.read.schema(frame.schema).parquet(hadoop_path(out / f"{name}.parquet"))
     # One file, for people and spreadsheets; quotes as RFC 4180 has them.
     texts = {field.name: _defused(field.name) for field in frame.schema if isinstance(field.dataType, StringType)}
-    csv = _with_text_times(frame).withColumns(texts)
-    csv.coalesce(1).write.mode("overwrite").csv(f"{target}.csv", header=True, escape='"', encoding="UTF-8")
+    csv, folder = with_text_times(written).withColumns(texts), out / f".{name}.csv"
+    csv.coalesce(1).write.mode("overwrite").csv(file_uri(folder), header=True, escape='"', encoding="UTF-8")
+    (part,) = folder.glob("part-*.csv")
+    place = out / f"{name}.csv"
+    if place.is_dir():  # as earlier versions left it
+        shutil.rmtree(place)
+    part.replace(place)
+    shutil.rmtree(folder)
+    return written
 
 
 def _defused(name: str) -> Column:
@@ -199,12 +196,10 @@ def _defused(name: str) -> Column:
     return F.when(F.col(name).rlike(r"\A[=+\-@\t\r\n]"), F.concat(F.lit("'"), name)).otherwise(F.col(name))
 
 
-def _with_text_times(frame: DataFrame) -> DataFrame:
+def with_text_times(frame: DataFrame) -> DataFrame:
     """Timestamps as RFC 3339 text: Python and CSV would each show them in a zone of their own."""
     times = {
-        field.name: F.date_format(
-            field.name, "yyyy-MM-dd'T'HH:mm:ss'Z'" if field.name == "hour" else "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
-        )
+        field.name: F.date_format(field.name, _FORMATS.get(field.name, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"))
         for field in frame.schema
         if isinstance(field.dataType, TimestampType)
     }

@@ -1,6 +1,6 @@
 """Audit events -> changes by management, done or refused, with their users. All DataFrame -> DataFrame.
 
-Events are those of spark.transforms.validation.events: one column per member of the schema, `time` a timestamp (UTC).
+Events are those of spark.event_table.read_events.
 """
 
 from collections.abc import Sequence

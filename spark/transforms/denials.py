@@ -1,16 +1,27 @@
 """Audit events -> denials by user, host and time. All DataFrame -> DataFrame.
 
-Events are those of spark.transforms.validation.events: one column per member of the schema, `time` a timestamp (UTC).
+Events are those of spark.event_table.read_events.
 """
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.transforms.events import LOGS_OWN
-from spark.transforms.validation import TIME_FORMAT
+from spark.transforms.events import LOGS_OWN, TIME_FORMAT
 
-# Report name -> its key column.
-KEYS = {"by_reason": "reason", "by_user": "user", "by_host": "remote_host", "by_vhost": "vhost", "by_hour": "hour"}
+# Report name -> its key columns.
+KEYS = {
+    "by_reason": ("reason",),
+    "by_rule": ("rule_vhost", "rule_group", "rule_item", "rule_file", "rule_line"),
+    "by_user": ("user",),
+    "by_group": ("group",),
+    "by_host": ("remote_host",),
+    "by_vhost": ("vhost",),
+    "by_address": ("direction", "address"),
+    "by_router": ("router",),
+    "by_hour": ("hour",),
+}
+_TOLD = {"reason": "reasons", "user": "users", "remote_host": "hosts"}
+_RULE = ("vhost", "group", "item", "file", "line")
 
 
 def is_denial() -> Column:
@@ -47,19 +58,35 @@ def floods(denials: DataFrame) -> DataFrame:
 
 
 def denied(events: DataFrame) -> DataFrame:
-    """The denials, with their `hour`."""
-    return events.where(is_denial()).withColumn("hour", F.date_trunc("hour", "time"))
+    """The denials, with their `hour` and the members of their rule as `rule_...`."""
+    rule = {f"rule_{name}": F.col(f"rule.{name}") for name in _RULE}
+    return events.where(is_denial()).withColumns({"hour": F.date_trunc("hour", "time"), **rule})
 
 
-def counted_by(denials: DataFrame, key: str) -> DataFrame:
-    """key, denials (bigint), first and last (timestamp): the most denials first, then by key; hours in their order.
+def counted_by(denials: DataFrame, *keys: str) -> DataFrame:
+    """The keys, denials (bigint), first and last (timestamp): the most denials first, then by key; hours in order.
 
     denials  of `denied`.
-    key      one of the columns of KEYS. A null key stays: denials before that was known.
+    keys     those of one of KEYS. A null key stays: denials before that was known.
     """
-    counts = denials.groupBy(key).agg(
+    counts = denials.groupBy(*keys).agg(
         F.sum(attempts()).alias("denials"), F.min("time").alias("first"), F.max("time").alias("last")
     )
-    if key == "hour":
+    if keys == ("hour",):
         return counts.orderBy("hour")
-    return counts.orderBy(F.desc("denials"), F.asc_nulls_last(key))
+    return counts.orderBy(F.desc("denials"), *(F.asc_nulls_last(key) for key in keys))
+
+
+def trend(denials: DataFrame) -> DataFrame:
+    """Day by day: day (timestamp), denials, change against the day before (bigint, of the first null), and how many
+    reasons, users and hosts they are of (bigint). Days without denials are not there and count as 0.
+    """
+    days = denials.groupBy(F.date_trunc("day", "time").alias("day")).agg(
+        F.sum(attempts()).alias("denials"),
+        *(F.approx_count_distinct(F.col(name)).alias(told) for name, told in _TOLD.items()),
+    )
+    order = Window.orderBy("day")  # a row for each day: few
+    is_next = F.date_diff("day", F.lag("day").over(order)) == 1
+    before = F.when(is_next, F.lag("denials").over(order)).when(is_next.isNotNull(), F.lit(0))
+    names = ["day", "denials", "change", *_TOLD.values()]
+    return days.withColumn("change", F.col("denials") - before).select(*names).orderBy("day")

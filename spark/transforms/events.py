@@ -1,9 +1,9 @@
-"""Audit events, whatever they say: each once, and of a time. All DataFrame -> DataFrame.
+"""Audit events, whatever they say. All DataFrame -> DataFrame.
 
-Events are those of spark.transforms.validation.events: one column per member of the schema, `time` a timestamp (UTC).
+Events are those of spark.event_table.read_events.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -11,24 +11,23 @@ from pyspark.sql import functions as F
 EVENTS_LOST = "events_lost"
 LOG_CLOSED = "log_closed"
 FILE_DELETED = "file_deleted"
+SHADOW_DECISIONS = ("shadow_deny", "shadow_allow", "shadow_error")
+# Of times that are text, as within `folded`.
+TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX"
 # Reasons of events in which an audit log speaks of itself.
 LOGS_OWN = (EVENTS_LOST, LOG_CLOSED, FILE_DELETED, "checkpoint", "end_recovered")
-
-
-def deduplicated(events: DataFrame) -> DataFrame:
-    """One row per event_id. Of rows that differ otherwise the least is kept, so the result does not depend on order."""
-    others = [name for name in events.columns if name != "event_id"]
-    least = events.groupBy("event_id").agg(F.min(F.struct(*others)).alias("least"))
-    return least.select("event_id", "least.*").select(*events.columns)
 
 
 def within(events: DataFrame, *, since: datetime | None, until: datetime | None) -> DataFrame:
     """Events at or after `since` and before `until`; both with a time zone."""
     kept = events
+    has_days = "day" in events.columns  # of them, only those of the time asked for are read
     if since is not None:
         kept = kept.where(F.col("time") >= _moment(since))
+        kept = kept.where(F.col("day") >= F.lit(since.astimezone(UTC).date())) if has_days else kept
     if until is not None:
         kept = kept.where(F.col("time") < _moment(until))
+        kept = kept.where(F.col("day") <= F.lit(until.astimezone(UTC).date())) if has_days else kept
     return kept
 
 

@@ -1,6 +1,6 @@
 """Audit events -> where candidate policies would have decided otherwise (shadowPolicyDir). All DataFrame -> DataFrame.
 
-Events are those of spark.transforms.validation.events: one column per member of the schema, `time` a timestamp (UTC).
+Events are those of spark.event_table.read_events.
 One event stands for `shadow.count` equal decisions.
 """
 
@@ -10,7 +10,7 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.transforms.validation import SHADOW_DECISIONS
+from spark.transforms.events import SHADOW_DECISIONS
 
 # Report name -> its key columns.
 KEYS = {

@@ -1,7 +1,13 @@
 """A valid audit event in literal form, to be varied by the tests."""
 
 import json
-from typing import Any
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 EVENT: dict[str, Any] = {
     "schema_version": 4,
@@ -77,3 +83,30 @@ def line(**changes: Any) -> str:
 
 def line_without(name: str) -> str:
     return json.dumps({member: value for member, value in EVENT.items() if member != name})
+
+
+def frame(session: "SparkSession", *lines: str) -> "DataFrame":
+    """An event table of valid lines, as spark.event_table.read_events gives it: for tests of transforms."""
+    from spark.event_table import router_dir
+    from spark.schemas import event_table
+
+    rows = []
+    for offset, text in enumerate(lines):
+        event = json.loads(text)
+        # Spark takes a datetime without a zone for one of the machine's zone.
+        event["time"] = datetime.strptime(event["time"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+        event |= {"source": "palisade", "file": "denials-1.jsonl", "offset": offset}
+        rows.append({**event, "day": event["time"].date(), "router_dir": router_dir(event["router"])})
+    return session.createDataFrame(rows, event_table())
+
+
+def table_of(session: "SparkSession", *files: Path) -> Path:
+    """An event table of these files alone."""
+    from spark import ingest
+
+    work = Path(tempfile.mkdtemp(prefix="table-", dir=files[0].parent.parent if files else None))
+    (work / "audit").mkdir()
+    for file in files:
+        (work / "audit" / file.name).write_bytes(file.read_bytes())
+    ingest.once(session, work / "audit", work / "table")
+    return work / "table"

@@ -1,8 +1,8 @@
 """Lines are events, or stand in quarantine with the reason (issue 2, part 8: Audit)."""
 
 import json
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 import jsonschema
 import pytest
@@ -11,14 +11,10 @@ from literal_events import DELETED, EVENT, FOLDED, MANAGEMENT, SHADOW, change_li
 import schemas
 from router.audit import event as audit_event
 
-pytest.importorskip("pyspark")
+pytest.importorskip("jsonschema_rs")
 
-from spark.transforms import validation
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
+from spark.lines import quick
+from spark.lines.judge import MAX_EXPLAINED, MAX_LINE_BYTES, NOT_ONE_OBJECT, judge
 
 GOOD = line()
 
@@ -53,7 +49,6 @@ WHOLE = [
     shadow_line(decision="shadow_allow", reason="no_vhost", shadow={"reason": "allowed", "count": 2**40}),
 ]
 
-NOT_ONE_OBJECT = "not one whole JSON object"
 BROKEN = {
     GOOD[:200]: NOT_ONE_OBJECT,
     GOOD[:-1]: NOT_ONE_OBJECT,
@@ -123,58 +118,74 @@ BROKEN = {
     line(start="1" * 31): "start: not of the form it must have",
     line(sequence=-1): "sequence: less than 0, or too large",
     line_without("time"): "time: missing",
-    "x" * (validation.MAX_LINE_BYTES + 1): f"longer than {validation.MAX_LINE_BYTES} bytes",
-    GOOD[:-1] + " " * validation.MAX_LINE_BYTES + "}": f"longer than {validation.MAX_LINE_BYTES} bytes",
+    "x" * (MAX_LINE_BYTES + 1): f"longer than {MAX_LINE_BYTES} bytes",
+    GOOD[:-1] + " " * MAX_LINE_BYTES + "}": f"longer than {MAX_LINE_BYTES} bytes",
 }
 
 
 @pytest.fixture(scope="module")
-def judged(session: "SparkSession") -> dict[str, Any]:
-    """Line -> what became of it; all lines in one go, as each Spark job costs a second."""
-    texts = [*WHOLE, *BROKEN]
-    lines = session.createDataFrame([("f", text) for text in texts], "file string, line string")
-    return dict(zip(texts, validation.parsed(lines).collect(), strict=True))
+def judged() -> dict[str, Any]:
+    """Line -> its reasons, or its event."""
+    return {text: fate(text) for text in [*WHOLE, *BROKEN]}
+
+
+def fate(text: str) -> str | dict[str, Any]:
+    found = judge([text.encode("utf-8", "surrogatepass")])
+    if found.faults:
+        assert (list(found.faults), found.events.num_rows) == ([0], 0)
+        return found.faults[0]
+    assert list(found.places) == [0]
+    row: dict[str, Any] = found.events.to_pylist()[0]
+    return row
 
 
 @pytest.mark.parametrize("text", WHOLE, ids=range(len(WHOLE)))
 def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
-    row = judged[text]
-    assert row.faults == []
-    assert row.line is None
     expected = json.loads(text)
+    expected["time"] = datetime.fromisoformat(expected["time"])
     empty = dict.fromkeys(
         [
             *("attempts", "folded", "lost", "deleted", "management", "granted", "shadow", "redecision", "start"),
             *("sequence", "groups", "asked", "recovered", "signer", "previous", "signature"),
         ]
     )
-    assert row.event.asDict(recursive=True) == {**empty, **expected}
+    assert judged[text] == {**empty, **expected}
 
 
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
 def test_any_other_line_is_kept_with_the_reason(judged: dict[str, Any], text: str) -> None:
-    row = judged[text]
-    assert "; ".join(row.faults) == BROKEN[text]
-    assert row.event is None
-    assert row.line == text
+    assert judged[text] == BROKEN[text]
 
 
 def test_lines_and_json_schema_agree(judged: dict[str, Any]) -> None:
     """A JSON Schema validator says the same of every line that is one JSON object at all."""
     validator = jsonschema.Draft202012Validator(schemas.load("audit_event"))
     words_only = {"time: no such moment"}
-    for text, row in judged.items():
-        faults = "; ".join(row.faults)
-        if faults == NOT_ONE_OBJECT or faults.startswith("longer than") or faults in words_only:
+    for text, faults in judged.items():
+        if isinstance(faults, str) and (
+            faults == NOT_ONE_OBJECT or faults.startswith("longer than") or faults in words_only
+        ):
             continue
-        assert validator.is_valid(json.loads(text)) == (not faults), (text[:200], faults)
+        assert validator.is_valid(json.loads(text)) == isinstance(faults, dict), (text[:200], faults)
+
+
+def test_attack_a_file_of_empty_objects_is_not_explained_line_by_line() -> None:
+    found = judge([b"{}"] * (MAX_EXPLAINED + 1))
+    assert found.faults[0].startswith("schema_version: missing; event_id: missing")
+    assert found.faults[MAX_EXPLAINED] == "not an audit event"
+
+
+def test_lines_that_are_no_text_are_told_apart() -> None:
+    found = judge([b"\xff", GOOD.encode(), b"\xff" * MAX_LINE_BYTES + b"x", b""])
+    assert found.faults == {0: "not UTF-8", 2: f"longer than {MAX_LINE_BYTES} bytes", 3: NOT_ONE_OBJECT}
+    assert list(found.places) == [1]
 
 
 def stamp(time_s: float, router_id: str = "R1") -> audit_event.Stamp:
     return audit_event.Stamp(event_id="1" * 32, start="2" * 32, sequence=3, time_s=time_s, router_id=router_id)
 
 
-def test_what_the_router_writes_is_valid(session: "SparkSession") -> None:
+def test_what_the_router_writes_is_valid() -> None:
     texts = [
         audit_event.encode(whole).decode("ascii").removesuffix("\n")
         for whole in [
@@ -192,27 +203,9 @@ def test_what_the_router_writes_is_valid(session: "SparkSession") -> None:
             audit_event.end_marker(stamp(2.0)),
         ]
     ]  # fmt: skip
-    lines = session.createDataFrame([("f", text) for text in texts], "file string, line string")
-    assert [row.faults for row in validation.parsed(lines).select("faults").collect()] == [[]] * 6
-
-
-def test_events_carry_the_moment_and_quarantine_the_line(session: "SparkSession") -> None:
-    from pyspark.sql import functions as F
-    from pyspark.testing import assertDataFrameEqual
-
-    lines = session.createDataFrame([("a", GOOD), ("b", "{torn" + "x" * 5000)], "file string, line string")
-    judged = validation.parsed(lines)
-    moment = datetime(2026, 11, 20, 14, 5, 6, 7, tzinfo=UTC)
-    assertDataFrameEqual(
-        validation.events(judged).select("event_id", F.unix_micros("time").alias("time"), "rule.line"),
-        session.createDataFrame(
-            [("0" * 32, round(moment.timestamp() * 1_000_000), 12)], "event_id string, time bigint, line bigint"
-        ),
-    )
-    assertDataFrameEqual(
-        validation.quarantined(judged),
-        session.createDataFrame(
-            [("b", NOT_ONE_OBJECT, "{torn" + "x" * 4091, 5005)],
-            "file string, reason string, line string, line_bytes int",
-        ),
-    )
+    found = judge([text.encode("ascii") for text in texts])
+    assert found.faults == {}
+    assert found.events.num_rows == 6
+    # And so that a block of it is taken as a whole.
+    block = "".join(f"{text}\n" for text in texts if "\\ud" not in text).encode("ascii")
+    assert quick.columns(block) is not None

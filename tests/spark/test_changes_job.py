@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from literal_events import FOLDED, change_line, line
+from literal_events import FOLDED, change_line, line, table_of
 
 pytest.importorskip("pyspark")
 
@@ -38,7 +38,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(session: "SparkSession", file: Path) -> Report:
-    return reports.report(session, [file], CHANGES, out=file.parent)
+    return reports.report(session, table_of(session, file), CHANGES, out=file.parent)
 
 
 def test_requests_are_counted_by_what_came_of_them(report: Report) -> None:
@@ -52,7 +52,7 @@ def test_requests_are_counted_by_what_came_of_them(report: Report) -> None:
 
 
 def test_what_was_allowed_is_no_denial_and_stands_in_the_balance(session: "SparkSession", file: Path) -> None:
-    report = reports.report(session, [file], DENIALS)
+    report = reports.report(session, table_of(session, file), DENIALS)
     assert report.totals == {"denials": 3, "repeated": 0, "shadow_events": 0, "changes": 3}
     assert report.heading == "3 denials and 3 events of changes"
 
@@ -65,7 +65,7 @@ def test_a_flood_of_requests_counts_as_often_as_it_stands_for(session: "SparkSes
         change_line(event_id="3" * 32, user="chief", management={"status": 400}, attempts=5, folded=FOLDED),
     ]
     (tmp_path / "denials-1.jsonl").write_text("\n".join(texts) + "\n")
-    report = reports.report(session, [tmp_path / "denials-1.jsonl"], CHANGES)
+    report = reports.report(session, table_of(session, tmp_path / "denials-1.jsonl"), CHANGES)
     assert report.totals == {"asked": 46, "refused": 41, "denials": 41}
     rows = [row[:-2] for row in report.tables["changes_by_user"].rows]
     assert rows == [("monitor", 0, 0, 41), ("chief", 0, 5, 0)]

@@ -17,38 +17,29 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = "event_id string, time timestamp, decision string, reason string, user string, lost bigint, attempts bigint"
+COLUMNS = "event_id string, time timestamp, decision string, reason string, user string, lost bigint, attempts bigint, "
+COLUMNS += "rule struct<vhost:string,group:string,item:string,file:string,line:bigint>"
 EIGHT = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 NEARLY_NINE = datetime(2026, 11, 20, 8, 59, 59, 999999, tzinfo=UTC)
 NINE = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
+RULE = ("acme", "staff", "targets", "acme.json", 12)
+
 ROWS = [
-    ("1", EIGHT, "deny", "no_vhost", "eve", None, None),
-    ("2", NEARLY_NINE, "deny", "sasl_failed", "eve", None, None),
-    ("3", NINE, "deny", "sasl_failed", None, None, None),
-    ("4", NINE, "deny", "sasl_failed", "bob", None, 3),
-    ("5", NINE, "deny", "events_lost", None, 40, None),
-    ("6", NINE, "allow", "allowed", "bob", None, None),
-    ("7", NINE, "shadow_deny", "allowed", "bob", None, None),
-    ("8", NINE, "shadow_error", "invalid_policy", None, None, None),
+    ("1", EIGHT, "deny", "no_vhost", "eve", None, None, None),
+    ("2", NEARLY_NINE, "deny", "sasl_failed", "eve", None, None, None),
+    ("3", NINE, "deny", "sasl_failed", None, None, None, None),
+    ("4", NINE, "deny", "sasl_failed", "bob", None, 3, RULE),
+    ("5", NINE, "deny", "events_lost", None, 40, None, None),
+    ("6", NINE, "allow", "allowed", "bob", None, None, None),
+    ("7", NINE, "shadow_deny", "allowed", "bob", None, None, None),
+    ("8", NINE, "shadow_error", "invalid_policy", None, None, None, None),
 ]
 
 
 @pytest.fixture
 def events(session: "SparkSession") -> "DataFrame":
     return session.createDataFrame(ROWS, COLUMNS)
-
-
-def test_an_event_that_stands_twice_counts_once(session: "SparkSession") -> None:
-    twice = session.createDataFrame([ROWS[0], ROWS[1], ROWS[0]], COLUMNS)
-    assertDataFrameEqual(events_of.deduplicated(twice), session.createDataFrame(ROWS[:2], COLUMNS))
-
-
-def test_of_two_events_with_one_id_the_same_is_kept_in_any_order(session: "SparkSession") -> None:
-    other = ("1", NINE, "deny", "no_vhost", "bob", None, None)
-    kept = session.createDataFrame([ROWS[0]], COLUMNS)
-    for rows in ([ROWS[0], other], [other, ROWS[0]]):
-        assertDataFrameEqual(events_of.deduplicated(session.createDataFrame(rows, COLUMNS)), kept)
 
 
 def test_since_is_within_and_until_is_not(session: "SparkSession", events: "DataFrame") -> None:
@@ -84,3 +75,21 @@ def test_lost_events_are_summed_and_are_no_denials(session: "SparkSession", even
         summed = some.agg(events_of.lost().alias("lost"))
         assertDataFrameEqual(summed, session.createDataFrame([(lost,)], "lost bigint"))
     assert denials.denied(events).count() == 4
+
+
+def test_denials_are_counted_by_rule_with_those_of_no_rule(session: "SparkSession", events: "DataFrame") -> None:
+    rows = denials.counted_by(denials.denied(events), *denials.KEYS["by_rule"]).collect()
+    assert [tuple(row)[:6] for row in rows] == [(*RULE, 3), (*(None,) * 5, 3)]
+
+
+def test_the_trend_counts_days_without_denials_as_none(session: "SparkSession") -> None:
+    def at(day: int, user: str) -> tuple[object, ...]:
+        return ("1", datetime(2026, 11, day, 8, tzinfo=UTC), "deny", "no_vhost", user, None, None, None)
+
+    columns = COLUMNS + ", remote_host string"
+    rows = [(*at(day, user), "h") for day, user in [(20, "a"), (20, "b"), (21, "a"), (23, "a"), (23, "a"), (23, "b")]]
+    days = denials.trend(denials.denied(session.createDataFrame(rows, columns)))
+    assert days.columns == ["day", "denials", "change", "reasons", "users", "hosts"]
+    assert [(row.day.day, *tuple(row)[1:]) for row in days.collect()] == [
+        (20, 2, None, 1, 2, 1), (21, 1, -1, 1, 1, 1), (23, 3, 3, 1, 2, 1),
+    ]  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from literal_events import line
 
-from spark import cli, session, tables
+from spark import cli, folders, session, tables
+from spark.verbs import ingest
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,11 +45,33 @@ def test_a_folder_of_other_things_is_not_a_report_of_zero(capsys: pytest.Capture
     assert "holds no audit file (*.jsonl) but 1 other entries, the first 'notes.txt'" in said
 
 
-def test_a_file_spark_would_pass_over_in_silence_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "_a.jsonl").write_text("")
+def test_no_file_is_passed_over_in_silence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("_a.jsonl", "b.jsonl.gz", "c.jsonl.zst", "d.jsonl.bak"):
+        (tmp_path / name).write_text("")
+    found, others = folders.audit_files(tmp_path)
+    assert [file.name for file in found] == ["_a.jsonl", "b.jsonl", "c.jsonl"]
+    ingest.tell_others(others)
+    assert capsys.readouterr().err == "qdaudit: 1 other entries passed over, the first 'd.jsonl.bak'\n"
+
+
+def test_attack_a_file_name_of_other_bytes_is_passed_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("")
+    (tmp_path / os.fsdecode(b"b\xff\x1b.jsonl")).write_text("")
+    found, others = folders.audit_files(tmp_path)
+    assert [file.name for file in found] == ["a.jsonl"]
+    ingest.tell_others(others)
+    said = capsys.readouterr().err
+    assert said.isprintable() or said[:-1].isprintable()
+
+
+def test_attack_the_mark_of_a_table_among_audit_files_hides_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "table.json").write_text("{}")
+    (tmp_path / "a.jsonl.gz").write_text("")
     status, said = run(capsys, "denials", tmp_path)
     assert status == 3
-    assert "rename it" in said
+    assert "holds a table's mark (table.json) and audit files; keep them apart" in said
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -67,6 +90,11 @@ def test_a_file_one_may_not_read(capsys: pytest.CaptureFixture[str], tmp_path: P
         (("denials", ".", "--since", "noon"), "'noon' is not a time; write it as 2026-01-31 or 2026-01-31T08:00:00Z"),
         (("denials", ".", "--since", "2026-02-01", "--until", "2026-02-01"), "must be before --until"),
         (("denials", ".", "--format", "xml"), "invalid choice: 'xml'"),
+        (("denials", ".", "--top", "0"), "'0' is no number from 1 to 1000"),
+        (("denials", ".", "--driver-memory", "lots"), "'lots' is no size of memory; write it as 2048m or 4g"),
+        (("denials", ".", "--master", "host:7077"), "'host:7077' is no address of a Spark cluster"),
+        (("ingest", "."), "the following arguments are required: TABLE"),
+        (("ingest", ".", "t", "--every", "0"), "'0' is no number of seconds from 1 to 86400"),
         (("shadow", ".", "--candidate", "xyz"), "'xyz' is not the beginning of a digest"),
     ],
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from literal_events import line, shadow_line
+from literal_events import line, shadow_line, table_of
 
 pytest.importorskip("pyspark")
 
@@ -47,7 +47,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def report(session: "SparkSession", file: Path) -> Report:
-    return reports.report(session, [file], kind(), out=file.parent)
+    return reports.report(session, table_of(session, file), kind(), out=file.parent)
 
 
 def test_equal_decisions_told_as_one_event_count_each(report: Report) -> None:
@@ -71,14 +71,14 @@ def test_they_are_counted_by_reason_rule_vhost_user_host_address_and_candidate(r
 
 
 def test_one_candidate_is_asked_for_by_the_beginning_of_its_digest(session: "SparkSession", file: Path) -> None:
-    report = reports.report(session, [file], kind("ef"))
+    report = reports.report(session, table_of(session, file), kind("ef"))
     assert (report.totals["would_deny"], report.totals["would_allow"]) == (0, 2)
     assert report.tables["shadow_by_candidate"].rows[0][0] == OTHER
     assert len(report.tables["shadow_by_candidate"].rows) == 1
 
 
 def test_they_are_no_denials(session: "SparkSession", file: Path) -> None:
-    report = reports.report(session, [file], DENIALS)
+    report = reports.report(session, table_of(session, file), DENIALS)
     assert report.totals == {"denials": 1, "repeated": 0, "shadow_events": 4, "changes": 0}
     assert [row[:2] for row in report.tables["by_user"].rows] == [("eve", 1)]
     # Every line is in the balance: the seventh is the events_lost line.

@@ -1,0 +1,168 @@
+"""Ingest and report on a synthetic trail, and DuckDB on the same lines.
+
+    python -m benchmarks.audits --events 10000000
+    python -m benchmarks.audits --events 1000000 --twice --keep /var/tmp/trail
+
+Prints events a second of ingest, seconds of each report on the table, the most memory that all processes of it held at
+once (RSS; pages they share are counted for each), and how long DuckDB takes to count the same denials from the same
+lines: the peer, without judging or keeping any of them. --twice does all again with twice the events.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import duckdb
+
+ROOT = Path(__file__).resolve().parents[1]
+REPORTS: Sequence[Sequence[str]] = (["denials"], ["detect"], ["report"])
+_LOOK_S = 0.25
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=1_000_000)
+    parser.add_argument("--twice", action="store_true", help="once more with twice the events")
+    parser.add_argument("--keep", type=Path, help="make everything in this folder, and leave it there")
+    arguments = parser.parse_args()
+    folder = arguments.keep or Path(tempfile.mkdtemp(prefix="audits-"))
+    try:
+        first = measured(folder / "once", arguments.events)
+        if arguments.twice:
+            second = measured(folder / "twice", 2 * arguments.events)
+            print(
+                "\ntwice the events take so many times as long: "
+                + ", ".join(f"{name} {second[name] / first[name]:.2f}" for name in first)
+            )
+    finally:
+        if arguments.keep is None:
+            shutil.rmtree(folder)
+
+
+def measured(folder: Path, events: int) -> dict[str, float]:
+    """Seconds of each step, printed as they come."""
+    folder.mkdir(parents=True)
+    trail, table = folder / "trail", folder / "table"
+    seconds = {"generate": run("generate", str(trail), "--events", str(events))[0]}
+    audit = trail / "audit"
+    size = sum(path.stat().st_size for path in audit.iterdir())
+    print(f"{events} events, {size / 1e9:.2f} GB, {os.cpu_count()} processors")
+    seconds["ingest"], peak = run("ingest", str(audit), str(table))
+    print(f"ingest    {seconds['ingest']:8.1f} s  {events / seconds['ingest']:9.0f} events/s  {peak / 1e9:.2f} GB")
+    stored = sum(path.stat().st_size for path in table.rglob("*.parquet"))
+    print(f"table     {stored / 1e9:8.2f} GB")
+    for verb in REPORTS:
+        if not is_there(verb[0]):
+            continue
+        out = ["--out", str(folder / verb[0])] if verb[0] != "denials" else []
+        seconds[verb[0]], peak = run(*verb, str(table), *out)
+        print(f"{verb[0]:9} {seconds[verb[0]]:8.1f} s  {'':22} {peak / 1e9:.2f} GB")
+    begun = time.perf_counter()
+    counted_by_duckdb(audit)
+    seconds["duckdb"] = time.perf_counter() - begun
+    ours = seconds["ingest"] + seconds["denials"]
+    print(
+        f"DuckDB    {seconds['duckdb']:8.1f} s  counts lines; ingest and denials take {ours / seconds['duckdb']:.2f} x"
+    )
+    begun = time.perf_counter()
+    counted_by_duckdb_in(table)
+    seconds["duckdb on the table"] = time.perf_counter() - begun
+    ratio = seconds["denials"] / seconds["duckdb on the table"]
+    print(f"DuckDB    {seconds['duckdb on the table']:8.1f} s  on the same table; denials takes {ratio:.2f} x")
+    return seconds
+
+
+def is_there(verb: str) -> bool:
+    asked = [sys.executable, "-m", "spark.cli", verb, "--help"]
+    return subprocess.run(asked, cwd=ROOT, capture_output=True).returncode == 0
+
+
+def run(*arguments: str) -> tuple[float, int]:
+    """Seconds a qdaudit takes, and the most bytes that it and its children held."""
+    begun = time.perf_counter()
+    process = subprocess.Popen([sys.executable, "-m", "spark.cli", *arguments], cwd=ROOT, stdout=subprocess.PIPE)
+    peak = 0
+
+    def look() -> None:
+        nonlocal peak
+        while process.poll() is None:
+            peak = max(peak, sum(held(pid) for pid in family(process.pid)))
+            time.sleep(_LOOK_S)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    said, _ = process.communicate()
+    watcher.join()
+    if process.returncode not in (0, 1):
+        raise SystemExit(f"qdaudit {' '.join(arguments)} ended with {process.returncode}: {said.decode()[-500:]}")
+    return time.perf_counter() - begun, peak
+
+
+def family(pid: int) -> Iterator[int]:
+    """A process and all that came of it."""
+    yield pid
+    for tasks in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = tasks.read_text("ascii").split()
+        except OSError:
+            continue
+        for child in children:
+            yield from family(int(child))
+
+
+def held(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+_COUNTS = (
+    "reason",
+    '"user"',
+    "remote_host",
+    "vhost",
+    '"group"',
+    "router",
+    "direction, address",
+    "date_trunc('hour', time)",
+)
+_DENIED = "decision = 'deny' AND reason NOT IN ('events_lost', 'log_closed', 'file_deleted')"
+
+
+def counted_by_duckdb(audit: Path) -> None:
+    """The denials by the same keys: the lines read once, what is needed of them held in memory."""
+    with duckdb.connect() as db:
+        db.execute(
+            'CREATE TABLE denials AS SELECT reason, "user", remote_host, vhost, "group", router, direction, address, '
+            "time::TIMESTAMP AS time, rule FROM read_json(?, format = 'newline_delimited', sample_size = 1000) "
+            f"WHERE {_DENIED}",
+            [str(audit / "*.jsonl")],
+        )
+        count(db, "denials")
+
+
+def counted_by_duckdb_in(table: Path) -> None:
+    with duckdb.connect() as db:
+        files = str(table / "events" / "*" / "*" / "*.parquet").replace("'", "''")
+        db.execute(f"CREATE VIEW denials AS SELECT * FROM read_parquet('{files}') WHERE {_DENIED}")
+        count(db, "denials")
+
+
+def count(db: "duckdb.DuckDBPyConnection", table: str) -> None:
+    for keys in (*_COUNTS, "rule"):
+        db.execute(
+            f"SELECT {keys}, count(*) AS n, min(time), max(time) FROM {table} GROUP BY ALL ORDER BY n DESC LIMIT 1000"
+        )
+        db.fetchall()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The folders of a command line: of audit files, tables, and output. Nothing here needs Spark."""
+
+import os
+from pathlib import Path
+
+from spark.lines import files
+
+
+class UnusableError(Exception):
+    """Input or output that cannot be used; the text names it and the remedy."""
+
+
+def audit_files(folder: Path, kinds: tuple[str, ...] = (files.LINES,)) -> tuple[list[files.Found], list[str]]:
+    """The audit files of a folder in the order of their names, and the names of what is passed over.
+
+    None when the folder is empty.
+    Errors  UnusableError: no such folder, not allowed, or a folder of other things, which a zero would hide.
+    """
+    try:
+        found, others = files.audit_files(folder, kinds)
+    except FileNotFoundError:
+        raise UnusableError(f"{folder}: no such folder; give a router's audit directory") from None
+    except NotADirectoryError:
+        raise UnusableError(f"{folder}: is a file; give the folder it is in") from None
+    except OSError as error:
+        raise UnusableError(f"{folder}: cannot be read: {error.strerror}") from error
+    if others and not found:
+        raise UnusableError(
+            f"{folder}: holds no audit file ({', '.join(f'*{kind}' for kind in kinds)}) but {len(others)} other "
+            f"entries, the first {others[0]!r}; give a router's audit directory"
+        )
+    for file in found:
+        if not os.access(file.path, os.R_OK):
+            raise UnusableError(f"{file.path}: not allowed to read it")
+    return found, others
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Errors  UnusableError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnusableError(f"{option}{folder}: cannot be made: {error.strerror}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UnusableError(f"{option}{folder}: not allowed to write there")

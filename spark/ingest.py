@@ -1,0 +1,123 @@
+"""Audit files -> the event table: once, or as a stream with a checkpoint."""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.event_table import BATCHES, EVENTS, MARK, QUARANTINE, file_uri
+from spark.lines.commit import Sums, commit
+from spark.lines.source import NAME, AuditFiles, Reading
+
+CHECKPOINT = "checkpoint"
+_STAGING = ".staging"
+_LOCK = ".lock"
+_VERSION = 1
+
+
+class TableError(Exception):
+    """A table that cannot be used; the text names it and the remedy."""
+
+
+def once(session: SparkSession, folder: Path, table: Path, *, router: str | None = None) -> Sums:
+    """All that is in the folder now, torn tails as well, into a new table: for one report.
+
+    router  of the C router's logs there, see spark.lines.source.Reading
+    Errors  TableError; those of pyspark, when a file cannot be read.
+    """
+    with _open(table) as staging:
+        session.dataSource.register(AuditFiles)
+        reading = Reading(folder=folder, staging=staging, router=router)
+        made = session.read.format(NAME).options(**reading.options()).load()
+        return commit(table, "once", (row.asDict() for row in made.collect()))
+
+
+def stream(
+    session: SparkSession,
+    folder: Path,
+    table: Path,
+    *,
+    router: str | None = None,
+    every_s: int | None = None,
+    told: Callable[[Sums], None] | None = None,
+    part_bytes: int | None = None,
+    batch_bytes: int | None = None,
+) -> None:
+    """What is new in the folder, into the table; returns when all that was there at the start is in.
+
+    every_s  go on, and look for more each so many seconds, until the caller is interrupted
+    told     called with the numbers of each batch
+    Errors   TableError; those of pyspark, when a file cannot be read.
+    """
+    with _open(table) as staging:
+        session.dataSource.register(AuditFiles)
+        sizes = {
+            name: size for name, size in (("part_bytes", part_bytes), ("batch_bytes", batch_bytes)) if size is not None
+        }
+        reading = Reading(folder=folder, staging=staging, router=router, **sizes)
+        checkpoint = table / CHECKPOINT
+
+        def take(made: DataFrame, batch: int) -> None:
+            # The checkpoint's own name: another one counts its batches from 0 again.
+            name = json.loads((checkpoint / "metadata").read_text("utf-8"))["id"]
+            sums = commit(table, f"{name[:8]}-{batch:08d}", (row.asDict() for row in made.collect()))
+            if told is not None:
+                told(sums)
+
+        lines = session.readStream.format(NAME).options(**reading.options()).load()
+        writer = lines.writeStream.foreachBatch(take).option("checkpointLocation", file_uri(checkpoint))
+        when = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+        query = writer.trigger(**when).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+
+def is_table(folder: Path) -> bool:
+    return (folder / MARK).is_file()
+
+
+@contextlib.contextmanager
+def _open(table: Path) -> Iterator[Path]:
+    """A table for one writer: made where there is none. Yields an empty folder for its tasks.
+
+    Errors  TableError, OSError.
+    """
+    if table.is_dir() and any(table.iterdir()) and not is_table(table):
+        raise TableError(f"{table}: is not empty and holds no table ({MARK}); give a new folder or a table")
+    for part in ("", EVENTS, QUARANTINE, BATCHES):
+        (table / part).mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock = os.open(table / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TableError(f"{table}: another qdaudit writes to it; wait for it, or stop it") from None
+        _check_version(table)
+        shutil.rmtree(table / _STAGING, ignore_errors=True)
+        staging = table / _STAGING / uuid.uuid4().hex
+        staging.mkdir(mode=0o700, parents=True)
+        yield staging
+        shutil.rmtree(table / _STAGING, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _check_version(table: Path) -> None:
+    mark = table / MARK
+    if not mark.exists():
+        mark.write_text(json.dumps({"table": "palisade audit events", "version": _VERSION}) + "\n", "ascii")
+        return
+    try:
+        version = json.loads(mark.read_text("ascii"))["version"]
+    except (ValueError, KeyError, TypeError):
+        raise TableError(f"{mark}: is not the mark of a table") from None
+    if version != _VERSION:
+        raise TableError(f"{table}: is a table of version {version}, this qdaudit writes {_VERSION}; use a newer one")
