@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed_names
 from spark.detectors.signs import ADDRESS_DENIALS, denied
 
-_KEYS = ("user", "remote_host")
+_KEYS = ("user", "host")
 
 
 def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed_names
 from spark.detectors.signs import failed_logins
 
-_KEYS = ("remote_host",)
+_KEYS = ("host",)
 
 
 def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:

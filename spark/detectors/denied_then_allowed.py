@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
 from spark.detectors.signs import failed_logins, opened
 
-_KEYS = ("user", "remote_host")
+_KEYS = ("user", "host")
 
 
 def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:
@@ -18,7 +18,7 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
     of_spans = story.join(
         spans.select(*(F.col(key).alias(f"of_{key}") for key in _KEYS), "start", "end"),
         F.col("user").eqNullSafe(F.col("of_user"))
-        & F.col("remote_host").eqNullSafe(F.col("of_remote_host"))
+        & F.col("host").eqNullSafe(F.col("of_host"))
         & (F.col("time") >= F.col("start"))
         & (F.col("time") < F.col("end") + F.make_dt_interval(secs=F.lit(window_s))),
     )

@@ -1,7 +1,8 @@
 """What detectors have in common: an observation, an incident, a finding. All DataFrame -> DataFrame.
 
 Observation  one event as one detector sees it: MEMBERS, `weight` (bigint: how many requests it counts for, 0 for one
-             that only belongs to the story) and `what` (string or null: the distinct thing that is counted).
+             that only belongs to the story), `what` (string or null: the distinct thing that is counted) and `host`
+             (remote_host; of IPv6 its /64).
 Incident     key columns, `start` and `end` (timestamp): what a detector says of its observations from start to before
              end. The intervals of one key do not overlap.
 Finding      FINDING: an incident with its numbers, names and evidence.
@@ -62,6 +63,23 @@ def weight() -> Column:
     return F.coalesce(F.col("attempts"), F.lit(1)).cast("bigint")
 
 
+def host() -> Column:
+    """remote_host as it is counted: an IPv4 address, or the first four groups of an IPv6 one.
+
+    Attack: who has an IPv6 network comes from another address of it each time.
+    """
+    text = F.regexp_replace("remote_host", r"(?i)\A::ffff:(?=\d+\.)|%.*", "")
+    halves = F.split(text, "::", 2)
+    left, right = (_groups(F.get(halves, F.lit(at))) for at in (0, 1))
+    zeros = F.greatest(8 - F.size(left) - F.size(right), F.lit(0))
+    whole = F.concat(left, F.array_repeat(F.lit("0"), zeros), right)
+    return F.when(text.contains(":"), F.concat(F.array_join(F.slice(whole, 1, 4), ":"), F.lit("::/64"))).otherwise(text)
+
+
+def _groups(text: Column) -> Column:
+    return F.filter(F.split(F.lower(F.coalesce(text, F.lit(""))), ":"), lambda group: group != "")
+
+
 def observed(events: DataFrame, *, what: Column | None = None, counts: Column | None = None) -> DataFrame:
     """Observations of events.
 
@@ -72,6 +90,7 @@ def observed(events: DataFrame, *, what: Column | None = None, counts: Column | 
         *MEMBERS,
         (weight() if counts is None else counts).alias("weight"),
         (F.lit(None).cast("string") if what is None else what).alias("what"),
+        host().alias("host"),
     )
 
 
@@ -84,7 +103,7 @@ def observed_names(events: DataFrame, member: str) -> DataFrame:
     names = F.when(F.col(member).isNotNull(), F.array(member)).otherwise(samples)
     named = events.select("*", F.posexplode_outer(names).alias("nth", "name"))
     counts = F.when(F.coalesce(F.col("nth"), F.lit(0)) == 0, weight()).otherwise(F.lit(0).cast("bigint"))
-    return named.select(*MEMBERS, counts.alias("weight"), F.col("name").alias("what"))
+    return named.select(*MEMBERS, counts.alias("weight"), F.col("name").alias("what"), host().alias("host"))
 
 
 def bursts(observations: DataFrame, keys: Sequence[str], window_s: int, condition: Column) -> DataFrame:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
 from spark.detectors.signs import denied, opened
 
-_KEYS = ("router", "user", "remote_host")
+_KEYS = ("router", "user", "host")
 _BREAKS = (
     *("handshake_aborted", "handshake_timeout", "idle_timeout", "malformed_frame"),
     *("message_stalled", "receiver_stalled", "credentials_expired", "connection_too_old"),

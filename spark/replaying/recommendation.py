@@ -116,7 +116,7 @@ def _vhost(
             continue
         of = used[group]
         narrow = _group(ruleset, name, group, members, of, unused)
-        if group == _DEFAULT and of.users and KNOWN_USERS not in written:
+        if group == _DEFAULT and of.users and _are_names(of.users) and KNOWN_USERS not in written:
             # Whoever came in as unknown is known now.
             groups[KNOWN_USERS] = {"users": sorted(of.users), **narrow}
             made["allowUnknownUser"] = False
@@ -138,7 +138,7 @@ def _group(
     named = [user for user in group.users if user != "*"]
     idle = sorted(set(named) - used.users)
     unused.extend(Unused("user", vhost, name, user) for user in idle)
-    if "users" in members and used.users and not group.authenticator_groups:
+    if "users" in members and used.users and _are_names(used.users) and not group.authenticator_groups:
         narrow["users"] = sorted(used.users)
     hosts = _ranges(used.hosts)
     if hosts is not None and len(hosts) <= MAX_RANGES:
@@ -166,6 +166,11 @@ def _group(
         if not narrow[key]:
             del narrow[key]
     return narrow
+
+
+def _are_names(users: Collection[str]) -> bool:
+    """Attack: a user whose name is `*`, or `anna,root`, is read as others in a list of users."""
+    return all(set(user) <= _PLAIN | {"@"} and not user.startswith("@") for user in users)
 
 
 def _exact(item: str, addresses: Collection[str]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """What a real router recorded is decided again as it was, by its own configuration (issue 15, replay)."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from daemon_process import LISTENER, Daemon, audit_events
 
+import schemas
 from policy.cli.sources import ruleset_of
 from spark.replaying.decisions import Replay
 
@@ -59,3 +61,35 @@ def test_the_same_ruleset_decides_as_the_router_did(
         assert {name: getattr(rule, name) for name in ("vhost", "group", "item")} == {
             name: event["rule"][name] for name in ("vhost", "group", "item")
         }
+
+
+HAS_ALLOWS = "auditAllows" in json.dumps(schemas.load("management"))
+
+
+@pytest.mark.skipif(not HAS_ALLOWS, reason="this router records no allows")
+def test_allows_and_denials_are_decided_again_as_they_were(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    audit = tmp_path / "audit"
+    group = ", ".join(f'"{name}": {value}' for name, value in GROUP.items())
+    head = f"router {{\n auditDir: {audit}\n auditAllows: link\n}}\npolicy {{\n enableVhostPolicy: yes\n}}\n"
+    limits = " maxConnectionsPerHost: 1\n groups: {"
+    text = head + VHOST.format(group=group).replace(" groups: {", limits) + LISTENER
+    router = daemon(text)
+    with router.client() as client:
+        client.query("router")
+        assert router.tool("qdmanage", "query", "--type", "router").status != 0
+    router.end()
+    configuration = tmp_path / "router.conf"
+    configuration.write_text(text)
+    asked = Replay(ruleset_of(configuration))
+    seen = set()
+    for event in audit_events(audit):
+        if event["stage"] not in ("open", "attach"):
+            continue
+        decision = asked.decide({**event, "time_s": 1_763_647_506.0}).decision
+        assert decision is not None, event
+        assert (decision.is_allowed, decision.reason.value) == (event["decision"] == "allow", event["reason"])
+        seen.add((event["stage"], event["reason"], bool(event.get("asked"))))
+    assert seen == {
+        ("open", "allowed", False), ("open", "host_connection_limit", False), ("attach", "allowed", False),
+        ("attach", "allowed", True),
+    }  # fmt: skip

@@ -131,6 +131,15 @@ def test_the_names_of_a_flood_are_users_of_the_spraying(session: "SparkSession")
     assert found(session, "password_spraying", failed(2, None, attempts=9, folded={**sampled, "samples": "["})) == []
 
 
+def test_attack_an_ipv6_network_is_one_host(session: "SparkSession") -> None:
+    inside = [failed(10 * n, f"u{n}", f"2001:db8:0:7:{n:x}::{n:x}") for n in range(10)]
+    outside = [failed(10 * n, f"u{n}", f"2001:db8:0:{n + 8:x}::1") for n in range(9)]
+    mapped = [failed(10 * n, f"u{n}", ("::ffff:" if n % 2 else "") + "192.0.2.9") for n in range(10)]
+    rows = found(session, "password_spraying", *inside, *outside, *mapped)
+    assert sorted(len(row.hosts) for row in rows) == [2, 10]
+    assert [row.remote_host for row in rows] == [None, None]
+
+
 def test_address_probing_is_many_addresses_not_one_often(session: "SparkSession") -> None:
     probing = [at(n, address=f"secret.{n}", user="eve") for n in range(10)]
     wrong = [at(n, address="orders", user="app") for n in range(50)]

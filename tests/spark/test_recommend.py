@@ -82,7 +82,8 @@ def test_it_permits_what_was_used_and_nothing_more_than_before() -> None:
     rules = ruleset(narrow)
     for each in USES:
         event = {
-            "schema_version": 5, "router": "R1", "stage": "attach" if each.direction else "open", "decision": "allow", "reason": "allowed",
+            "schema_version": 5, "router": "R1",
+            "stage": "attach" if each.direction else "open", "decision": "allow", "reason": "allowed",
             "user": each.user, "remote_host": each.remote_host, "requested_vhost": "acme", "connection_name": "",
             "mechanism": "PLAIN", "is_encrypted": True, "direction": each.direction, "address": each.address,
             "usage": {"total": 0, "of_user": 0, "of_host": 0, "open_links": 0}, "time_s": 1.0,
@@ -114,6 +115,17 @@ def test_attack_an_address_with_the_grammar_of_a_list_widens_nothing() -> None:
         uses = [use("alice", "192.0.2.7", "receive", address, "sources: orders.*")]
         (narrow,) = made(ACME, uses=uses).vhosts
         assert narrow["groups"]["staff"]["sources"] == "orders.*", address
+
+
+def test_attack_a_user_with_the_grammar_of_a_list_widens_nothing() -> None:
+    anybody = {"hostname": "acme", "groups": {"g": {"users": "*", "remoteHosts": "*", "sources": "a"}}}
+    unknown = {"hostname": "acme", "allowUnknownUser": True, "groups": {"$default": {"remoteHosts": "*"}}}
+    for name in ("*", "anna,root", " anna", "@admins", "${user}"):
+        (narrow,) = made(anybody, uses=[Use("R1", "acme", "g", name, "192.0.2.7", None, None, None)]).vhosts
+        assert narrow["groups"]["g"]["users"] == "*", name
+        (narrow,) = made(unknown, uses=[Use("R1", "acme", "$default", name, "192.0.2.7", None, None, None)]).vhosts
+        assert list(narrow["groups"]) == ["$default"], name
+        assert narrow["allowUnknownUser"] is True
 
 
 def test_many_addresses_keep_their_item_and_anonymous_senders_their_targets() -> None:
