@@ -20,7 +20,7 @@ from spark import verify
 from spark.folders import UnusableError, audit_files, make_folder
 from spark.session import SparkUnavailableError, check_installed
 from spark.tables import render
-from spark.verbs import generate, ingest
+from spark.verbs import comply, detect, generate, ingest, recommend, replay, report
 from spark.verbs.ingest import tell_others
 from spark.verbs.sessions import add_session, is_on_cluster, opened
 
@@ -29,7 +29,7 @@ _EXIT_STATUS = (
     "3 FOLDER cannot be read, DIR cannot be written, or Spark cannot run."
 )
 # Each has `add_parser`, which leaves `run` among the arguments.
-VERBS = (ingest, generate)
+VERBS = (ingest, generate, detect, replay, recommend, report, comply)
 # The mark of an event table, as spark.event_table.MARK: this module does without pyspark.
 MARK = "table.json"
 # Rows of a table that are shown at most, as spark.jobs.reports.MAX_SHOWN_ROWS.

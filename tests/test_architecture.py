@@ -87,7 +87,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "qpid_dispatch_internal": ("qpid_dispatch", "router.management", "router.tools", "schemas"),
     "qpid_dispatch_site": (),
-    "spark": ("policy", "policy.files", "schemas"),
+    "spark": ("policy", "policy.addressing", "policy.files", "policy.lint", "policy.cli.sources", "schemas"),
 }
 
 # Third-party package -> the modules that may import it.
@@ -109,6 +109,8 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pyspark": ("spark",),
     "pyarrow": ("spark",),
     "numpy": ("spark",),
+    "jinja2": ("spark.pages.page", "spark.verbs.report"),
+    "markupsafe": ("spark.pages.page",),
     "orjson": ("spark",),
     "jsonschema_rs": ("spark",),
     "pygls": ("policy.editor.server", "policy.editor.session"),

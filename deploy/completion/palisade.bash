@@ -24,6 +24,11 @@ _palisade_options() {
         "qdaudit changes") echo "-h --help --out --format --since --until --top --master --driver-memory --strict" ;;
         "qdaudit ingest") echo "-h --help --every --qdrouterd --strict --master --driver-memory" ;;
         "qdaudit generate") echo "-h --help --events --seed --days --routers --incidents" ;;
+        "qdaudit detect") echo "-h --help --since --until --master --driver-memory --thresholds --out --format --fail-on --follow --once --checkpoint --interval --webhook --webhook-token-file --webhook-in-the-clear" ;;
+        "qdaudit replay") echo "-h --help --since --until --master --driver-memory --resolve --digest --fail-on --strict --out --format" ;;
+        "qdaudit recommend") echo "-h --help --since --until --master --driver-memory --resolve --out --fail-on-unused" ;;
+        "qdaudit report") echo "-h --help --since --until --master --driver-memory --out --format --title" ;;
+        "qdaudit comply") echo "-h --help --since --until --master --driver-memory --standard --out --trail --key --fail-on-gap" ;;
     esac
 }
 
@@ -135,6 +140,46 @@ _palisade_values() {
         "qdaudit generate --days") echo "NOTHING" ;;
         "qdaudit generate --routers") echo "NOTHING" ;;
         "qdaudit generate --incidents") echo "NOTHING" ;;
+        "qdaudit detect --since") echo "NOTHING" ;;
+        "qdaudit detect --until") echo "NOTHING" ;;
+        "qdaudit detect --master") echo "NOTHING" ;;
+        "qdaudit detect --driver-memory") echo "NOTHING" ;;
+        "qdaudit detect --thresholds") echo "FILES" ;;
+        "qdaudit detect --out") echo "NOTHING" ;;
+        "qdaudit detect --format") echo "table json" ;;
+        "qdaudit detect --fail-on") echo "low medium high critical" ;;
+        "qdaudit detect --checkpoint") echo "NOTHING" ;;
+        "qdaudit detect --interval") echo "NOTHING" ;;
+        "qdaudit detect --webhook") echo "NOTHING" ;;
+        "qdaudit detect --webhook-token-file") echo "FILES" ;;
+        "qdaudit replay --since") echo "NOTHING" ;;
+        "qdaudit replay --until") echo "NOTHING" ;;
+        "qdaudit replay --master") echo "NOTHING" ;;
+        "qdaudit replay --driver-memory") echo "NOTHING" ;;
+        "qdaudit replay --digest") echo "NOTHING" ;;
+        "qdaudit replay --fail-on") echo "newly-allowed newly-denied any" ;;
+        "qdaudit replay --out") echo "NOTHING" ;;
+        "qdaudit replay --format") echo "table json" ;;
+        "qdaudit recommend --since") echo "NOTHING" ;;
+        "qdaudit recommend --until") echo "NOTHING" ;;
+        "qdaudit recommend --master") echo "NOTHING" ;;
+        "qdaudit recommend --driver-memory") echo "NOTHING" ;;
+        "qdaudit recommend --out") echo "NOTHING" ;;
+        "qdaudit report --since") echo "NOTHING" ;;
+        "qdaudit report --until") echo "NOTHING" ;;
+        "qdaudit report --master") echo "NOTHING" ;;
+        "qdaudit report --driver-memory") echo "NOTHING" ;;
+        "qdaudit report --out") echo "NOTHING" ;;
+        "qdaudit report --format") echo "html csv json parquet ocsf" ;;
+        "qdaudit report --title") echo "NOTHING" ;;
+        "qdaudit comply --since") echo "NOTHING" ;;
+        "qdaudit comply --until") echo "NOTHING" ;;
+        "qdaudit comply --master") echo "NOTHING" ;;
+        "qdaudit comply --driver-memory") echo "NOTHING" ;;
+        "qdaudit comply --standard") echo "pci-dss-4.0 nist-800-53 soc-2 iso-27001" ;;
+        "qdaudit comply --out") echo "NOTHING" ;;
+        "qdaudit comply --trail") echo "FILES" ;;
+        "qdaudit comply --key") echo "NOTHING" ;;
     esac
 }
 
@@ -148,7 +193,7 @@ _palisade_rest() {
         "qdpolicy fmt") echo "FILES" ;;
         "qdpolicy lint") echo "FILES" ;;
         "qdpolicy test") echo "FILES" ;;
-        "qdaudit") echo "denials shadow changes ingest generate" ;;
+        "qdaudit") echo "denials shadow changes ingest generate detect replay recommend report comply" ;;
         "qdaudit denials") echo "FILES" ;;
         "qdaudit shadow") echo "FILES" ;;
         "qdaudit changes") echo "FILES" ;;

@@ -1,0 +1,134 @@
+"""What controls ask of a trail, each a query by name. All DataFrame -> DataFrame.
+
+Events are those of spark.event_table.read_events. Each result has an order, and its rows are few: groups, not events.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark.detectors.signs import LOGIN_FAILURES, opened
+from spark.detectors.thresholds import defaults
+from spark.jobs.detection import detect
+from spark.transforms.changes import asked
+from spark.transforms.denials import attempts, denied
+from spark.transforms.events import LOGS_OWN
+
+Query = Callable[[DataFrame], DataFrame]
+
+# PCI DSS 4.0 10.2.2 and AU-3: who, what, when, outcome, where from, what it was about.
+_CONTENT: Final[Mapping[str, str]] = {
+    "who": "user",
+    "what": "stage",
+    "when": "time",
+    "outcome": "decision",
+    "where_from": "remote_host",
+    "where": "router",
+    "why": "reason",
+}
+
+
+def _times(*more: Column) -> tuple[Column, ...]:
+    return (*more, F.min("time").alias("first"), F.max("time").alias("last"))
+
+
+def _requests() -> Column:
+    return F.sum(attempts()).cast("bigint").alias("requests")
+
+
+def accesses(events: DataFrame) -> DataFrame:
+    """Who was let in: user, remote_host, router, connections."""
+    keys = ("user", "remote_host", "router")
+    return opened(events).groupBy(*keys).agg(*_times(_requests())).orderBy(*(F.asc_nulls_last(key) for key in keys))
+
+
+def refusals(events: DataFrame) -> DataFrame:
+    keys = ("stage", "reason", "user", "remote_host")
+    counts = denied(events).groupBy(*keys).agg(*_times(_requests()))
+    return counts.orderBy(F.desc("requests"), *(F.asc_nulls_last(key) for key in keys))
+
+
+def failed_logins(events: DataFrame) -> DataFrame:
+    keys = ("user", "remote_host", "router", "reason")
+    counts = denied(events).where(F.col("reason").isin(*LOGIN_FAILURES)).groupBy(*keys).agg(*_times(_requests()))
+    return counts.orderBy(F.desc("requests"), *(F.asc_nulls_last(key) for key in keys))
+
+
+def held_back(events: DataFrame) -> DataFrame:
+    """What a router did against guessing: answers withheld, and bans that refused."""
+    keys = ("router", "reason", "user", "remote_host")
+    found = denied(events).where(F.col("reason").isin("too_many_guesses", "banned"))
+    return found.groupBy(*keys).agg(*_times(_requests())).orderBy(*(F.asc_nulls_last(key) for key in keys))
+
+
+def administration(events: DataFrame) -> DataFrame:
+    """Changes by management: who asked, what for, and how it ended."""
+    keys = ("user", "remote_host", "operation", "entity_type", "entity_name")
+    outcomes = [
+        F.sum(F.col(name).cast("bigint")).alias(to) for name, to in (("is_done", "done"), ("is_refused", "refused"))
+    ]
+    counts = asked(events).groupBy(*keys).agg(*_times(*outcomes, F.sum("requests").cast("bigint").alias("requests")))
+    return counts.orderBy(*(F.asc_nulls_last(key) for key in keys))
+
+
+def rules_changed(events: DataFrame) -> DataFrame:
+    """Which ruleset was in force at which router, and since when it is on record."""
+    counts = events.where(F.col("ruleset_digest").isNotNull()).groupBy("router", "ruleset_digest")
+    return counts.agg(*_times(F.count(F.lit(1)).alias("events"))).orderBy("router", "first")
+
+
+def log_itself(events: DataFrame) -> DataFrame:
+    """What an audit log says of itself: its ends, what it lost, what retention deleted."""
+    counts = events.where(F.col("reason").isin(*LOGS_OWN)).groupBy("router", "reason")
+    return counts.agg(*_times(F.count(F.lit(1)).alias("events"), F.sum("lost").alias("lost"))).orderBy(
+        "router", "reason"
+    )
+
+
+def starts(events: DataFrame) -> DataFrame:
+    """Each start of a router: its first and last event, and whether its end is on record."""
+    counts = events.where(F.col("start").isNotNull()).groupBy("router", "start")
+    ended = F.max((F.col("reason") == "log_closed").cast("int")).cast("boolean").alias("has_end")
+    return counts.agg(*_times(F.count(F.lit(1)).alias("events"), ended)).orderBy("router", "first")
+
+
+def kinds(events: DataFrame) -> DataFrame:
+    """Which kinds of event are on record."""
+    counts = events.groupBy("stage", "decision").agg(*_times(F.count(F.lit(1)).alias("events"), _requests()))
+    return counts.orderBy("stage", "decision")
+
+
+def content(events: DataFrame) -> DataFrame:
+    """Of each kind of event, how many say who, what, when, with which outcome, from where and why."""
+    counts = (
+        events.where(~F.col("reason").isin(*LOGS_OWN))
+        .groupBy("stage")
+        .agg(F.count(F.lit(1)).alias("events"), *(F.count(member).alias(name) for name, member in _CONTENT.items()))
+    )
+    return counts.orderBy("stage")
+
+
+def findings(events: DataFrame) -> DataFrame:
+    """What the detectors found, by their defaults."""
+    found = detect(events, defaults())
+    return found.select(
+        *("finding_id", "detector", "severity", "first", "last", "count", "user", "remote_host", "router", "events"),
+        F.element_at("evidence", 1).alias("first_event"),
+    )
+
+
+QUERIES: Final[Mapping[str, Query]] = {
+    "accesses": accesses,
+    "refusals": refusals,
+    "failed_logins": failed_logins,
+    "held_back": held_back,
+    "administration": administration,
+    "rules_changed": rules_changed,
+    "log_itself": log_itself,
+    "starts": starts,
+    "kinds": kinds,
+    "content": content,
+    "findings": findings,
+}

@@ -1,0 +1,20 @@
+"""Failed logins of many users from one host, at one router. At several it is credential_stuffing."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed_names
+from spark.detectors.signs import failed_logins
+
+_KEYS = ("host",)
+
+
+def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:
+    failures = observed_names(failed_logins(events).where(F.col("remote_host").isNotNull()), "user")
+    condition = (F.col("distinct") >= thresholds["min_users"]) & (F.col("routers") == 1)
+    return findings(detector, failures, bursts(failures, _KEYS, thresholds["window_s"], condition), _KEYS)
+
+
+PASSWORD_SPRAYING = Detector(
+    name="password_spraying", title="Password spraying from one host", severity="high", find=_find
+)

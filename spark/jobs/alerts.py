@@ -1,0 +1,137 @@
+"""Alerts of new findings while a table grows: JSON lines, and a webhook."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException, HTTPMessage
+from pathlib import Path
+from typing import IO, Any, Final
+from urllib.parse import urlsplit
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark.event_table import EVENTS, hadoop_path, read_events
+from spark.jobs.detection import detect
+from spark.jobs.reports import with_text_times
+from spark.schemas import event_table
+
+Finding = Mapping[str, Any]
+
+# Findings of one batch that become alerts each; one more says how many others there are. Stops an attacker who fails
+# under endless names from burying what matters in whoever reads alerts.
+MAX_ALERTS: Final = 1000
+_POSTED_TOGETHER: Final = 100
+WEBHOOK_TIMEOUT_S: Final = 10.0
+_MAX_ANSWER_BYTES: Final = 4096
+_DAY_MICROS: Final = 86_400_000_000
+_ALERTED: Final = "alerted.txt"
+
+
+class WebhookError(Exception):
+    """The webhook did not take the alerts; str() says why, without the address, which may hold a secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """url   https; http only where the caller has asked for it
+    token   sent as a bearer token; None: none
+    """
+
+    url: str
+    token: str | None = None
+    timeout_s: float = WEBHOOK_TIMEOUT_S
+
+    def post(self, alerts: Sequence[Finding]) -> None:
+        """POST them as JSON, `{"alerts": [...]}`, at most 100 at a time. Raises WebhookError."""
+        opener = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
+        headers = {"Content-Type": "application/json", "User-Agent": "qdaudit"}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        for begin in range(0, len(alerts), _POSTED_TOGETHER):
+            body = json.dumps({"alerts": alerts[begin : begin + _POSTED_TOGETHER]}).encode("ascii")
+            request = urllib.request.Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310
+            try:
+                with opener.open(request, timeout=self.timeout_s) as answer:
+                    answer.read(_MAX_ANSWER_BYTES)
+            except urllib.error.HTTPError as error:
+                raise WebhookError(f"it answered {error.code}") from None
+            except urllib.error.URLError as error:
+                raise WebhookError(f"it was not reached: {error.reason}") from None
+            except (OSError, HTTPException) as error:
+                raise WebhookError(f"it was not reached: {type(error).__name__}") from None
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Attack: an answer that sends alerts and token to another host, or out of TLS."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        return None
+
+
+def webhook_fault(url: str, *, allows_http: bool) -> str | None:
+    """Why a URL is no webhook, None where it is one."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        return "is no https URL"
+    if parts.scheme == "http" and not allows_http:
+        return "is not https: alerts would go in the clear; --webhook-in-the-clear allows it"
+    return "holds a password: give it with --webhook-token-file" if parts.password else None
+
+
+def follow(
+    session: SparkSession,
+    table: Path,
+    thresholds: Mapping[str, Mapping[str, Any]],
+    *,
+    checkpoint: Path,
+    history_days: int,
+    tell: Callable[[Sequence[Finding]], None],
+    is_once: bool,
+    interval_s: int = 60,
+) -> None:
+    """Tell of findings as the table grows; returns at once where `is_once`, else when the query is stopped.
+
+    checkpoint    an existing folder: what was read, and which findings were told. With it a restart goes on where it
+                  ended: every finding is told, and none twice but for a kill between telling and noting it.
+    history_days  how far before a new event the detectors look
+    tell          each time at most MAX_ALERTS + 1
+    """
+    known = _known(checkpoint / _ALERTED)
+
+    def look(batch: DataFrame, _number: int) -> None:
+        first = batch.agg(F.min(F.unix_micros("time"))).first()
+        if first is None or first[0] is None:
+            return
+        since = first[0] - history_days * _DAY_MICROS
+        since_day = F.date_sub(F.to_date(F.timestamp_micros(F.lit(since))), 1)
+        events = read_events(session, table).where((F.col("day") >= since_day) & (F.unix_micros("time") >= since))
+        found = detect(events, thresholds).where(F.unix_micros("last") >= first[0])
+        news = [row for row in _rows(found) if row["finding_id"] not in known]
+        told = news[:MAX_ALERTS]
+        if len(news) > len(told):
+            told.append({"detector": None, "severity": "high", "more": len(news) - MAX_ALERTS})
+        if not told:
+            return
+        tell(told)
+        with (checkpoint / _ALERTED).open("a", encoding="ascii") as file:
+            for row in news:
+                known.add(row["finding_id"])
+                file.write(f"{row['finding_id']}\n")
+
+    grown = session.readStream.schema(event_table()).parquet(hadoop_path(table / EVENTS))
+    query = grown.writeStream.foreachBatch(look).option("checkpointLocation", hadoop_path(checkpoint / "spark"))
+    query = query.trigger(availableNow=True) if is_once else query.trigger(processingTime=f"{interval_s} seconds")
+    query.start().awaitTermination()
+
+
+def _known(path: Path) -> set[str]:
+    return set(path.read_text("ascii").split()) if path.exists() else set()
+
+
+def _rows(found: DataFrame) -> Iterator[dict[str, Any]]:
+    return (row.asDict(recursive=True) for row in with_text_times(found).toLocalIterator())

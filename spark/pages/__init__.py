@@ -1,0 +1,1 @@
+"""Pages for people: one HTML file each, which needs nothing else."""

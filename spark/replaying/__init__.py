@@ -1,0 +1,1 @@
+"""What a policy says of requests that were recorded: plain values, no Spark."""

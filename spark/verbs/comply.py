@@ -1,0 +1,134 @@
+"""`qdaudit comply`: evidence for auditors, by control."""
+
+import argparse
+import importlib
+import importlib.util
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from spark.compliance.controls import CONTROLS, STANDARDS
+from spark.compliance.pack import Answer, Chain, answers, sha256_of
+from spark.folders import UnusableError as VerbError
+from spark.folders import make_folder
+from spark.tables import printable
+from spark.verbs.running import DONE, FOUND, add_table, json_text, opened, rows_of, write_private
+
+_MOST_DETAILS = 5
+
+
+def add_parser(verbs: Any) -> None:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "comply",
+        help="put together evidence for PCI DSS, NIST 800-53, SOC 2 and ISO 27001",
+        description="For each control: the queries, their result, the rows, and the hashes of all that went in. What "
+        "the trail does not show is said as a gap.",
+        epilog="Exit status: 0 done; 1 with --fail-on-gap: there is a gap; 2 wrong arguments; 3 TABLE cannot be read, "
+        "DIR cannot be written, or Spark cannot run.",
+    )
+    add_table(parser)
+    parser.add_argument(
+        "--standard", action="append", choices=STANDARDS, help="which (all); may be given several times"
+    )
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="made where there is none")
+    parser.add_argument(
+        "--trail", metavar="FOLDER", type=Path, help="the audit files that TABLE was made of, to verify"
+    )
+    parser.add_argument(
+        "--key", metavar="PUBLIC", type=Path, action="append", default=[], help="public key of the routers, in PEM"
+    )
+    parser.add_argument("--fail-on-gap", action="store_true", help="exit status 1 when there is a gap")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.key and arguments.trail is None:
+        raise VerbError("--key is for --trail")
+    chain, trail = None, {}
+    if arguments.trail is not None:
+        # Before they are verified: what is changed meanwhile has another hash.
+        trail = _hashes(arguments.trail)
+        chain = _verified(arguments.trail, arguments.key)
+    make_folder(arguments.out, "--out ")
+    wanted = arguments.standard or STANDARDS
+    controls = [control for control in CONTROLS if control.standard in wanted]
+    asked = {name for control in controls for name in (*control.queries, *control.needs)}
+    counts: dict[str, int] = {}
+    written: list[str] = []
+    with opened(arguments) as (_, events):
+        from pyspark.sql import functions as F
+
+        from spark.compliance.queries import QUERIES
+        from spark.jobs.export import write_table
+        from spark.transforms.continuity import continuity
+        from spark.transforms.events import lost
+
+        # Before they are read: files that are added meanwhile are not in the evidence.
+        inputs = {str(path.relative_to(arguments.table)): sha256_of(path) for path in _files(arguments.table)}
+        for name in [name for name in QUERIES if name in asked]:
+            frame = QUERIES[name](events).persist()
+            counts[name] = frame.count()
+            written += [write_table(frame, arguments.out, name, form).name for form in ("json", "csv")]
+            frame.unpersist()
+        numbers, _ = rows_of(continuity(events))
+        ends = (F.min("time").alias("first"), F.max("time").alias("last"))
+        told, _ = rows_of(events.agg(lost().alias("lost"), *ends))
+    found = answers(controls, counts, chain, lost=told[0]["lost"], missing=numbers[0]["missing"])
+    trail = (
+        {path.name: sha256_of(path) for path in sorted(arguments.trail.iterdir()) if path.is_file()} if chain else {}
+    )
+    pack = {
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "events": {"first": told[0]["first"], "last": told[0]["last"], "lost": told[0]["lost"], **numbers[0]},
+        "chain": None if chain is None else {name: getattr(chain, name) for name in Chain.__dataclass_fields__},
+        "controls": [answer.as_json() for answer in found],
+        "inputs": {"table": inputs, "trail": trail},
+        "outputs": {name: sha256_of(arguments.out / name) for name in written},
+    }
+    write_private(arguments.out / "pack.json", json_text(pack))
+    digest = sha256_of(arguments.out / "pack.json")
+    _print(found)
+    print(f"\n{arguments.out / 'pack.json'}: sha256 {digest}")
+    return FOUND if arguments.fail_on_gap and any(answer.result == "gap" for answer in found) else DONE
+
+
+def _print(found: list[Answer]) -> None:
+    for answer in found:
+        print(f"{answer.result:5}  {answer.control.standard} {answer.control.id}: {answer.control.asks}")
+        for gap in answer.gaps:
+            print(f"       - {printable_text(gap)}")
+
+
+def printable_text(text: str) -> str:
+    return " ".join(printable(word) for word in text.split(" "))
+
+
+def _files(table: Path) -> list[Path]:
+    return sorted((table / "events").rglob("*.parquet"))
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    try:
+        return {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.is_file()}
+    except OSError as error:
+        raise VerbError(f"--trail {folder}: cannot be read: {error.strerror}") from None
+
+
+def _verified(folder: Path, keys: list[Path]) -> Chain:
+    """What `qdaudit verify` says of the folder. Raises VerbError."""
+    if importlib.util.find_spec("spark.verify") is None:
+        raise VerbError("--trail: this version cannot verify audit files")
+    chain = importlib.import_module("spark.verify")
+    try:
+        verdict = chain.verify(folder, dict(chain.read_key(path) for path in keys))
+    except chain.PublicKeyError as error:
+        raise VerbError(f"--key {error}") from None
+    except OSError as error:
+        raise VerbError(f"--trail {folder}: cannot be read: {error.strerror}") from None
+    return Chain(
+        is_whole=not verdict.findings,
+        is_signed=bool(keys) and verdict.signed > 0,
+        lines=verdict.events,
+        signed=verdict.signed,
+        details=tuple(str(each) for each in verdict.findings[:_MOST_DETAILS]),
+    )

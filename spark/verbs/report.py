@@ -1,0 +1,115 @@
+"""`qdaudit report`: one page for people, and tables for other programs."""
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from spark.folders import UnusableError as VerbError
+from spark.folders import make_folder
+from spark.verbs.running import DONE, add_table, opened, rows_of, write_private
+
+_FORMATS = ("html", "csv", "json", "parquet", "ocsf")
+_LISTS = {"routers": 4, "users": 5, "hosts": 5, "addresses": 5, "evidence": 2}
+_FINDING_COLUMNS = ("severity", "detector", "first", "last", "count", "distinct", *_LISTS)
+
+
+def add_parser(verbs: Any) -> None:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        "report",
+        help="write a page (HTML), CSV, JSON, Parquet or OCSF",
+        description="Write findings and denials to DIR: report.html, one file that needs nothing else and prints well, "
+        "and each table in the formats asked for.",
+        epilog="Exit status: 0 done; 2 wrong arguments; 3 TABLE cannot be read, DIR cannot be written, or Spark cannot "
+        "run.",
+    )
+    add_table(parser)
+    parser.add_argument("--out", metavar="DIR", type=Path, required=True, help="made where there is none")
+    parser.add_argument(
+        "--format",
+        action="append",
+        choices=_FORMATS,
+        help="what to write (html); may be given several times",
+    )
+    parser.add_argument("--title", default="Audit report", help="of the page")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    formats = dict.fromkeys(arguments.format or ["html"])
+    if "html" in formats:
+        _check_jinja()
+    make_folder(arguments.out, "--out ")
+    with opened(arguments) as (_, events):
+        from spark.detectors.thresholds import defaults
+        from spark.jobs.denials import DENIALS
+        from spark.jobs.detection import detect
+        from spark.jobs.export import write_ocsf, write_table
+
+        findings = detect(events, defaults()).persist()
+        tables = {"findings": ("Findings", findings), **DENIALS.tables(events)}
+        written = []
+        for form in formats:
+            if form == "ocsf":
+                written.append(write_ocsf(events, arguments.out))
+            elif form != "html":
+                written += [write_table(frame, arguments.out, name, form) for name, (_, frame) in tables.items()]
+        if "html" in formats:
+            page = arguments.out / "report.html"
+            write_private(page, _page(arguments, events, tables))
+            written.append(page)
+    for path in written:
+        print(path)
+    return DONE
+
+
+def _check_jinja() -> None:
+    try:
+        import jinja2  # noqa: F401
+    except ImportError:
+        raise VerbError("jinja2 is not installed: pip install 'palisade-router[spark]'") from None
+
+
+def _finding(row: dict[str, Any]) -> dict[str, Any]:
+    """A finding for a screen: whole seconds, and of each list the beginning."""
+    shown = {**row, "first": row["first"][:19], "last": row["last"][:19], "detector": row["detector"].replace("_", " ")}
+    for name, most in _LISTS.items():
+        more = (row["events"] if name == "evidence" else len(row[name])) - most
+        shown[name] = [*row[name][:most], f"and {more} more"] if more > 0 else row[name]
+    return shown
+
+
+def _page(arguments: argparse.Namespace, events: Any, tables: dict[str, tuple[str, Any]]) -> str:
+    from pyspark.sql import functions as F
+
+    from spark.pages.page import Page, bars_plot, columns_plot, render, table
+    from spark.transforms.denials import is_denial, total
+
+    pages, rows = [], {}
+    for name, (title, frame) in tables.items():
+        rows[name], is_whole = rows_of(frame)
+        columns = _FINDING_COLUMNS if name == "findings" else tuple(frame.columns)
+        shown = [_finding(row) for row in rows[name]] if name == "findings" else rows[name]
+        pages.append(table(name, title, columns, shown, is_whole=is_whole))
+    ends = events.agg(
+        F.date_format(F.min("time"), "yyyy-MM-dd HH:mm:ss").alias("first"),
+        F.date_format(F.max("time"), "yyyy-MM-dd HH:mm:ss").alias("last"),
+        F.count(F.lit(1)).alias("events"),
+        total(is_denial()).alias("denials"),
+        F.count_distinct("router").alias("routers"),
+    ).first()
+    when = f"{ends.first} to {ends.last} UTC" if ends is not None and ends.first is not None else "no events"
+    made_at = datetime.now(UTC).isoformat(timespec="seconds")
+    numbers = [(name, getattr(ends, name)) for name in ("events", "denials", "routers")] if ends is not None else []
+    hours = [(row["hour"], row["denials"]) for row in rows["by_hour"]]
+    reasons = [(row["reason"], row["denials"]) for row in rows["by_reason"]]
+    return render(
+        Page(
+            title=arguments.title,
+            about=f"{arguments.table}: {when}. Made {made_at} by qdaudit.",
+            numbers=[*numbers, ("findings", len(rows["findings"]))],
+            remarks=[] if rows["findings"] else ["No detector found anything."],
+            plots=[columns_plot("Denials by hour (UTC)", hours), bars_plot("Denials by reason", reasons)],
+            tables=pages,
+        )
+    )
