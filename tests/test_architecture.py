@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.effects": ("router.values",),
     "router.core": ROUTER_VOCABULARY,
     "router.linkstate": ROUTER_VOCABULARY,
+    "router.network": ("router.linkstate", "router.core", "router.amqp", *ROUTER_VOCABULARY),
     "router.amqp": ROUTER_VOCABULARY,
     "router.amqp.guard": ("router.amqp", *ROUTER_VOCABULARY),
     "router.amqp.layout": ("router.amqp", *ROUTER_VOCABULARY),
@@ -74,7 +75,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("policy.files.positioned_json", "policy.files.regular"),
         *("auth", "auth.verifiers"),
         *("router.amqp", "router.amqp.engine", "router.core", "router.admission"),
-        *("router.connection", "router.audit", "router.management", "router.io", *ROUTER_VOCABULARY),
+        *("router.connection", "router.audit", "router.management", "router.io", "router.network", *ROUTER_VOCABULARY),
     ),
     "router.io": (
         *("policy", "policy.files.regular", "auth.credentials", "router.amqp.buffers", "router.core.work"),
@@ -121,7 +122,7 @@ DISTRIBUTIONS = {
 # Values in, effects out: no clock, no chance, no world.
 PURE = (
     *("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.linkstate", "router.admission"),
-    "router.audit.event",
+    *("router.audit.event", "router.network"),
 )
 NOT_PURE = (
     *("policy.cli", "policy.files.regular", "policy.editor.documents", "policy.editor.projects"),

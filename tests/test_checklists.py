@@ -22,7 +22,10 @@ LATER = {
         65,  # router.node: the routers of the network
     },
     # What is not the protocol's alone, which router.linkstate has: connections, links, messages of users, edges.
-    "network": {*range(1, 18), 27, 30, 42, 43, 55, *range(57, 106), *range(108, 112)},
+    "network": {
+        *(5, 10, *range(13, 18), 27, 30, 42, 43, 55, 62, 63, *range(65, 69), 71, 77, 78, 79),
+        *(*range(80, 106), *range(108, 112)),
+    },
     "policy": {
         36,  # links between routers
         41,  # messages from edge routers

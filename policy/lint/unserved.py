@@ -1,7 +1,7 @@
 """A configuration wants what this router cannot do yet, which stops its start.
 
 Link routes, auto links, exchanges and fallback destinations, http listeners, and modes
-other than standalone. Take the section out, or keep the router that has it for this host.
+other than standalone and interior. Take the section out, or keep the router that has it for this host.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ ATTRIBUTES = {
     "address": {"enableFallback": "fallback destinations"},
 }
 _OFF = ("", "no", "false", "off", "0")
-MODES = ("standalone", "0")
+MODES = ("standalone", "0", "interior", "1")
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -38,5 +38,5 @@ def check(policy: PolicyText) -> Iterator[Finding]:
                 yield section.finding(ID, Level.ERROR, f"this router does not start with it: it has no {named}", key)
     for section in policy.sections("router"):
         if (mode := section.text("mode")) and mode not in MODES:
-            text = f"this router does not start in mode '{mode}': it is standalone"
+            text = f"this router does not start in mode '{mode}': it is standalone or interior"
             yield section.finding(ID, Level.ERROR, text, "mode")

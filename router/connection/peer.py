@@ -5,7 +5,7 @@ The Opens are exchanged by `peer_open`, sessions and links are `peer_links`', th
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from auth.identity import Identity
 from policy.addressing.address import Address, Unclear
@@ -47,6 +47,8 @@ class Carrier(Protocol):
 
 class Peer(Asker):
     """The engine's Owner for one connection, whose peer is a client."""
+
+    links_kind: ClassVar[type[PeerLinks]] = PeerLinks
 
     def __init__(
         self,
@@ -106,7 +108,7 @@ class Peer(Asker):
         self.engine.account = self.attachment.account
         self.attachment.on_budget = self._on_budget
         self.messages = PeerMessages(terms, gate, surroundings, self.attachment, self.resolve)
-        self.links = PeerLinks(
+        self.links = self.links_kind(
             terms, gate, surroundings, self.engine, self.attachment, self.messages, self.resolve, carrier.shut
         )
 

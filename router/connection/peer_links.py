@@ -21,7 +21,7 @@ from router.core.out_links import OutLink
 from router.effects import AuditStage, Log, Refused, log
 from router.values import Handle
 
-_ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
+ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
 # On a dynamic terminus: the address is to be a topic, whose every receiver gets its copy (JMS TemporaryTopic).
 _TEMPORARY_TOPIC: Final = "temporary-topic"
 _FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
@@ -107,9 +107,8 @@ class PeerLinks:
         source, target = wire.source, wire.target
         is_sender = isinstance(wire, IncomingWire)
         terminus = target if is_sender else source
-        if terminus is not None and not _ROUTER_CAPABILITIES.isdisjoint(terminus.capabilities):
-            self._record_forbidden()
-            wire.refuse(_FORBIDDEN)
+        if terminus is not None and not ROUTER_CAPABILITIES.isdisjoint(terminus.capabilities):
+            self.attach_router(wire, terminus)
             return
         address = self._address_of(terminus)
         over = self._over_budget("attach", "AMQP Attach")
@@ -124,9 +123,12 @@ class PeerLinks:
             self._attach_sender(wire, terminus)
         else:
             self._attach_receiver(wire, terminus)
-        if isinstance(wire.core, InLink | OutLink):
-            self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
-                                      f"source={describe(source)} target={describe(target)}")  # fmt: skip
+        self.log_attached(wire)
+
+    def attach_router(self, wire: Wire, terminus: Terminus) -> None:
+        """A link as routers have among each other: no client has any."""
+        self._record_forbidden()
+        wire.refuse(_FORBIDDEN)
 
     def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
         """None where the peer names no address, or wants one made."""
@@ -158,10 +160,17 @@ class PeerLinks:
         link = self.core.add_in_link(
             wire, self.attachment, wire.named, is_dynamic=dynamic is not None, is_topic=_is_topic(target)
         )
+        self.limit_in(link)
+        self.messages.choose_inspection(link)
+
+    def limit_in(self, link: InLink) -> None:
+        """What a sender must not do costs it its link, or more."""
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
         link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
-        self.messages.choose_inspection(link)
+
+    def limit_out(self, link: OutLink) -> None:
+        link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
         dynamic = None
@@ -176,7 +185,7 @@ class PeerLinks:
         link = self.core.add_out_link(
             wire, self.attachment, wire.named, is_dynamic=dynamic is not None, is_topic=_is_topic(source)
         )
-        link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
+        self.limit_out(link)
         self.messages.choose_composition(link)
 
     # Detach
@@ -299,6 +308,11 @@ class PeerLinks:
 
     def _log_link(self, link: InLink | OutLink, text: str) -> None:
         log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}][L{link.identity}] {text}")
+
+    def log_attached(self, wire: Wire) -> None:
+        if isinstance(wire.core, InLink | OutLink):
+            way, source, target = "in" if isinstance(wire, IncomingWire) else "out", wire.source, wire.target
+            self._log_link(wire.core, f"Link attached: dir={way} source={describe(source)} target={describe(target)}")
 
     def _log_end(self, link: InLink | OutLink, why: str) -> None:
         self._log_link(

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from policy.addressing.address import AREA
+from router.connection.trunk_messages import priority_of, stamper
 from router.core.addresses import Treatment
 from router.core.core import Core
+from router.core.network import Network
 from router.core.work import SetTimer, Work
 from router.effects import Emit
 
@@ -35,6 +38,7 @@ def assemble(
     wall_clock: Callable[[], float],
     set_timer: SetTimer,
     emit: Emit,
+    configured: Callable[[str], Treatment | None] | None = None,
 ) -> Surroundings:
     """A core and what surrounds its connections: of the daemon, and of the router in memory that tests use.
 
@@ -43,6 +47,8 @@ def assemble(
     clock         monotonic seconds
     wall_clock    seconds since 1970 UTC
     set_timer     replaces the deadline at which somebody is called; None: none
+    configured    (name) → the treatment that is configured for an address, None: none is. None: the router is in no
+                  network
     """
     core = Core(
         router_id=router_id,
@@ -52,4 +58,7 @@ def assemble(
         clock=clock,
         set_timer=set_timer,
     )
+    if configured is not None:
+        stamped = stamper(f"{AREA}/{router_id}")
+        core.network = Network(core, priority_of=priority_of, stamped=stamped, configured=configured)
     return Surroundings(core=core, version=version, emit=emit, wall_clock=wall_clock)

@@ -33,6 +33,7 @@ from router.control.listeners import Listeners
 from router.control.log_entities import log_owners, trace_as_logged
 from router.control.logs import LogFileError, Logs
 from router.control.management_service import ManagementService
+from router.control.networking import is_interior, join, start_text
 from router.control.profiling import Profiling
 from router.control.reloading import Reloading
 from router.control.reporting import Reporting
@@ -62,6 +63,7 @@ from router.management.node_operations import node_owner
 from router.management.owners import DUMMY
 from router.management.requests import ManagementError
 from router.management.schema import Schema
+from router.network.host import Host
 
 AUDIT_DRAIN_S: Final = 3.0
 # How long the messages and outcomes of one read may hold up everybody else. A full read of honest small messages takes
@@ -105,6 +107,7 @@ class Application:
         self.failure: str | None = None  # why it stops by itself
         self.passed_over = [*configuration.passed_over]  # what of the file was left out with a warning
         self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
+        self.network: Host | None = None  # of an interior router
 
     # Effects
 
@@ -147,7 +150,7 @@ class Application:
         self._start_audit()
         router_id = str(self.attributes["id"])
         self._log("SERVER", "info", f"Container Name: {router_id}")
-        self._log("ROUTER", "info", "Router started in Standalone mode")
+        self._log("ROUTER", "info", start_text(self.attributes))
         self._log("ROUTER", "info", f"Version: {self.version}")
         try:
             self.authenticators = Authenticators.load(self.attributes, self.emit)
@@ -168,7 +171,9 @@ class Application:
             treatment_of=self.addresses.treatment_of,
             trace=FrameTrace(self.logs.write_frame),
             thresholds=self._thresholds,
+            configured=self.addresses.configured if is_interior(self.attributes) else None,
         )
+        self.network = join(self.router, self.attributes, self.emit)
         _tune(self.router, self.attributes)
         if self.audit is not None:
             self.router.redecision.has_much_to_write = self.audit.has_much_to_write

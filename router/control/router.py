@@ -56,7 +56,9 @@ class Router:
         treatment_of: Callable[[str], Treatment],
         trace: FrameTrace,
         thresholds: Thresholds = NORMAL,
+        configured: Callable[[str], Treatment | None] | None = None,
     ) -> None:
+        """configured  as for `assemble`"""
         self.router_id = router_id
         self.gate = gate
         self.emit = emit
@@ -77,6 +79,7 @@ class Router:
             wall_clock=self.wall_clock,
             set_timer=self._timers.set,
             emit=emit,
+            configured=configured,
         )
         self.core = self.surroundings.core
         self.connections: dict[int, Stack] = {}

@@ -21,10 +21,12 @@ from router.core.forward import (
     give_copy,
 )
 from router.core.in_links import OVER_BUDGET, InLink
+from router.core.network import Network
 from router.core.out_links import OutLink
 from router.core.pacing import Pacing
 from router.core.ports import IncomingWire, OutgoingWire
 from router.core.rates import Rates
+from router.core.remotes import DataOutLink
 from router.core.selection import AnonymousInLink, hops
 from router.core.streams import begin_anonymous_stream, begin_stream
 from router.core.updates import Updates
@@ -118,6 +120,7 @@ class Core:
         self.budgets = Budgets(NO_LIMITS)
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
+        self.network: Network | None = None  # of an interior router
         self._last_identity = 0
 
     def next_identity(self) -> int:
@@ -187,7 +190,7 @@ class Core:
         link: InLink
         if address is None:
             link = AnonymousInLink(self.next_identity(), wire, attachment, self.work)
-            link.on_updated = Updates(link, self._all_receivers).on_updated
+            link.on_updated = Updates(link, self.all_receivers).on_updated
             wire.admit(link, None, forward_anonymous, begin_anonymous_stream, link.on_updated)
         else:
             link = InLink(self.next_identity(), wire, attachment, self.work)
@@ -229,14 +232,29 @@ class Core:
         live.out_links.append(link)
         attachment.out_links.add(link)
         self.links[link.identity] = link
+        if self.network is not None and len(live.out_links) == 1:
+            self.network.local_appeared(live)
         if not had_path:
-            self._grant_all(live)
+            self.grant_all(live)
         return link
 
-    def _all_receivers(self) -> list[OutLink]:
+    def adopt(self, link: InLink | OutLink, attachment: Attachment) -> None:
+        """A link between routers, which is bound to no address."""
+        if isinstance(link, InLink):
+            if attachment.account.behind:
+                link.hold(OVER_BUDGET)
+            attachment.in_links.add(link)
+        else:
+            link.wire.admit(
+                link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit
+            )
+            attachment.out_links.add(link)
+        self.links[link.identity] = link
+
+    def all_receivers(self) -> list[OutLink]:
         return [link for link in self.links.values() if isinstance(link, OutLink)]
 
-    def _grant_all(self, address: LiveAddress) -> None:
+    def grant_all(self, address: LiveAddress) -> None:
         for link in address.in_links:
             link.grant_withheld()
 
@@ -250,6 +268,8 @@ class Core:
             self.cut_off((link,))
         link.is_open = False
         del self.links[link.identity]
+        if self.network is not None:
+            self.network.forget(link)
         self.retired.add(link)
         link.attachment.forget(link)
         if isinstance(link, InLink):
@@ -291,6 +311,8 @@ class Core:
                 staying = [link for link in address.out_links if link.is_open]
                 address.out_links.clear()
                 address.out_links.extend(staying)
+            if self.network is not None and not address.out_links:
+                self.network.local_gone(address)
             self.table.discard_unused(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
@@ -335,7 +357,7 @@ class Core:
         assert isinstance(address, Address)
         live = self.table.obtain(address, is_ingress=True, treatment=_CLOSEST)
         live.subscribers.append(subscriber)
-        self._grant_all(live)
+        self.grant_all(live)
 
     def is_in_process(self, address: Address) -> bool:
         """Does a link to or from `address` lead to an in-process consumer?"""
@@ -347,9 +369,10 @@ class Core:
     def send(self, to: Address, payload: bytes) -> bool:
         """Send a message the router itself made, presettled. False when nobody can receive it."""
         address = self.table.find(to)
-        if address is None or not (out_links := hops(address)):
+        if address is None or not (out_links := hops(address, None, 0)):
             return False
         address.sent_from_process += 1
         for out in out_links:
-            give_copy(None, out, None, self.work.now_s, payload, is_settled=True)
+            own = self.network.stamped(payload) if self.network and isinstance(out, DataOutLink) else payload
+            give_copy(None, out, None, self.work.now_s, own, is_settled=True)
         return True

@@ -8,7 +8,7 @@ Sources: docs/spec/routing.md §8, §9.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from router.core.budget import Account, Charge
 from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
@@ -122,7 +122,9 @@ class Queued(NamedTuple):
 
 
 class Link:
-    """The common part of both directions."""
+    """The common part of both directions. link_type  as management shows it"""
+
+    link_type: ClassVar[str] = "endpoint"
 
     __slots__ = (
         "accepted",
@@ -167,6 +169,11 @@ class Link:
         self.rate_samples: tuple[int, ...] = ()
         self.zero_credit_since_s: int | None = work.now_s
         self.is_blocked = False
+
+    @property
+    def priority(self) -> int:
+        """As management shows it: of messages between routers."""
+        return 4
 
     def count_outcome(self, state: int) -> None:
         if state == ACCEPTED:

@@ -31,8 +31,13 @@ def _nowhere(_delivery: Handle, _size: int) -> None:
     raise AssertionError("a message came before the link had its route")
 
 
-def hops(address: LiveAddress) -> list[OutLink]:
-    """The receivers of one message to `address`; none where nobody receives."""
+def hops(address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
+    """The links for one message to `address`, which is in the buffer; none where nobody receives.
+
+    link  that it came on; None: it is this router's own
+    """
+    if address.far is not None:
+        return address.far.hops(address, link, size)
     if not address.out_links:
         return []
     if address.distribution == "multicast":

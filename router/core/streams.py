@@ -404,7 +404,7 @@ def begin_anonymous_stream(link: AnonymousInLink, _address: None, delivery: Hand
 
 def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     is_request = address.subscribers and (address.distribution == "closest" or not address.out_links)
-    out_links = hops(address) if not is_request else []
+    out_links = hops(address, link, size) if not is_request else []
     if is_request:
         link.refuse(delivery, REQUEST_TOO_LARGE)
         return

@@ -40,8 +40,10 @@ UNSERVED_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "address": {"enableFallback": f"fallback destinations are {_NOT_BUILT}: take 'enableFallback' out"},
 }
-# Type -> attribute -> the one value that is served.
-_SERVED_VALUES: Final[Mapping[str, Mapping[str, str]]] = {"router": {"mode": "standalone"}}
+# Type -> attribute -> the values that are served.
+_SERVED_VALUES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "router": {"mode": ("standalone", "interior")},
+}
 
 # Type -> attributes that an empty value would make as if they were left out, which is laxer or not what anybody means:
 # a listener without TLS, or with every mechanism; a connector that trusts the system's authorities.
@@ -62,9 +64,9 @@ def refusal(type_: str, attributes: Mapping[str, object]) -> Refusal | None:
     if (reason := UNSERVED_TYPES.get(type_)) is not None:
         return Refusal(reason=reason)
     for attribute, served in _SERVED_VALUES.get(type_, {}).items():
-        if (value := attributes[attribute]) != served:
+        if (value := attributes[attribute]) not in served:
             # A router that is half part of a network would drop messages without a word.
-            text = f"{type_} {attribute} '{value}' is not supported by this version: expected {served}"
+            text = f"{type_} {attribute} '{value}' is not supported by this version: expected {' or '.join(served)}"
             # What the mode does not allow is wrong whatever this version can do.
             return Refusal(reason=text, attribute=attribute, is_last=True)
     for attribute, reason in UNSERVED_ATTRIBUTES.get(type_, {}).items():
