@@ -31,9 +31,11 @@ class NeighbourRouter(Peer):
         cost = remote.properties.get("qd.inter-router-cost")
         theirs = int(cost) if isinstance(cost, int_) else 1
         links.open_trunk(cost=max(self.terms.cost, theirs, 1), container=remote.container_id)
-        if self.is_outgoing and links.trunk is not None:
+        if links.trunk is not None:
             try:
-                links.begin_standing(self)
+                if self.is_outgoing:
+                    links.begin_standing(self)
+                links.begin_streaming(self)
             except CannotBegin as error:
                 text = f"[C{self.gate.connection_id}] no links with the router {remote.container_id}: {error}"
                 log(self.surroundings.emit, "ROUTER_CORE", "error", text)

@@ -6,16 +6,20 @@ The router that made the connection attaches all of them; the other answers. Sou
 from functools import partial
 from typing import Final, Protocol
 
-from router.amqp.engine import IncomingWire, OutgoingWire, Session, SessionOwner
-from router.amqp.engine.links import LinkOwner
+from router.amqp.engine import CannotBegin, IncomingWire, LinkOwner, OutgoingWire, Session, SessionOwner
 from router.amqp.terminus import Condition, Terminus
+from router.connection.inspection import condition_of, wire_of
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.trunk_messages import composer, router_for
 from router.core.in_links import InLink
 from router.core.network import MAX_TRUNKS, Network
 from router.core.out_links import OutLink
-from router.core.remotes import PRIORITIES, Trunk
+from router.core.remotes import PRIORITIES, DataOutLink, Trunk
+from router.core.trunk_links import DataInLink
 from router.effects import log
+
+# On one connection. Attack: clients that begin messages and do not end them, each of which would have its own.
+MAX_STREAMING_LINKS: Final = 1024
 
 _CONTROL: Final = "qd.router"
 _DATA: Final = "qd.router-data"
@@ -34,6 +38,8 @@ class TrunkLinks(PeerLinks):
     trunk: Trunk | None = None
     _incoming_slots = 0  # data links in either direction so far
     _outgoing_slots = 0
+    _streaming: Session | None = None  # for messages that do not come in one piece
+    _streaming_links = 0
 
     @property
     def network(self) -> Network:
@@ -83,6 +89,47 @@ class TrunkLinks(PeerLinks):
         sender = session.attach_sender(self._name(), owner, source=terminus, target=terminus)
         sender.on_answer = lambda: self._begin_sending(sender, capability)
 
+    # Streaming links of ours, whoever made the connection
+
+    def begin_streaming(self, owner: TrunkOwner) -> None:
+        """Begin the session of streaming links; a message that comes before it is answered takes a data link."""
+        session = self._begin_own(owner)
+
+        def on_answer() -> None:
+            self._streaming = session
+
+        session.on_answer = on_answer
+        trunk = self.trunk
+        assert trunk is not None
+        trunk.attach_streaming = lambda: self._attach_streaming(trunk, owner)
+        trunk.close = self._close_streaming
+
+    def _attach_streaming(self, trunk: Trunk, owner: TrunkOwner) -> DataOutLink | None:
+        session = self._streaming
+        if session is None or session.is_ended or self._streaming_links >= MAX_STREAMING_LINKS:
+            return None
+        terminus = Terminus(capabilities=(_DATA,), expiry_policy="link-detach")
+        try:
+            wire = session.attach_sender(self._name(), owner, source=terminus, target=terminus)
+        except CannotBegin:
+            return None
+        self._streaming_links += 1
+        # The message waits in the link's queue for the credit that comes with the peer's answer.
+        link = self.network.add_data_out(wire, trunk, self.attachment, None, composer(self.network.node))
+        self.limit_out(link)
+        return link
+
+    def _close_streaming(self, link: DataOutLink) -> None:
+        wire = wire_of(link)
+        self.drop(wire, "Link detached")
+        wire.close(is_peers_doing=False)
+        self._touch()
+
+    def _remove(self, link: InLink | OutLink, why: str) -> None:
+        super()._remove(link, why)
+        if isinstance(link, DataOutLink) and link.slot is None:
+            self._streaming_links -= 1
+
     def _name(self) -> str:
         return f"qdlink.{self.core.random_name()}"
 
@@ -111,7 +158,7 @@ class TrunkLinks(PeerLinks):
             super().attach_router(wire, terminus)
             return
         if (refusal := self._over_budget("attach", "AMQP Attach")) is not None:
-            wire.refuse(Condition(name=refusal.condition, description=refusal.description))
+            wire.refuse(condition_of(refusal))
             return
         wire.accept_router()
         self._take(wire, capability)
@@ -133,6 +180,8 @@ class TrunkLinks(PeerLinks):
                 route = partial(router_for, gate=self.gate, network=network, resolve=self._resolve)
                 link = network.add_data_in(wire, attachment, slot, route)
             self.limit_in(link)
+            if isinstance(link, DataInLink) and link.slot is not None:
+                link.on_stalled = partial(self._on_stalled_in, link)
         else:
             if capability == _CONTROL:
                 link = network.add_control_out(wire, trunk, attachment)
@@ -141,7 +190,23 @@ class TrunkLinks(PeerLinks):
                 self._outgoing_slots += 1
                 link = network.add_data_out(wire, trunk, attachment, slot, composer(network.node))
             self.limit_out(link)
+            if isinstance(link, DataOutLink) and link.slot is not None:
+                link.on_stalled = partial(self._on_stalled_out, link)
         self.log_attached(wire)
+
+    # Attack: a client whose messages stall, to have one data link after the other closed: nobody attaches those again.
+
+    def _on_stalled_in(self, link: DataInLink, seconds: float) -> None:
+        """A message under way has made no progress: it ends, and the link goes on."""
+        wire = wire_of(link)
+        assert isinstance(wire, IncomingWire)
+        wire.give_up(condition_of(self.gate.give_up_message(seconds, link.identity, None)))
+        self._touch()
+
+    def _on_stalled_out(self, link: DataOutLink, seconds: float) -> None:
+        """The neighbour takes nothing of a message under way."""
+        self.gate.give_up_receiver(seconds, link.identity, None)
+        link.give_up()
 
     def cut_off(self) -> list[InLink | OutLink]:
         self._leave()

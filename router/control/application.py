@@ -173,7 +173,7 @@ class Application:
             thresholds=self._thresholds,
             configured=self.addresses.configured if is_interior(self.attributes) else None,
         )
-        self.network = join(self.router, self.attributes, self.emit)
+        self.network = join(self.router, self.attributes, self.emit, has_test_hooks=self._thresholds is not NORMAL)
         _tune(self.router, self.attributes)
         if self.audit is not None:
             self.router.redecision.has_much_to_write = self.audit.has_much_to_write

@@ -7,7 +7,7 @@ from typing import Any
 from policy.addressing.address import AREA
 from router.control.router import Router
 from router.effects import Emit
-from router.network.host import Host, settings_of
+from router.network.host import POOL, TEST_HOOKS, Host, settings_of
 
 
 def is_interior(attributes: Mapping[str, Any]) -> bool:
@@ -21,7 +21,7 @@ def start_text(attributes: Mapping[str, Any]) -> str:
     return f"Router started in {mode}"
 
 
-def join(router: Router, attributes: Mapping[str, Any], emit: Emit) -> Host | None:
+def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_hooks: bool) -> Host | None:
     """Run the routing protocol; None where the router is in no network.
 
     Its first message leaves a second from now: an earlier process with the same boot number has sent none.
@@ -30,6 +30,7 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit) -> Host | No
     if network is None:
         return None
     settings = settings_of(router.router_id, int(time.time()), attributes)
-    host = Host(settings=settings, network=network, emit=emit, clock=router.clock)
+    pool = TEST_HOOKS if has_test_hooks else POOL
+    host = Host(settings=settings, network=network, emit=emit, clock=router.clock, pool=pool)
     router.on_second.append(host.on_second)
     return host

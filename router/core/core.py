@@ -66,6 +66,7 @@ class Totals:
 
     ingress: int = 0
     egress: int = 0
+    transit: int = 0
     accepted: int = 0
     rejected: int = 0
     released: int = 0
@@ -78,6 +79,10 @@ class Totals:
     egress_route_container: int = 0
 
     def add(self, link: InLink | OutLink) -> None:
+        if link.link_type != "endpoint":
+            # Its messages entered the network, and had their outcomes, elsewhere.
+            self.transit += link.delivery_count if isinstance(link, DataOutLink) else 0
+            return
         self.dropped_presettled += link.dropped_presettled
         is_container = link.attachment.is_route_container
         if isinstance(link, OutLink):

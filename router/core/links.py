@@ -50,6 +50,7 @@ class Growing(Protocol):
     def start(self) -> None: ...
     def lose(self, *, was_sent: bool) -> None: ...
     def break_off(self) -> None: ...
+    def give_up(self) -> None: ...
     def forgo_outcome(self) -> None: ...
 
 
@@ -122,9 +123,14 @@ class Queued(NamedTuple):
 
 
 class Link:
-    """The common part of both directions. link_type  as management shows it"""
+    """The common part of both directions.
+
+    link_type  as management shows it
+    patience   how many times the usual it may be without progress
+    """
 
     link_type: ClassVar[str] = "endpoint"
+    patience: ClassVar[int] = 1
 
     __slots__ = (
         "accepted",

@@ -150,6 +150,13 @@ class OutLink(Link):
             self.leg.break_off()
             self.work.touched.add(self.engine)
 
+    def give_up(self) -> None:
+        """The streamed message that occupies the link is none any more; the link goes on."""
+        leg = self.leg
+        if leg is not None:
+            leg.give_up()
+            self.work.touched.add(self.engine)
+
     def withdraw(self, leg: Growing) -> None:
         """The message will not come: take its place out of the queue."""
         kept = deque(item for item in self.queue if item.leg is not leg)

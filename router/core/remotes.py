@@ -3,10 +3,11 @@
 Source: docs/spec/network.md §4, §10.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from router.core.links import Connection
+from router.core.links import Connection, Growing
 from router.core.out_links import OutLink
 from router.core.ports import OutgoingWire
 from router.core.work import Work
@@ -35,11 +36,25 @@ class DataOutLink(OutLink):
 
     __slots__ = ("slot", "trunk")
     link_type = "inter-router"
+    patience = 2  # the router nearer to whom it waits for is to act first
 
     def __init__(self, identity: int, wire: OutgoingWire, trunk: "Trunk", work: Work, slot: int | None) -> None:
         super().__init__(identity, wire, trunk.attachment, work)
         self.trunk = trunk
         self.slot = slot
+
+    def vacate(self) -> None:
+        super().vacate()
+        self._become_idle()
+
+    def withdraw(self, leg: Growing) -> None:
+        super().withdraw(leg)
+        self._become_idle()
+
+    def _become_idle(self) -> None:
+        """A streaming link waits for the next message that needs one."""
+        if self.slot is None and self.is_open:
+            self.trunk.idle[self] = None
 
     @property
     def priority(self) -> int:
@@ -56,6 +71,10 @@ class Trunk:
     control     control messages leave by it; None while it does not stand
     data        by priority; a slot whose link is gone stays empty
     neighbour   the router id that speaks on it and uses it, where that is known
+    admitted    the only router id that may speak on it; None: any
+    idle        streaming links that no message occupies, the oldest first
+    attach_streaming  attaches one more; None: it cannot be, now
+    close       closes a link of ours
     """
 
     tag: int
@@ -65,6 +84,14 @@ class Trunk:
     control: ControlOutLink | None = None
     data: list[DataOutLink | None] = field(default_factory=list)
     neighbour: str | None = None
+    admitted: str | None = None
+    idle: dict[DataOutLink, None] = field(default_factory=dict)
+    attach_streaming: Callable[[], DataOutLink | None] = lambda: None
+    close: Callable[[DataOutLink], None] = lambda _link: None
+
+    def streaming_link(self) -> DataOutLink | None:
+        """A link for a message that has not come whole, lest it holds up the others. None: there is none."""
+        return self.idle.popitem()[0] if self.idle else self.attach_streaming()
 
     def link_for(self, priority: int) -> DataOutLink | None:
         """The data link of this priority, or of the next lower one that there is."""

@@ -148,6 +148,12 @@ class Leg:
         if self.handle is not None:
             self.out.wire.abort(self.handle)
 
+    def give_up(self) -> None:
+        """The receiver takes nothing: it does not get the rest, and its link is free for the next message."""
+        if not self.is_over:
+            self.abort()
+            self.stream.on_leg_lost(was_sent=True)
+
     def _leave(self) -> None:
         self.out.vacate()
         self.out.refresh_room()

@@ -22,13 +22,11 @@ class Transit:
     """node         this router, `0/ID`
     routers      by node
     priority_of  (bytes) → the priority in the header of the message in the buffer
-    stream_link  (connection) → the link for a message that has not come whole; None: the data link
     """
 
     def __init__(self, node: str, priority_of: Callable[[int], int]) -> None:
         self.node = node
         self.routers: dict[str, RemoteRouter] = {}
-        self.stream_link: Callable[[Trunk], DataOutLink | None] = lambda _trunk: None
         self._priority_of = priority_of
         self.forward: dict[Distribution, Forward] = {
             "balanced": self.forward_balanced,
@@ -47,13 +45,10 @@ class Transit:
             out = (self._closest if address.distribution == "closest" else self._balanced)(address, link, size)
             found = [out] if out is not None else []
         if link is not None:
-            found = [self._for_stream(out) for out in found]
+            found = [(out.trunk.streaming_link() or out) if isinstance(out, DataOutLink) else out for out in found]
         for out in found:
             address.transit += isinstance(out, DataOutLink)
         return found
-
-    def _for_stream(self, out: OutLink) -> OutLink:
-        return (self.stream_link(out.trunk) or out) if isinstance(out, DataOutLink) else out
 
     def _priority(self, address: LiveAddress, size: int) -> int:
         if address.priority >= 0:

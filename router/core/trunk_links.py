@@ -121,6 +121,7 @@ class DataInLink(AnonymousInLink):
 
     __slots__ = ("arrived", "slot")
     link_type = "inter-router"
+    patience = 2  # the router nearer to whom it waits for is to act first
 
     def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work, slot: int | None) -> None:
         super().__init__(identity, wire, attachment, work)

@@ -136,7 +136,7 @@ def totalling(core: Core) -> Iterator[Mapping[str, int] | None]:
     yield {
         "addrCount": len(core.table.addresses),
         "linkCount": len(links),
-        "nodeCount": 0,
+        "nodeCount": len(core.network.routers) if core.network is not None else 0,
         "linkRouteCount": 0,
         "autoLinkCount": 0,
         "presettledDeliveries": totals.presettled,
@@ -150,7 +150,7 @@ def totalling(core: Core) -> Iterator[Mapping[str, int] | None]:
         "deliveriesStuck": stuck,
         "deliveriesIngress": totals.ingress,
         "deliveriesEgress": totals.egress,
-        "deliveriesTransit": 0,
+        "deliveriesTransit": totals.transit,
         "deliveriesIngressRouteContainer": totals.ingress_route_container,
         "deliveriesEgressRouteContainer": totals.egress_route_container,
         "deliveriesRedirectedToFallback": 0,

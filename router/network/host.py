@@ -49,6 +49,19 @@ class Neighbour:
     router: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """How many idle streaming links a connection keeps, and how often how many more are closed (network §10.6)."""
+
+    every_s: int = 30
+    spare: int = 128
+    at_once: int = 10
+
+
+POOL: Final = Pool()
+TEST_HOOKS: Final = Pool(every_s=5, spare=2)  # qdrouterd --test-hooks
+
+
 class Host:
     """What management reads: `rows`, `own_links`, `neighbours`, `last_topology_change`."""
 
@@ -60,8 +73,11 @@ class Host:
         emit: Emit,
         clock: Callable[[], float],
         limits: Limits | None = None,
+        pool: Pool = POOL,
     ) -> None:
         """clock  monotonic seconds"""
+        self._pool = pool
+        self._trim_at = 0.0
         self.settings = settings
         self.limits = limits or Limits()
         self.rows: dict[str, RouterRow] = {}
@@ -111,10 +127,13 @@ class Host:
         """The tick of the protocol. now  monotonic seconds"""
         self._spent.clear()
         self._carry_out(self._machine.tick(now))
+        if now >= self._trim_at:
+            self._trim_at = now + self._pool.every_s
+            self._network.trim(self._pool.spare, self._pool.at_once)
         self._work.finish()
 
     def link_up(self, trunk: Trunk) -> None:
-        self._carry_out(self._machine.link_up(trunk.tag, trunk.cost, self._clock()))
+        self._carry_out(self._machine.link_up(trunk.tag, trunk.cost, self._clock(), trunk.admitted))
 
     def link_lost(self, tag: int) -> None:
         self._carry_out(self._machine.link_lost(tag, self._clock()))

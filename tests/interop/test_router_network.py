@@ -1,13 +1,14 @@
 """Three interior routers as processes: the wire of a start, messages, and what ends when a router is killed."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from proton import Delivery, Message
-from proton.utils import BlockingConnection
+from proton.utils import BlockingConnection, BlockingReceiver
 from router_network import Node, Processes, processes
 
 from router.tools.connection_options import ConnectionOptions
@@ -37,6 +38,12 @@ def client(node: Node) -> Iterator[BlockingConnection]:
         connection.close()
 
 
+def is_here(receiver: BlockingReceiver, sent: "Future[Delivery]") -> bool:
+    """Has a message come, or its sender an outcome?"""
+    assert receiver.fetcher is not None
+    return sent.done() or bool(receiver.fetcher.has_message)
+
+
 def pass_on(near: BlockingConnection, far: BlockingConnection, address: str, bodies: list[str]) -> list[str]:
     """Send each to the address at one router, receive and accept it at another. Returns what came."""
     receiver = far.create_receiver(address, credit=10)
@@ -45,7 +52,7 @@ def pass_on(near: BlockingConnection, far: BlockingConnection, address: str, bod
     with ThreadPoolExecutor(1) as pool:
         for body in bodies:
             sent = pool.submit(sender.send, Message(body=body), TIMEOUT_S)
-            far.wait(lambda sent=sent: sent.done() or receiver.fetcher.has_message, timeout=TIMEOUT_S)
+            far.wait(partial(is_here, receiver, sent), timeout=TIMEOUT_S)
             if sent.done():
                 sent.result()  # nobody has accepted it
             came.append(str(receiver.receive(TIMEOUT_S).body))
