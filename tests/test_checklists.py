@@ -23,7 +23,7 @@ LATER = {
     },
     # What is not the protocol's alone, which router.linkstate has: connections, links, messages of users, edges.
     "network": {
-        *(5, 10, *range(13, 18), 27, 30, 42, 43, 55, 62, 63, *range(65, 69), 71, 77, 78, 79),
+        *(5, *range(15, 18)),
         *(*range(80, 106), *range(108, 112)),
     },
     "policy": {

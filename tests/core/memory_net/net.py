@@ -273,7 +273,8 @@ class Net:
         self.no_errors()
         core, work = self.core, self.work
         assert not core.links
-        assert not core.table.addresses
+        known = {f"R{router}" for router in core.network.routers} if core.network is not None else set()
+        assert core.table.addresses.keys() <= known
         assert not work.refill
         assert not work.touched
         assert not work.resumable
