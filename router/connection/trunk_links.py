@@ -10,7 +10,7 @@ from router.amqp.engine import CannotBegin, IncomingWire, LinkOwner, OutgoingWir
 from router.amqp.terminus import Condition, Terminus
 from router.connection.inspection import condition_of, wire_of
 from router.connection.peer_links import PeerLinks, Wire
-from router.connection.trunk_messages import composer, router_for
+from router.connection.trunk_messages import Arrivals, composer, router_for
 from router.core.in_links import InLink
 from router.core.network import MAX_TRUNKS, Network
 from router.core.out_links import OutLink
@@ -40,6 +40,7 @@ class TrunkLinks(PeerLinks):
     _outgoing_slots = 0
     _streaming: Session | None = None  # for messages that do not come in one piece
     _streaming_links = 0
+    _arrivals: Arrivals
 
     @property
     def network(self) -> Network:
@@ -49,6 +50,7 @@ class TrunkLinks(PeerLinks):
 
     def open_trunk(self, *, cost: int, container: str) -> None:
         """The Opens are exchanged."""
+        self._arrivals = Arrivals()
         self.trunk = self.network.connect(self.attachment, cost=cost, container=container)
         if self.trunk is None:
             text = f"Exceeded maximum inter-router connection count: {MAX_TRUNKS}"
@@ -177,7 +179,9 @@ class TrunkLinks(PeerLinks):
             else:
                 slot = self._incoming_slots if self._incoming_slots < PRIORITIES else None
                 self._incoming_slots += 1
-                route = partial(router_for, gate=self.gate, network=network, resolve=self._resolve)
+                route = partial(
+                    router_for, gate=self.gate, network=network, arrivals=self._arrivals, resolve=self._resolve
+                )
                 link = network.add_data_in(wire, attachment, slot, route)
             self.limit_in(link)
             if isinstance(link, DataInLink) and link.slot is not None:

@@ -166,6 +166,13 @@ class Transit:
                 address.transit += 1
                 if address.distribution != "closest":
                     origin = Crossing(link, address.outstanding, out.trunk.tag)
+            if out.room > 0 and not out.sends_settled and out.on_sending is None:
+                out.room -= 1
+                out.delivery_count += 1
+                out.load += 1
+                out.unsettled[out.wire.send_bytes(payload)] = (origin, delivery, now_s)
+                link.work.touched.add(out.engine)
+                return
             give_copy(origin, out, delivery, now_s, payload, is_settled=False, charge=Charge(link, len(payload)))
         if link.wire.credit < 0:
             link.owe(0)
