@@ -3,7 +3,7 @@
 Source: docs/spec/network.md §3, §4.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from router.amqp.engine import CannotBegin
 from router.amqp.terminus import RemoteOpen
@@ -12,6 +12,11 @@ from router.connection.peer_links import PeerLinks
 from router.connection.trunk_links import TrunkLinks
 from router.effects import log
 from router.values import int_
+
+
+# Sessions whose backlog is looked at with each flush. A router has a dozen, most of which have nothing: one message must
+# not pay for all. A backlog is seen six flushes after it has grown.
+_WATCHED_PER_FLUSH: Final = 2
 
 
 class NeighbourRouter(Peer):
@@ -25,6 +30,7 @@ class NeighbourRouter(Peer):
             return
         links = self.links
         assert isinstance(links, TrunkLinks)
+        self.engine.watched_per_flush = _WATCHED_PER_FLUSH
         version = remote.properties.get("qd.annotations-version")
         if isinstance(version, int_):
             log(self.surroundings.emit, "ROUTER", "debug", f"Remote router annotations version: {int(version)}")
