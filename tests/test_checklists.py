@@ -23,7 +23,7 @@ LATER = {
     },
     # What is not the protocol's alone, which router.linkstate has: connections, links, messages of users, edges.
     "network": {
-        *(5, *range(15, 18)),
+        *(5, 16),
         *(*range(80, 106), *range(108, 112)),
     },
     "policy": {

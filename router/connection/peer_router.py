@@ -13,9 +13,8 @@ from router.connection.trunk_links import TrunkLinks
 from router.effects import log
 from router.values import int_
 
-
-# Sessions whose backlog is looked at with each flush. A router has a dozen, most of which have nothing: one message must
-# not pay for all. A backlog is seen six flushes after it has grown.
+# Sessions whose backlog is looked at with each flush. A router has a dozen, most of which have nothing, and no message
+# is to pay for all. A backlog is seen six flushes after it has grown.
 _WATCHED_PER_FLUSH: Final = 2
 
 
@@ -23,6 +22,9 @@ class NeighbourRouter(Peer):
     """What it sends it may send in the name of the network's users: it was admitted as a router."""
 
     links_kind: ClassVar[type[PeerLinks]] = TrunkLinks
+
+    def _tenant(self) -> None:
+        """Addresses that routers tell each other of have their tenants in them."""
 
     def on_open(self, remote: RemoteOpen) -> None:
         super().on_open(remote)

@@ -7,7 +7,7 @@ Source: docs/spec/network.md §4, §7.4, §9, §10.
 from collections.abc import Callable
 from typing import Final, Protocol, get_args
 
-from policy.addressing.address import AREA, Address
+from policy.addressing.address import AREA
 from router.core.addresses import AddressTable, Distribution, LiveAddress, Treatment
 from router.core.attachments import Attachment
 from router.core.forward import give_copy
@@ -318,10 +318,6 @@ class Network:
     def local_gone(self, address: LiveAddress) -> None:
         if self.host is not None and address.key[0] in _MOBILE:
             self.host.address_gone(address.key)
-
-    def is_control(self, address: Address) -> bool:
-        """Is it where routers send control messages? They come on control links alone."""
-        return address.key in CONTROL_KEYS
 
 
 CONTROL_KEYS: Final = frozenset(("Lqdhello", "Lqdrouter", "Tqdrouter", "Lqdrouter.ma", "Tqdrouter.ma"))

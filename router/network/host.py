@@ -95,6 +95,8 @@ class Host:
         network.control_message_bytes = self.limits.control_message_bytes
         text = f"id={settings.router_id} instance={settings.instance} max_routers={MAX_ROUTERS}"
         log(emit, "ROUTER", "info", f"Router Engine Instantiated: {text}")
+        for key in sorted(CONTROL_KEYS):
+            log(emit, "ROUTER_CORE", "info", f"In-process subscription {key[0]}/{key[1:]}")
 
     # What management reads
 

@@ -1,9 +1,10 @@
 """What a router does with each message that a neighbour sends, and which way it chooses."""
 
+import random
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, REJECTED, RELEASED, Client, Fleet, Net, Receiver, Sender, encoded
+from memory_net import ACCEPTED, REJECTED, RELEASED, Client, Fleet, Net, Receiver, Sender, Vhosts, encoded
 from proton import symbol
 
 from router.amqp.codec import decode_message, encode
@@ -93,6 +94,53 @@ def test_a_neighbour_with_the_control_pair_alone_takes_part_in_the_protocol(net:
     sending = sender.send()
     net.pump()
     assert sending.outcome == RELEASED
+
+
+def test_a_hello_is_presettled_and_names_its_address(neighbour: FakeNeighbour) -> None:
+    """network 17"""
+    hellos = [item for item in neighbour.control_in.complete if b"HELLO" in item.payload]
+    assert len(hellos) == 3
+    assert all(item.came_settled for item in hellos)
+    assert {decode_message(bytes(item.payload)).to for item in hellos} == {"amqp:/_local/qdhello"}
+
+
+def test_mutated_control_messages_change_nothing_of_other_routers() -> None:
+    """Attack: a neighbour whose control messages are torn, cut and mixed."""
+    chance = random.Random(14)
+    fleet = Fleet("A", "B")
+    fleet.connect("A", "B")
+    fleet.settle()
+    net = fleet["A"]
+    assert net.host is not None
+    fake = FakeNeighbour(net)
+    fake.tick(1)
+    router = net.host.rows["B"]
+    good = [
+        encode_control("0/TEST", "_local/qdhello", "HELLO", {"id": "TEST", "pv": 1, "instance": 1, "seen": ["A"]}),
+        encode_control("0/TEST", "_topo/0/all/qdrouter", "RA", {"id": "TEST", "ls_seq": 1, "mobile_seq": 1}),
+        encode_control(
+            "0/TEST",
+            "_topo/0/A/qdrouter",
+            "LSU",
+            {"id": "TEST", "ls_seq": 1, "ls": {"id": "TEST", "ls_seq": 1, "peers": {"A": 1}}},
+        ),
+        encode_control("0/TEST", "_topo/0/B/qdrouter.ma", "MAR", {"id": "TEST", "have_seq": 0}),
+        encode_control("0/TEST", "_topo/0/A/qdrouter.ma", "MAU", {"id": "TEST", "mobile_seq": 1, "exist": ["M0x"]}),
+    ]
+    for _ in range(3000):
+        torn = bytearray(chance.choice(good))
+        for _ in range(chance.randrange(1, 6)):
+            torn[chance.randrange(len(torn))] = chance.randrange(256)
+        fake.control_out.send_bytes(bytes(torn[: chance.randrange(1, len(torn) + 1)]))
+        if chance.random() < 0.1:
+            net.pump()
+    fleet.pump()
+    assert net.peer(fake.client).is_open
+    assert not fake.client.is_closed_by_router
+    assert net.host.rows["B"] == router
+    assert not [entry for entry in net.logs if entry.module == "ERROR"]
+    fleet.settle()
+    assert net.host.own_links["B"] == 1
 
 
 def test_one_data_pair_carries_all_priorities(net: Net, neighbour: FakeNeighbour) -> None:
@@ -468,3 +516,43 @@ def test_sends_to_what_only_a_lost_router_had_are_released_until_it_expires() ->
     assert "M0a" not in fleet["A"].core.table.addresses  # nor is its sender there any more, which said nothing
     assert "RB" not in fleet["A"].core.table.addresses
     fleet.no_errors()
+
+
+# Rights
+
+
+@pytest.mark.parametrize(("management", "is_reached"), [("observer", False), ("administrator", True), (None, True)])
+@pytest.mark.parametrize("target", ["_topo/0/B/$management", None])
+def test_who_may_not_do_all_by_management_here_does_nothing_by_it_elsewhere(
+    management: str | None, is_reached: bool, target: str | None
+) -> None:
+    """Attack: the right to read here, and every target; the other router would take the requests for a neighbour's."""
+    group: dict[str, Any] = {"remoteHosts": "*", "sources": "*", "targets": "*", "allowAnonymousSender": True}
+    if management is not None:
+        group["management"] = management
+    fleet = Fleet("A", "B", vhosts=Vhosts({"$default": {"allowUnknownUser": True, "groups": {"$default": group}}}))
+    fleet.connect("A", "B")
+    got: list[bytes] = []
+    fleet["B"].core.subscribe("_local/$management", lambda payload, _link: got.append(payload))
+    fleet.settle()
+    sender = fleet["A"].client().sender(target)
+    fleet.pump()
+    if target is None or is_reached:
+        sender.send(b"request", address="_topo/0/B/$management")
+        fleet.pump()
+    assert len(got) == is_reached
+    if not is_reached:
+        assert {event["reason"] for event in fleet["A"].audits if event["decision"] == "deny"} == {
+            "management_not_allowed"
+        }
+
+
+def test_vhost_policy_holds_for_clients_and_not_for_neighbours() -> None:
+    """network 15"""
+    fleet = Fleet("A", "B", vhosts=Vhosts({"other": {"groups": {}}}))
+    fleet.connect("A", "B")
+    client = fleet["A"].client()
+    fleet.settle()
+    assert client.is_closed_by_router
+    assert fleet["A"].host is not None
+    assert fleet["A"].host.own_links == {"B": 1}
