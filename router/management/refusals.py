@@ -43,6 +43,8 @@ UNSERVED_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
 # Type -> attribute -> the values that are served.
 _SERVED_VALUES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "router": {"mode": ("standalone", "interior")},
+    "listener": {"role": ("normal", "route-container", "inter-router")},
+    "connector": {"role": ("normal", "route-container", "inter-router")},
 }
 
 # Type -> attributes that an empty value would make as if they were left out, which is laxer or not what anybody means:
