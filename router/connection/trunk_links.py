@@ -14,7 +14,7 @@ from router.connection.trunk_messages import Arrivals, composer, router_for
 from router.core.in_links import InLink
 from router.core.network import MAX_TRUNKS, Network
 from router.core.out_links import OutLink
-from router.core.remotes import PRIORITIES, DataOutLink, Trunk
+from router.core.remotes import PRIORITIES, ControlOutLink, DataOutLink, Trunk
 from router.core.trunk_links import DataInLink
 from router.effects import log
 
@@ -211,6 +211,15 @@ class TrunkLinks(PeerLinks):
         """The neighbour takes nothing of a message under way."""
         self.gate.give_up_receiver(seconds, link.identity, None)
         link.give_up()
+
+    def end(self, session: Session) -> None:
+        """As for clients' links: nothing more goes to any of the session's, though they may be many and end later."""
+        if session is self._streaming:
+            self._streaming = None
+        for wire in session.wires.values():
+            if isinstance(wire.core, DataOutLink | ControlOutLink):
+                self.network.cut_off(wire.core)
+        super().end(session)
 
     def cut_off(self) -> list[InLink | OutLink]:
         self._leave()

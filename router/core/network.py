@@ -132,6 +132,12 @@ class Network:
         if had_control and self.host is not None:
             self.host.link_lost(trunk.tag)
 
+    def cut_off(self, link: OutLink) -> None:
+        """From now on no message goes to the link. It is removed later."""
+        link.is_open = False
+        link.room = 0
+        self.forget(link)
+
     def forget(self, link: InLink | OutLink) -> None:
         """A link is gone while its connection goes on."""
         if isinstance(link, DataOutLink):

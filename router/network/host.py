@@ -217,7 +217,9 @@ class Host:
                     self._in_order.append(self._applying(effect))
         if not self._is_at_work and (self._in_order or self._machine.has_work):
             self._is_at_work = True
-            self._work.begin(self._working())
+            steps = self._working()
+            if next(steps, steps) is None:
+                self._work.later(steps)
 
     def _send(self, links: tuple[int, ...], payload: bytes) -> None:
         for tag in links:

@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, REJECTED, RELEASED, Client, Fleet, Net, Receiver, Sender, Vhosts, encoded
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Fleet, Net, Receiver, Sender, Vhosts, encoded
 from proton import symbol
 
 from router.amqp.codec import decode_message, encode
@@ -434,6 +434,38 @@ def test_idle_streaming_links_beyond_the_pool_are_closed() -> None:
     fleet.pump()
     assert len(network.trunks[0].idle) == 2
     assert sum(isinstance(link, DataOutLink) for link in fleet["A"].core.links.values()) == 12
+    fleet.no_errors()
+
+
+def test_a_neighbour_that_ends_its_sessions_gets_nothing_more_and_every_message_an_outcome() -> None:
+    """network 76: also where it has more links than end at once"""
+    fleet = Fleet("A", "B")
+    fleet.connect("A", "B")
+    fleet.settle()
+    fleet["B"].client().receiver("a", credit=1000)
+    fleet.tick(2)
+    senders = [fleet["A"].client().sender("a") for _ in range(80)]
+    fleet.pump()
+    sendings = []
+    for sender in senders:
+        sendings.append(sender.start())
+        sender.append(encoded(bytes(300_000))[:200_000])
+        fleet.pump()
+    sendings.append(senders[0].client.sender("a").send(b"whole"))
+    fleet.pump()
+    (connection,) = fleet["B"].core.network.trunks.values()  # type: ignore[union-attr]
+    engine = connection.attachment.engine
+    for session in list(engine.sessions.values()):  # type: ignore[union-attr]
+        session.close()
+    fleet["B"].work.touched.add(engine)
+    fleet["B"].work.finish()
+    fleet.pump()
+    for sender in senders:
+        sender.append(bytes(100_000))
+        sender.finish()
+    fleet.pump()
+    assert all(sending.outcome in (MODIFIED, RELEASED) for sending in sendings)
+    assert not [link for link in fleet["A"].core.links.values() if link.link_type != "endpoint"]
     fleet.no_errors()
 
 
