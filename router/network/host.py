@@ -210,7 +210,7 @@ class Host:
                         self._send(links, encode_control(self._node, to, opcode, body))
                 case FloodControl(links=links):
                     if self._received is not None:
-                        self._send(links, forwarded(self._received, self._node))
+                        self._flood(links, forwarded(self._received, self._node))
                 case RadiusChanged(radius=radius):
                     self._network.radius = radius
                 case RouterChanged() | RouterGone() | AddressesChanged():
@@ -220,6 +220,17 @@ class Host:
             steps = self._working()
             if next(steps, steps) is None:
                 self._work.later(steps)
+
+    def _flood(self, links: tuple[int, ...], payload: bytes) -> None:
+        """Pass a message on. Not before its addresses have a way here: other routers would send to them at once."""
+        if self._in_order:
+            self._in_order.append(self._sending(links, payload))
+        else:
+            self._send(links, payload)
+
+    def _sending(self, links: tuple[int, ...], payload: bytes) -> Iterator[None]:
+        self._send(links, payload)
+        yield from ()
 
     def _send(self, links: tuple[int, ...], payload: bytes) -> None:
         for tag in links:

@@ -10,6 +10,7 @@ from proton import symbol
 from router.amqp.codec import decode_message, encode
 from router.core.addresses import Treatment
 from router.core.remotes import DataOutLink
+from router.linkstate.effects import AddressesChanged
 from router.network.envelope import encode_control
 from router.values import int_
 from router.values import symbol as sym
@@ -588,3 +589,31 @@ def test_vhost_policy_holds_for_clients_and_not_for_neighbours() -> None:
     assert client.is_closed_by_router
     assert fleet["A"].host is not None
     assert fleet["A"].host.own_links == {"B": 1}
+
+
+def test_an_address_has_a_way_here_before_others_hear_of_it() -> None:
+    """network 45: also while a router has other work to do, which it does in turns"""
+    fleet = Fleet("A", "B", "C", is_sliced=True)
+    fleet.connect("A", "B")
+    fleet.connect("B", "C")
+    fleet.settle()
+    fleet["C"].client().receiver("a", credit=1000, accepts=True)
+    sender = fleet["A"].client().sender("a")
+    fleet.pump()
+    host = fleet["B"].host
+    assert host is not None
+    held: list[Any] = []
+    fleet["B"].work.later = held.append  # what B puts off, it has no time for
+    host._carry_out([AddressesChanged(router="A", mapped=tuple((f"M0{n}", 3) for n in range(1000)), unmapped=())])
+    for net in fleet.nets.values():
+        assert net.host is not None
+        net.host.on_second(net.now)
+    fleet.pump()
+    sending = sender.send()
+    fleet.pump()
+    assert sending.outcome is None
+    fleet["B"].work.later = fleet["B"].remainders.append
+    fleet["B"].remainders.extend(held)
+    fleet.pump()
+    assert sending.outcome == ACCEPTED
+    fleet.no_errors()
