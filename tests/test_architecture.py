@@ -54,6 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.core": ROUTER_VOCABULARY,
     "router.linkstate": ROUTER_VOCABULARY,
     "router.network": ("router.linkstate", "router.core", "router.amqp", *ROUTER_VOCABULARY),
+    "router.edge": ROUTER_VOCABULARY,
     "router.amqp": ROUTER_VOCABULARY,
     "router.amqp.guard": ("router.amqp", *ROUTER_VOCABULARY),
     "router.amqp.layout": ("router.amqp", *ROUTER_VOCABULARY),
@@ -122,7 +123,7 @@ DISTRIBUTIONS = {
 # Values in, effects out: no clock, no chance, no world.
 PURE = (
     *("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.linkstate", "router.admission"),
-    *("router.audit.event", "router.network"),
+    *("router.audit.event", "router.network", "router.edge"),
 )
 NOT_PURE = (
     *("policy.cli", "policy.files.regular", "policy.editor.documents", "policy.editor.projects"),
