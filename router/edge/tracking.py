@@ -14,21 +14,17 @@ from router.edge.messages import tracking
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destinations:
-    """Where messages to an address go, as it is now.
+    """Where messages to an address go, as it is now: local receivers, and other routers.
 
-    owners   connection -> how many of its links receive; only those of edges are told apart, others are under None
-    remotes  how many other routers
+    are_there  there are some
+    sole       the connection of the edge that all of them are; None: there are others
     """
 
-    owners: dict[int | None, int]
-    remotes: int = 0
+    are_there: bool
+    sole: int | None = None
 
-    @property
-    def total(self) -> int:
-        return sum(self.owners.values()) + self.remotes
-
-    def other_than(self, connection: int) -> int:
-        return self.total - self.owners.get(connection, 0)
+    def other_than(self, connection: int) -> bool:
+        return self.are_there and self.sole != connection
 
 
 @dataclass(slots=True)
@@ -115,11 +111,13 @@ class Tracking:
         if trackers is None:
             return []
         before, self._destinations[key] = self._destinations[key], destinations
-        lost_all = bool(before.total) and not destinations.total
+        if before == destinations:
+            return []
+        lost_all = before.are_there and not destinations.are_there
         messages: list[SendMessage] = []
         for connection in trackers:
             edge = self._edges[connection]
-            is_used = bool(destinations.other_than(connection))
+            is_used = destinations.other_than(connection)
             if lost_all or is_used is not edge.told.get(key, False):
                 self._want(edge, key, is_used=is_used)
             else:

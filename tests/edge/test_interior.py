@@ -15,8 +15,10 @@ from router.values import int_, uint, ulong
 A, B = 1, 2  # connections of edges
 
 
-def to(owners: dict[int | None, int] | None = None, remotes: int = 0) -> Destinations:
-    return Destinations(owners=owners or {}, remotes=remotes)
+def to(*owners: int | None) -> Destinations:
+    """The destinations: each the connection of an edge, or somebody else (None)."""
+    sole = owners[0] if len(set(owners)) == 1 else None
+    return Destinations(are_there=bool(owners), sole=sole)
 
 
 class Interior:
@@ -46,28 +48,28 @@ class Interior:
 def test_a_sender_of_an_edge_is_used_where_somebody_else_receives() -> None:
     """network 85, 86: presettled, the key with class and phase."""
     interior = Interior()
-    interior.sends(A, destinations=to({A: 1}))
+    interior.sends(A, destinations=to(A))
     assert interior.told == []
-    interior.sends(B, destinations=to({A: 1}))
+    interior.sends(B, destinations=to(A))
     assert interior.told == [(12, ["M0a", True])]
-    message = interior.machine.tracking.changed("M0a", to({A: 1, None: 1}))[0].message
+    message = interior.machine.tracking.changed("M0a", to(A, None))[0].message
     assert (message.is_settled, message.has_header, message.body) == (True, True, ["M0a", True])
 
 
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        (to(), to({None: 1}), {(11, True), (12, True)}),
-        (to(), to({A: 1}), {(12, True)}),
-        (to(), to(remotes=1), {(11, True), (12, True)}),
-        (to({A: 1}), to({A: 1, None: 1}), {(11, True)}),
-        (to({A: 1}), to({A: 1, B: 1}), {(11, True)}),
-        (to({A: 1, B: 1}), to({A: 1}), {(11, False)}),
-        (to({A: 1}, remotes=1), to({A: 1}), {(11, False)}),
-        (to({A: 1}), to(), {(11, False), (12, False)}),
-        (to(remotes=1), to(), {(11, False), (12, False)}),
-        (to({None: 2}), to({None: 1}), set()),
-        (to(remotes=1), to(remotes=2), set()),
+        (to(), to(None), {(11, True), (12, True)}),
+        (to(), to(A), {(12, True)}),
+        (to(A), to(A, A), set()),
+        (to(A), to(A, None), {(11, True)}),
+        (to(A), to(A, B), {(11, True)}),
+        (to(A, B), to(A), {(11, False)}),
+        (to(A, None), to(A), {(11, False)}),
+        (to(A), to(), {(11, False), (12, False)}),
+        (to(None), to(), {(11, False), (12, False)}),
+        (to(None), to(B), {(12, False)}),
+        (to(None, None), to(None), set()),
     ],
 )
 def test_edges_are_told_of_the_first_and_the_last_other_destination(
@@ -87,10 +89,10 @@ def test_an_edge_without_credit_is_told_the_last_state_alone() -> None:
     for key in ("M0a", "M0b"):
         interior.sends(A, key)
     for _ in range(1000):
-        interior.change(to({None: 1}))
+        interior.change(to(None))
         interior.change(to())
-    interior.change(to({None: 1}))
-    interior.change(to({None: 1}), "M0b")
+    interior.change(to(None))
+    interior.change(to(None), "M0b")
     interior.take(interior.machine.tracking.set_credit(A, 1))
     assert interior.told == [(11, ["M0a", True])]
     interior.take(interior.machine.tracking.set_credit(A, 5))
@@ -110,7 +112,7 @@ def test_links_of_an_edge_that_are_gone_leave_nothing() -> None:
     interior.sends(B, "M0b")
     interior.machine.tracking.connection_lost(A)
     assert not interior.machine.tracking.is_tracked("M0a")
-    assert interior.change(to({None: 1}), "M0b") == [(12, ["M0b", True])]
+    assert interior.change(to(None), "M0b") == [(12, ["M0b", True])]
     interior.machine.tracking.connection_lost(B)
     assert not interior.machine.tracking.is_tracked("M0b")
     assert interior.change(to(), "M0b") == []
@@ -119,11 +121,11 @@ def test_links_of_an_edge_that_are_gone_leave_nothing() -> None:
 def test_an_edge_is_tracked_for_so_many_addresses() -> None:
     interior = Interior(Limits(tracked_addresses_per_edge=2))
     for number in range(5):
-        interior.sends(A, f"M0{number}", to({None: 1}))
+        interior.sends(A, f"M0{number}", to(None))
     assert len(interior.told) == 2
     interior.machine.tracking.sender_gone(A, "M04")
     interior.machine.tracking.sender_gone(A, "M00")
-    interior.sends(A, "M05", to({None: 1}))
+    interior.sends(A, "M05", to(None))
     assert len(interior.told) == 3
 
 
