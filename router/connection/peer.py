@@ -104,6 +104,7 @@ class Peer(Asker):
             work=core.work,
             host=gate.counted_host,
             is_route_container=terms.role == "route-container",
+            is_edge=terms.role == "edge",
         )
         self.engine.account = self.attachment.account
         self.attachment.on_budget = self._on_budget
@@ -133,6 +134,7 @@ class Peer(Asker):
         if refusal is not None:
             self._close(refusal)
             return
+        self.links.container = remote.container_id
         self.attachment.account.join(self.core.budgets.user(self._budget_owner()))
         self.tenant = self._tenant()
         self.messages.follow_rates()

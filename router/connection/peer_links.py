@@ -18,13 +18,18 @@ from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
+from router.edge.interior import SERVICES
+from router.edge.messages import HEARTBEAT_ADDRESS, LOOKUP_ADDRESS
 from router.effects import AuditStage, Log, Refused, log
 from router.values import Handle
 
 ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
+# The services of routers for edges, by the keys of their addresses; and what the log calls them (network §15.1).
+SERVICE_KEYS: Final = frozenset(f"M0{name}" for name in SERVICES)
+_SERVICES_NAMED: Final = {LOOKUP_ADDRESS: "address lookup server", HEARTBEAT_ADDRESS: "heartbeat server"}
 # On a dynamic terminus: the address is to be a topic, whose every receiver gets its copy (JMS TemporaryTopic).
 _TEMPORARY_TOPIC: Final = "temporary-topic"
-_FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
+FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
 # Ends the other links of a dynamic address when the link that it was made for is gone.
 _ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
 _LINK_OVER_CREDIT: Final = Condition(
@@ -60,6 +65,7 @@ class PeerLinks:
         self._emit = surroundings.emit
         self._resolve = resolve
         self._shut = shut
+        self.container = ""  # the peer's name of itself, once its Open has come
 
     # Sessions
 
@@ -111,8 +117,11 @@ class PeerLinks:
             self.attach_router(wire, terminus)
             return
         address = self._address_of(terminus)
+        if isinstance(address, Address) and address.key in SERVICE_KEYS:
+            self.attach_service(wire, address)
+            return
         over = self._over_budget("attach", "AMQP Attach")
-        refusal = over or self._shut_out(wire, address) or self.gate.attach(_request(wire, terminus, address))
+        refusal = over or self._shut_out(wire, address) or self.gate.attach(request_of(wire, terminus, address))
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
@@ -128,7 +137,17 @@ class PeerLinks:
     def attach_router(self, wire: Wire, terminus: Terminus) -> None:
         """A link as routers have among each other: no client has any."""
         self._record_forbidden()
-        wire.refuse(_FORBIDDEN)
+        wire.refuse(FORBIDDEN)
+
+    def attach_service(self, wire: Wire, address: Address) -> None:
+        """A link to what routers have for edges alone (network §15.1)."""
+        what = _SERVICES_NAMED.get(address.name)
+        container = self.container[:128]
+        text = f"Attempt to attach to {what} rejected (container={container})"
+        lines = (Log(module="ROUTER_CORE", level="error", text=text),) if what is not None else ()
+        facts = self.gate.facts()
+        self.gate.gate.folding.record(Refused(stage="attach", facts=facts, lines=lines, what="Edge service forbidden"))
+        wire.refuse(None)
 
     def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
         """None where the peer names no address, or wants one made."""
@@ -337,7 +356,7 @@ def direction_of(wire: Wire) -> Direction:
     return "send" if isinstance(wire, IncomingWire) else "receive"
 
 
-def _request(wire: Wire, terminus: Terminus | None, address: Address | Unclear | None) -> LinkRequest:
+def request_of(wire: Wire, terminus: Terminus | None, address: Address | Unclear | None) -> LinkRequest:
     direction = direction_of(wire)
     if terminus is None:
         return LinkRequest(direction=direction, address=address, link_name=wire.name)
@@ -354,4 +373,4 @@ def _request(wire: Wire, terminus: Terminus | None, address: Address | Unclear |
 def request_again(wire: Wire) -> LinkRequest:
     """The request of an open link, by the address that it is bound to."""
     terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
-    return _request(wire, terminus, None if terminus is not None and terminus.is_dynamic else wire.named)
+    return request_of(wire, terminus, None if terminus is not None and terminus.is_dynamic else wire.named)

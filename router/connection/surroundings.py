@@ -4,10 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from policy.addressing.address import AREA
+from router.connection.edge_services import EdgeServices
 from router.connection.trunk_messages import priority_of, stamper
+from router.connection.uplinks import Uplinks
 from router.core.addresses import Treatment
 from router.core.core import Core
 from router.core.network import Network
+from router.core.uplink import Uplink
 from router.core.work import SetTimer, Work
 from router.effects import Emit
 
@@ -19,12 +22,16 @@ class Surroundings:
     core        routes messages, and has the monotonic clock
     version     of the router, for its Open
     wall_clock  seconds since 1970 UTC, for rules and certificates that hold for a time
+    edges       of an interior router: what it does for its edges
+    uplinks     of an edge router: its connections with interior ones
     """
 
     core: Core
     version: str
     emit: Emit
     wall_clock: Callable[[], float]
+    edges: EdgeServices | None = None
+    uplinks: Uplinks | None = None
 
 
 def assemble(
@@ -39,6 +46,7 @@ def assemble(
     set_timer: SetTimer,
     emit: Emit,
     configured: Callable[[str], Treatment | None] | None = None,
+    is_edge: bool = False,
 ) -> Surroundings:
     """A core and what surrounds its connections: of the daemon, and of the router in memory that tests use.
 
@@ -49,6 +57,7 @@ def assemble(
     set_timer     replaces the deadline at which somebody is called; None: none
     configured    (name) → the treatment that is configured for an address, None: none is. None: the router is in no
                   network
+    is_edge       it is an edge router
     """
     core = Core(
         router_id=router_id,
@@ -61,4 +70,10 @@ def assemble(
     if configured is not None:
         stamped = stamper(f"{AREA}/{router_id}")
         core.network = Network(core, priority_of=priority_of, stamped=stamped, configured=configured)
-    return Surroundings(core=core, version=version, emit=emit, wall_clock=wall_clock)
+    edges, uplinks = None, None
+    if core.network is not None:
+        edges = EdgeServices(core, emit, clock)
+    elif is_edge:
+        core.uplink = Uplink(core.table, f"{AREA}/{router_id}", priority_of)
+        uplinks = Uplinks(core, emit, clock, started_at=int(wall_clock() * 1e9))
+    return Surroundings(core=core, version=version, emit=emit, wall_clock=wall_clock, edges=edges, uplinks=uplinks)

@@ -56,11 +56,13 @@ class LiveAddress:
     remotes      routers that are destinations
     far          chooses among all; None while there are no remotes, so that nobody asks
     outstanding  balanced messages without an outcome, by the tag of the connection they left on
+    edges        receivers on connections between an edge and an interior, by connection
     """
 
     __slots__ = (
         "delivered_in_process",
         "distribution",
+        "edges",
         "far",
         "forward",
         "in_links",
@@ -91,6 +93,7 @@ class LiveAddress:
         self.far: Far | None = None
         self.outstanding: dict[int, int] = {}
         self.transit = 0  # messages sent to other routers
+        self.edges: dict[int, int] = {}
         # Deliveries of links that are gone, and of anonymous links; the rest is summed from the live ones.
         self.retired_ingress = 0
         self.retired_egress = 0
@@ -123,6 +126,7 @@ class AddressTable:
         self.treatment_of = treatment_of
         self._forward = forward
         self._far: tuple[Far, Mapping[Distribution, Forward]] | None = None
+        self._is_edge = False
         self.addresses: dict[str, LiveAddress] = {}
 
     def find(self, address: Address, phase: int = 0) -> LiveAddress | None:
@@ -155,17 +159,26 @@ class AddressTable:
     def make(self, key: str, treatment: Treatment) -> LiveAddress:
         """An address that there is not yet."""
         live = self.addresses[key] = LiveAddress(key, treatment, self._forward[treatment.distribution])
+        if self._is_edge and live.distribution == "multicast":
+            self.choose_forward(live)
         return live
 
-    def reach_far(self, far: Far, forward: Mapping[Distribution, Forward]) -> None:
-        """From now on addresses may have remote destinations; their senders' messages go by `forward`."""
+    def reach_far(self, far: Far, forward: Mapping[Distribution, Forward], *, is_edge: bool = False) -> None:
+        """From now on addresses may have remote destinations; their senders' messages go by `forward`.
+
+        is_edge  this router is an edge: messages may go to its uplink, whoever receives them here
+        """
         self._far = far, forward
+        self._is_edge = is_edge
 
     def choose_forward(self, address: LiveAddress) -> None:
-        """The address has its first remote destination, or none any more: its senders' links follow."""
+        """The address has its first remote destination, or its first receiver on a connection between an edge and an
+        interior, or none of them any more: its senders' links follow.
+        """
         forward = self._forward
         address.far = None
-        if address.remotes and self._far is not None:
+        is_copied_up = self._is_edge and address.distribution == "multicast"
+        if self._far is not None and (address.remotes or address.edges or is_copied_up):
             address.far, forward = self._far
         address.forward = forward[address.distribution]
         for link in address.in_links:

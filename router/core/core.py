@@ -4,12 +4,12 @@ Values in, calls out: it knows connections as `Attachment`s and links as the eng
 something is permitted. Sources: docs/spec/routing.md §3-§9.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
-from policy.addressing.address import Address, Unclear, resolve
+from policy.addressing.address import AREA, Address, Unclear, resolve
 from router.core.addresses import AddressTable, Distribution, Forward, LiveAddress, Subscriber, Treatment
 from router.core.attachments import Attachment
 from router.core.budget import NO_LIMITS, Budgets
@@ -30,6 +30,7 @@ from router.core.remotes import DataOutLink
 from router.core.selection import AnonymousInLink, hops
 from router.core.streams import begin_anonymous_stream, begin_stream
 from router.core.updates import Updates
+from router.core.uplink import UPLINK_KEY, Uplink
 from router.core.work import SetTimer, Work
 from router.values import Condition, Handle
 
@@ -126,6 +127,9 @@ class Core:
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
         self.network: Network | None = None  # of an interior router
+        self.uplink: Uplink | None = None  # of an edge router
+        # Called when an address has other senders or destinations than before.
+        self.on_changed: Callable[[LiveAddress], None] = lambda _address: None
         self._last_identity = 0
 
     def next_identity(self) -> int:
@@ -140,7 +144,8 @@ class Core:
 
         tenant  the peer's mobile addresses are in its address space
         """
-        return resolve(text, router_id=self.router_id, tenant=tenant)
+        address = resolve(text, router_id=self.router_id, tenant=tenant)
+        return address if self.uplink is None else self.uplink.redirect(address)
 
     def owner_of(self, address: Address, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
         """The owner of a dynamic address, by any spelling. None for addresses that have not the form of one.
@@ -160,7 +165,7 @@ class Core:
 
     def check_source(self, address: Address | None) -> Condition | None:
         """May a receiver attach to this source?"""
-        if address is None or address.key[0] in "RAH":
+        if address is None or address.key[0] in "RAH" or address.key == UPLINK_KEY:
             return NO_ROUTE
         return self._check_available(address)
 
@@ -173,7 +178,8 @@ class Core:
     def dynamic_address(self, *, is_source: bool) -> Address:
         """A fresh address for a dynamic terminus (routing §5.4); `written` is the text for the peer."""
         name = f"temp.{self.random_name()}"
-        text = f"amqp:/_topo/0/{self.router_id}/{name}" if is_source else f"amqp:/_${name}"
+        own = f"_topo/{AREA}/{self.router_id}" if self.uplink is None else f"_edge/{self.router_id}"
+        text = f"amqp:/{own}/{name}" if is_source else f"amqp:/_${name}"
         address = self.resolve(f"_local/{name}" if is_source else f"_${name}")
         assert isinstance(address, Address)
         return replace(address, written=text, full=text)
@@ -212,6 +218,8 @@ class Core:
         self.links[link.identity] = link
         pacing = attachment.pacing
         link.grant_initial(attachment.capacity if pacing is None else pacing.attach(link))
+        if link.address is not None:
+            self.on_changed(live)
         return link
 
     def add_out_link(
@@ -233,15 +241,35 @@ class Core:
         live = link.address = self.table.obtain(address, is_ingress=False, treatment=treatment)
         if is_dynamic:
             live.made_by = link
-        had_path = live.has_path
-        live.out_links.append(link)
         attachment.out_links.add(link)
         self.links[link.identity] = link
+        self._add_receiver(live, link)
+        return link
+
+    def _add_receiver(self, live: LiveAddress, link: OutLink) -> None:
+        had_path = live.has_path
+        live.out_links.append(link)
+        if link.attachment.is_edge:
+            connection = link.attachment.connection_id
+            live.edges[connection] = live.edges.get(connection, 0) + 1
+            if len(live.edges) == 1:
+                self.table.choose_forward(live)
         if self.network is not None and len(live.out_links) == 1:
             self.network.local_appeared(live)
         if not had_path:
             self.grant_all(live)
-        return link
+        self.on_changed(live)
+
+    def bind(self, link: OutLink, address: LiveAddress) -> None:
+        """A link that was adopted becomes a receiver of an address."""
+        link.address = address
+        address.retired_egress -= link.delivery_count
+        self._add_receiver(address, link)
+
+    def unbind(self, link: OutLink) -> None:
+        """It is none any longer, and stays. What waits for its credit is released."""
+        self._take_out((link,))
+        link.give_up_queue()
 
     def adopt(self, link: InLink | OutLink, attachment: Attachment) -> None:
         """A link between routers, which is bound to no address."""
@@ -288,15 +316,23 @@ class Core:
                 if address.made_by is link:
                     address.made_by = None
                 self.table.discard_unused(address)
+                self.on_changed(address)
         else:
             link.lose_everything()
         link.wire.release_core()
 
-    def cut_off(self, links: Iterable[OutLink]) -> None:
+    def cut_off(self, links: Collection[OutLink]) -> None:
         """From now on no message goes to any of these links. `remove_link` does the rest, perhaps much later.
 
         All at once, and quick: one look at each address, however many of its links go.
         """
+        for link in links:
+            if self.table.bound(link) is not None:
+                link.is_open = False
+                link.room = 0
+        self._take_out(links)
+
+    def _take_out(self, links: Collection[OutLink]) -> None:
         leaving: dict[LiveAddress, list[OutLink]] = {}
         for link in links:
             address = self.table.bound(link)
@@ -304,21 +340,31 @@ class Core:
                 leaving.setdefault(address, []).append(link)
         for address, of_it in leaving.items():
             for link in of_it:
-                link.is_open = False
-                link.room = 0
                 link.address = None
                 address.retired_egress += link.delivery_count
+                self._count_edge(address, link)
                 if address.made_by is link:
                     address.made_by = None
             if len(of_it) == 1:
                 address.out_links.remove(of_it[0])
             else:
-                staying = [link for link in address.out_links if link.is_open]
+                gone = set(of_it)
+                staying = [link for link in address.out_links if link not in gone]
                 address.out_links.clear()
                 address.out_links.extend(staying)
             if self.network is not None and not address.out_links:
                 self.network.local_gone(address)
             self.table.discard_unused(address)
+            self.on_changed(address)
+
+    def _count_edge(self, address: LiveAddress, link: OutLink) -> None:
+        if link.attachment.is_edge:
+            connection = link.attachment.connection_id
+            address.edges[connection] -= 1
+            if not address.edges[connection]:
+                del address.edges[connection]
+                if not address.edges:
+                    self.table.choose_forward(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
         """Set the rates of the connection from now on; its open links follow."""
@@ -346,6 +392,8 @@ class Core:
         """The address of a message on an anonymous link; None after it was released or refused."""
         treatment = self.table.treatment(to)
         address = self.table.find(to, treatment.ingress_phase)
+        if self.uplink is not None and (up := self.uplink.way_of(link, address)) is not None:
+            return up
         if address is not None:
             return address
         if treatment.distribution == "unavailable":
@@ -363,6 +411,7 @@ class Core:
         live = self.table.obtain(address, is_ingress=True, treatment=_CLOSEST)
         live.subscribers.append(subscriber)
         self.grant_all(live)
+        self.on_changed(live)
 
     def is_in_process(self, address: Address) -> bool:
         """Does a link to or from `address` lead to an in-process consumer?"""

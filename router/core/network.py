@@ -48,6 +48,8 @@ class Home(Protocol):
     def table(self) -> AddressTable: ...
     @property
     def work(self) -> Work: ...
+    @property
+    def on_changed(self) -> Callable[[LiveAddress], None]: ...
     def next_identity(self) -> int: ...
     def adopt(self, link: InLink | OutLink, attachment: Attachment, /) -> None: ...
     def grant_all(self, address: LiveAddress, /) -> None: ...
@@ -287,6 +289,7 @@ class Network:
             table.choose_forward(live)
         if not had_path:
             self.core.grant_all(live)
+        self.core.on_changed(live)
 
     def _remove_destination(self, router: RemoteRouter, key: str) -> None:
         if key not in router.keys:
@@ -300,6 +303,7 @@ class Network:
         if not live.remotes:
             table.choose_forward(live)
             table.discard_unused(live)
+        self.core.on_changed(live)
 
     def _treatment(self, key: str, hint: int | None) -> Treatment:
         if key[0] == "R":

@@ -248,6 +248,12 @@ class OutLink(Link):
             self.unsettled[outgoing] = (origin, source, since_s)
             self.load += 1
 
+    def give_up_queue(self) -> None:
+        """Nobody is there any more for what waits: tell its origins."""
+        queue, self.queue = self.queue, deque()
+        self.load -= len(queue)
+        self.work.begin(_lose_queued(queue))
+
     def lose_everything(self) -> None:
         """The link is gone: tell every origin what became of its message."""
         self.is_open = False

@@ -14,7 +14,7 @@ from router.core.links import Origin
 from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED
 from router.core.remotes import DEFAULT_PRIORITY, DataOutLink, RemoteRouter, Trunk
-from router.core.selection import least_loaded, next_in_turn
+from router.core.selection import elsewhere, least_loaded_elsewhere, next_in_turn_elsewhere
 from router.values import Handle
 
 
@@ -40,7 +40,7 @@ class Transit:
     def hops(self, address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
         """The links for a message that streams, or is this router's own."""
         if address.distribution == "multicast":
-            found = [*address.out_links, *self._branches(address, link, size)]
+            found = [*elsewhere(address, link), *self._branches(address, link, size)]
         else:
             out = (self._closest if address.distribution == "closest" else self._balanced)(address, link, size)
             found = [out] if out is not None else []
@@ -60,10 +60,10 @@ class Transit:
         taken = link.annotations if link is not None else None
         return taken.ingress if taken is not None and taken.ingress != self.node else None
 
-    def _closest(self, address: LiveAddress, _link: InLink | None, size: int) -> OutLink | None:
+    def _closest(self, address: LiveAddress, link: InLink | None, size: int) -> OutLink | None:
         """A local receiver, in turn; else the router that is reached at the lowest cost, in turn."""
-        if address.out_links:
-            return next_in_turn(address)
+        if address.out_links and (local := next_in_turn_elsewhere(address, link)) is not None:
+            return local
         least: tuple[int, RemoteRouter, DataOutLink] | None = None
         priority = self._priority(address, size)
         for router in address.remotes:
@@ -86,8 +86,7 @@ class Transit:
         """
         best: OutLink | None = None
         least = 1 << 62
-        if address.out_links:
-            best = least_loaded(address)
+        if address.out_links and (best := least_loaded_elsewhere(address, link)) is not None:
             least = best.load
             if not least:
                 return best
@@ -182,7 +181,7 @@ class Transit:
         if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
             return
         branches = self._branches(address, link, size)
-        out_links = [*address.out_links, *branches]
+        out_links = [*elsewhere(address, link), *branches]
         if not out_links and not address.subscribers:
             link.release_undeliverable(delivery)
             return

@@ -14,6 +14,8 @@ HEARTBEAT_CREDIT: Final = 2
 MAX_ADDRESS_CHARACTERS: Final = 4096
 # Of what a peer wants to have back in its answer. Attack: a small request, a large answer.
 MAX_CORRELATION_CHARACTERS: Final = 256
+# Of a message to or from a service. Attack: one without end, held to be decoded.
+MAX_MESSAGE_BYTES: Final = 16 * 1024
 # Of the log line about a peer's text.
 MAX_SHOWN_CHARACTERS: Final = 128
 

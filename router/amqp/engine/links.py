@@ -355,8 +355,8 @@ class _Wire:
         """Answer the peer's settlement modes."""
         raise NotImplementedError
 
-    def refuse(self, condition: Condition) -> None:
-        """Attach with a null local terminus, then a closing Detach with the error (routing §5.5)."""
+    def refuse(self, condition: Condition | None) -> None:
+        """Attach with a null local terminus, then a closing Detach with the error, if any (routing §5.5)."""
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         if lib.pn_link_is_receiver(link):

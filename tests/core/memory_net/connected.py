@@ -72,12 +72,16 @@ class End:
 
 
 class Fleet:
-    """Interior routers by their names, and one clock for all."""
+    """Interior routers by their names, edge routers, and one clock for all."""
 
-    def __init__(self, *names: str, distributions: dict[str, str] | None = None, **net: Any) -> None:
+    def __init__(
+        self, *names: str, edges: tuple[str, ...] = (), distributions: dict[str, str] | None = None, **net: Any
+    ) -> None:
         from memory_net.net import Net
 
-        self.nets: dict[str, Net] = {name: Net(distributions, router_id=name, **net) for name in names}
+        self.nets: dict[str, Net] = {
+            name: Net(distributions, router_id=name, is_edge=name in edges, **net) for name in (*names, *edges)
+        }
 
     def __getitem__(self, name: str) -> "Net":
         return self.nets[name]
@@ -118,6 +122,9 @@ class Fleet:
             for net in self.nets.values():
                 if net.host is not None:
                     net.host.on_second(net.now)
+                for part in (net.surroundings.edges, net.surroundings.uplinks):
+                    if part is not None:
+                        part.on_second(net.now)
             self.pump()
 
     def settle(self) -> None:

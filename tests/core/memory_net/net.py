@@ -47,7 +47,8 @@ class Net:
     read_bytes     how much of a client's bytes the router reads at once
     progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
     is_sliced      turns are over after two steps, and what is done later is done one step in each round of `pump`
-    router_id      its name; a router with one of its own is interior, and its clock is `connected.Fleet`'s to move
+    is_edge        it is an edge router, of the name router_id
+    router_id      its name; another router with one of its own is interior, and its clock is `connected.Fleet`'s to move
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Net:
         progress_s: int = 0,
         is_sliced: bool = False,
         router_id: str | None = None,
+        is_edge: bool = False,
         **listener: Any,
     ) -> None:
         self.now = 1000.0
@@ -93,7 +95,8 @@ class Net:
             wall_clock=lambda: self.wall_s,
             set_timer=self._set_timer,
             emit=self.effects.append,
-            configured=self._configured if router_id is not None else None,
+            configured=self._configured if router_id is not None and not is_edge else None,
+            is_edge=is_edge,
         )
         self.core = self.surroundings.core
         self.host: Host | None = None
@@ -107,7 +110,7 @@ class Net:
             self.shadow.use(ruleset_of(candidate))
         self.listener_terms: dict[str, Any] = {"capacity": capacity, **strip_terms(strip), **listener}
         self._last_id = 0
-        if router_id is not None:
+        if self.core.network is not None:
             self.join(instance=1)
 
     def _configured(self, name: str) -> Treatment | None:
