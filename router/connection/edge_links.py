@@ -96,7 +96,7 @@ class EdgeLinks(PeerLinks):
         if live is None or services is None:
             return False
         holders = (services.edge(connection) for connection in live.edges)
-        return any(holder is not None and holder.gate.identity != self.gate.identity for holder in holders)
+        return any(holder is not None and holder.gate.identity.user != self.gate.identity.user for holder in holders)
 
     def _record_claim(self, claimed: str) -> None:
         text = (

@@ -48,7 +48,7 @@ class Net:
     progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
     is_sliced      turns are over after two steps, and what is done later is done one step in each round of `pump`
     is_edge        it is an edge router, of the name router_id
-    router_id      its name; another router with one of its own is interior, and its clock is `connected.Fleet`'s to move
+    router_id      its name; with one of its own it is else interior, and its clock is `connected.Fleet`'s to move
     """
 
     def __init__(
