@@ -19,7 +19,7 @@ from router.core.service_links import ServiceInLink, ServiceOutLink
 from router.core.trunk_links import begin_control, take_control
 from router.edge.limits import HEARTBEAT_CREDIT, LOOKUP_CREDIT, MAX_MESSAGE_BYTES
 from router.edge.messages import DOWNLINK, HEARTBEAT_ADDRESS, LOOKUP_ADDRESS
-from router.effects import Log, Refused
+from router.effects import Log
 from router.values import Handle
 
 
@@ -103,8 +103,7 @@ class EdgeLinks(PeerLinks):
             f"[C{self.connection_id}] Edge downlink of '{claimed[:128]}' forbidden to the edge router "
             f"'{self.container[:128]}': an edge has one, for its own id, which no edge of another user has"
         )
-        lines, facts = (Log(module="ROUTER_CORE", level="warning", text=text),), self.gate.facts()
-        self.gate.gate.folding.record(Refused(stage="attach", facts=facts, lines=lines, what="Edge downlink forbidden"))
+        self.record_forbidden("Edge downlink forbidden", (Log(module="ROUTER_CORE", level="warning", text=text),))
 
     # Services
 
@@ -115,17 +114,16 @@ class EdgeLinks(PeerLinks):
             return
         is_sender = isinstance(wire, IncomingWire)
         terminus = wire.target if is_sender else wire.source
+        if not services.machine.admits(self.connection_id, address.name, is_sender=is_sender):
+            super().attach_service(wire, address)
+            return
         refusal = self._over_budget("attach", "AMQP Attach") or self.gate.attach(request_of(wire, terminus, address))
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
-        verdict = services.machine.check_attach(
-            self.connection_id, self.container, address.name, is_edge=True, is_sender=is_sender
-        )
-        services.carry_out(verdict.effects)
-        if not verdict.is_admitted or not self._serve(services, wire, address):
+        if not self._serve(services, wire, address):
             self.gate.detach("send" if is_sender else "receive")
-            wire.refuse(None)
+            super().attach_service(wire, address)
             return
         wire.named = address
         wire.is_counted = True

@@ -18,15 +18,13 @@ from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
-from router.edge.interior import SERVICES
-from router.edge.messages import HEARTBEAT_ADDRESS, LOOKUP_ADDRESS
+from router.edge.interior import SERVICES, refused_lines
 from router.effects import AuditStage, Log, Refused, log
 from router.values import Handle
 
 ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
-# The services of routers for edges, by the keys of their addresses; and what the log calls them (network §15.1).
+# The services of routers for edges, by the keys of their addresses.
 SERVICE_KEYS: Final = frozenset(f"M0{name}" for name in SERVICES)
-_SERVICES_NAMED: Final = {LOOKUP_ADDRESS: "address lookup server", HEARTBEAT_ADDRESS: "heartbeat server"}
 # On a dynamic terminus: the address is to be a topic, whose every receiver gets its copy (JMS TemporaryTopic).
 _TEMPORARY_TOPIC: Final = "temporary-topic"
 FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
@@ -141,12 +139,7 @@ class PeerLinks:
 
     def attach_service(self, wire: Wire, address: Address) -> None:
         """A link to what routers have for edges alone (network §15.1)."""
-        what = _SERVICES_NAMED.get(address.name)
-        container = self.container[:128]
-        text = f"Attempt to attach to {what} rejected (container={container})"
-        lines = (Log(module="ROUTER_CORE", level="error", text=text),) if what is not None else ()
-        facts = self.gate.facts()
-        self.gate.gate.folding.record(Refused(stage="attach", facts=facts, lines=lines, what="Edge service forbidden"))
+        self.record_forbidden("Edge service forbidden", refused_lines(address.name, self.container))
         wire.refuse(None)
 
     def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
@@ -322,8 +315,11 @@ class PeerLinks:
 
     def _record_forbidden(self) -> None:
         text = f"[C{self.attachment.connection_id}] Router attach forbidden on non-inter-router connection"
-        lines, facts = (Log(module="ROUTER_CORE", level="info", text=text),), self.gate.facts()
-        self.gate.gate.folding.record(Refused(stage="attach", facts=facts, lines=lines, what="Router attach forbidden"))
+        self.record_forbidden("Router attach forbidden", (Log(module="ROUTER_CORE", level="info", text=text),))
+
+    def record_forbidden(self, what: str, lines: tuple[Log, ...]) -> None:
+        refused = Refused(stage="attach", facts=self.gate.facts(), lines=lines, what=what)
+        self.gate.gate.folding.record(refused)
 
     def _log_link(self, link: InLink | OutLink, text: str) -> None:
         log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}][L{link.identity}] {text}")

@@ -7,9 +7,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from policy.addressing.address import Address
-from router.amqp.engine import IncomingWire, OutgoingWire, Session, SessionOwner
+from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session, SessionOwner
 from router.amqp.engine.links import LinkOwner
-from router.amqp.guard import CannotBegin
 from router.amqp.terminus import Condition, Terminus
 from router.connection.edge_messages import Unreadable, decode_service, edge_composer
 from router.connection.edge_services import INVALID_FIELD
@@ -125,9 +124,9 @@ class UplinkLinks(PeerLinks):
         if is_used:
             live = self.core.table.addresses.get(effect.key)
             if live is not None and link.address is None:
-                self.core.bind(link, live)
+                self.core.receivers.bind(link, live)
         else:
-            self.core.unbind(link)
+            self.core.receivers.unbind(link)
 
     def send(self, number: int, payload: bytes, *, is_settled: bool) -> None:
         found = self._own.get(number)

@@ -26,6 +26,7 @@ from router.core.out_links import OutLink
 from router.core.pacing import Pacing
 from router.core.ports import IncomingWire, OutgoingWire
 from router.core.rates import Rates
+from router.core.receivers import Receivers
 from router.core.remotes import DataOutLink
 from router.core.selection import AnonymousInLink, hops
 from router.core.streams import begin_anonymous_stream, begin_stream
@@ -124,6 +125,7 @@ class Core:
         self.clock = clock
         self.set_timer = set_timer
         self.budgets = Budgets(NO_LIMITS)
+        self.receivers = Receivers(self)
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
         self.network: Network | None = None  # of an interior router
@@ -243,33 +245,8 @@ class Core:
             live.made_by = link
         attachment.out_links.add(link)
         self.links[link.identity] = link
-        self._add_receiver(live, link)
+        self.receivers.add(live, link)
         return link
-
-    def _add_receiver(self, live: LiveAddress, link: OutLink) -> None:
-        had_path = live.has_path
-        live.out_links.append(link)
-        if link.attachment.is_edge:
-            connection = link.attachment.connection_id
-            live.edges[connection] = live.edges.get(connection, 0) + 1
-            if len(live.edges) == 1:
-                self.table.choose_forward(live)
-        if self.network is not None and len(live.out_links) == 1:
-            self.network.local_appeared(live)
-        if not had_path:
-            self.grant_all(live)
-        self.on_changed(live)
-
-    def bind(self, link: OutLink, address: LiveAddress) -> None:
-        """A link that was adopted becomes a receiver of an address."""
-        link.address = address
-        address.retired_egress -= link.delivery_count
-        self._add_receiver(address, link)
-
-    def unbind(self, link: OutLink) -> None:
-        """It is none any longer, and stays. What waits for its credit is released."""
-        self._take_out((link,))
-        link.give_up_queue()
 
     def adopt(self, link: InLink | OutLink, attachment: Attachment) -> None:
         """A link between routers, which is bound to no address."""
@@ -330,41 +307,7 @@ class Core:
             if self.table.bound(link) is not None:
                 link.is_open = False
                 link.room = 0
-        self._take_out(links)
-
-    def _take_out(self, links: Collection[OutLink]) -> None:
-        leaving: dict[LiveAddress, list[OutLink]] = {}
-        for link in links:
-            address = self.table.bound(link)
-            if address is not None:
-                leaving.setdefault(address, []).append(link)
-        for address, of_it in leaving.items():
-            for link in of_it:
-                link.address = None
-                address.retired_egress += link.delivery_count
-                self._count_edge(address, link)
-                if address.made_by is link:
-                    address.made_by = None
-            if len(of_it) == 1:
-                address.out_links.remove(of_it[0])
-            else:
-                gone = set(of_it)
-                staying = [link for link in address.out_links if link not in gone]
-                address.out_links.clear()
-                address.out_links.extend(staying)
-            if self.network is not None and not address.out_links:
-                self.network.local_gone(address)
-            self.table.discard_unused(address)
-            self.on_changed(address)
-
-    def _count_edge(self, address: LiveAddress, link: OutLink) -> None:
-        if link.attachment.is_edge:
-            connection = link.attachment.connection_id
-            address.edges[connection] -= 1
-            if not address.edges[connection]:
-                del address.edges[connection]
-                if not address.edges:
-                    self.table.choose_forward(address)
+        self.receivers.take_out(links)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
         """Set the rates of the connection from now on; its open links follow."""

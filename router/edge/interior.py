@@ -5,7 +5,7 @@ all others, and refuses without an error condition (network §15.1).
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from typing import Final
 
 from router.edge.answering import Find, answer, nothing_found
 from router.edge.effects import Effect, RejectMessage
@@ -15,15 +15,8 @@ from router.edge.messages import HEARTBEAT_ADDRESS, LOOKUP_ADDRESS, TRACKING_ADD
 from router.edge.tracking import Tracking
 from router.effects import Log
 
-SERVICES = (TRACKING_ADDRESS, LOOKUP_ADDRESS, HEARTBEAT_ADDRESS)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """is_admitted  else the link is refused, and `effects` carried out"""
-
-    is_admitted: bool
-    effects: tuple[Effect, ...] = ()
+SERVICES: Final = (TRACKING_ADDRESS, LOOKUP_ADDRESS, HEARTBEAT_ADDRESS)
+_SERVERS: Final = {LOOKUP_ADDRESS: "address lookup server", HEARTBEAT_ADDRESS: "heartbeat server"}
 
 
 class InteriorMachine:
@@ -35,24 +28,14 @@ class InteriorMachine:
         self.heartbeats = Listening(limits.heartbeat_links_per_connection)
         self._complaints: Counter[int] = Counter()
 
-    def check_attach(self, connection: int, container: str, address: str, *, is_edge: bool, is_sender: bool) -> Verdict:
-        """May a link to one of SERVICES be attached?
+    def admits(self, connection: int, address: str, *, is_sender: bool) -> bool:
+        """May an edge attach a link to one of SERVICES?
 
-        is_sender  the peer sends
+        is_sender  the edge sends
         """
-        complaint = None
         if address == TRACKING_ADDRESS:
-            is_admitted = is_edge and not is_sender
-        elif address == LOOKUP_ADDRESS:
-            is_admitted = is_edge and is_sender
-            complaint = "address lookup server"
-        else:
-            is_admitted = is_edge and is_sender and self.heartbeats.may_attach(connection)
-            complaint = "heartbeat server"
-        if is_admitted or complaint is None:
-            return Verdict(is_admitted)
-        text = f"Attempt to attach to {complaint} rejected (container={container[:MAX_SHOWN_CHARACTERS]})"
-        return Verdict(False, tuple(self._complain(connection, text)))
+            return not is_sender
+        return is_sender and (address != HEARTBEAT_ADDRESS or self.heartbeats.may_attach(connection))
 
     def look_up(self, connection: int, message: Message) -> tuple[LookupRequest, Message] | list[Effect]:
         """The reply to a request, or the effects of refusing it."""
@@ -71,3 +54,14 @@ class InteriorMachine:
         if self._complaints[connection] > self._limits.complaints_per_connection_and_tick:
             return []
         return [Log(module="ROUTER_CORE", level="error", text=text)]
+
+
+def refused_lines(address: str, container: str) -> tuple[Log, ...]:
+    """What the log says of a link to a service that is refused.
+
+    container  the peer's name of itself
+    """
+    if (server := _SERVERS.get(address)) is None:
+        return ()
+    text = f"Attempt to attach to {server} rejected (container={container[:MAX_SHOWN_CHARACTERS]})"
+    return (Log(module="ROUTER_CORE", level="error", text=text),)

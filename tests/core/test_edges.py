@@ -14,7 +14,7 @@ from router.amqp.codec import decode_message
 from router.core.core import NO_ROUTE
 from router.values import symbol as sym
 
-EDGE = {"role": "edge"}
+EDGE: dict[str, Any] = {"role": "edge"}
 
 
 def star(*edges: str, interiors: tuple[str, ...] = ("INT",), **options: Any) -> Fleet:
@@ -238,7 +238,7 @@ def test_an_anonymous_sender_reaches_what_its_edge_does_not_know() -> None:
 def test_messages_of_an_edge_say_nothing_of_their_way_until_they_are_in_the_network() -> None:
     """network 88"""
     fleet = star("E1", "E2", interiors=("INT", "FAR"))
-    shows = {"strips_in": False, "strips_out": False}
+    shows: dict[str, Any] = {"strips_in": False, "strips_out": False}
     near = fleet["INT"].client(**shows).receiver("near", credit=10, accepts=True)
     other = fleet["E2"].client(**shows).receiver("edge", credit=10, accepts=True)
     fleet.tick(2)
@@ -268,7 +268,7 @@ def _message() -> bytes:
 def test_a_forged_ingress_or_trace_of_an_edge_counts_for_nothing() -> None:
     """An edge, or its client, that names other routers reaches every receiver all the same, once."""
     fleet = star("E1", interiors=("INT", "FAR"), distributions={"a": "multicast"})
-    shows = {"strips_in": False, "strips_out": False}
+    shows: dict[str, Any] = {"strips_in": False, "strips_out": False}
     receivers = [fleet[name].client(**shows).receiver("a", credit=10, accepts=True) for name in ("INT", "FAR")]
     fleet.tick(3)
     sender = fleet["E1"].client(**shows).sender("a")
@@ -417,7 +417,7 @@ def test_a_silent_edge_is_dropped_after_eight_seconds() -> None:
     _, taken = fleet["E1"].ends[0], fleet["INT"].ends[0]
     uplinks = fleet["E1"].surroundings.uplinks
     assert uplinks is not None
-    uplinks.on_second = lambda _now: None  # type: ignore[method-assign]
+    uplinks.on_second = lambda now: None  # type: ignore[method-assign]
     fleet.tick(7)
     assert not taken.router_closed
     fleet.tick(5)

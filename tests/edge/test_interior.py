@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from router.edge.effects import CloseConnection, RejectMessage, SendMessage
-from router.edge.interior import SERVICES, InteriorMachine
+from router.edge.interior import SERVICES, InteriorMachine, refused_lines
 from router.edge.limits import Limits
 from router.edge.messages import LookupReply, Message
 from router.edge.tracking import Destinations
@@ -223,17 +223,25 @@ def test_malformed_lookups_do_not_fill_the_log() -> None:
 # Who is admitted
 
 
-@pytest.mark.parametrize("is_edge", [True, False])
 @pytest.mark.parametrize("is_sender", [True, False])
 @pytest.mark.parametrize("address", SERVICES)
-def test_services_are_for_edges_in_their_direction(address: str, is_sender: bool, is_edge: bool) -> None:
-    """network 94, 98: a client gets none of them."""
-    verdict = InteriorMachine().check_attach(A, "client", address, is_edge=is_edge, is_sender=is_sender)
-    assert verdict.is_admitted is (is_edge and is_sender is (address != "_$qd.edge_addr_tracking"))
-    lines = [effect.text for effect in verdict.effects if isinstance(effect, Log)]
-    what = {"_$qd.addr_lookup": "address lookup server", "_$qd.edge_heartbeat": "heartbeat server"}.get(address)
-    told = [f"Attempt to attach to {what} rejected (container=client)"] if what and not verdict.is_admitted else []
-    assert lines == told
+def test_services_are_for_edges_in_their_direction(address: str, is_sender: bool) -> None:
+    """network 94, 98"""
+    is_admitted = InteriorMachine().admits(A, address, is_sender=is_sender)
+    assert is_admitted is (is_sender is (address != "_$qd.edge_addr_tracking"))
+
+
+@pytest.mark.parametrize(
+    ("address", "server"),
+    [
+        ("_$qd.addr_lookup", "address lookup server"),
+        ("_$qd.edge_heartbeat", "heartbeat server"),
+        ("_$qd.edge_addr_tracking", None),
+    ],
+)
+def test_a_refused_link_to_a_service_is_told_of(address: str, server: str | None) -> None:
+    texts = [line.text for line in refused_lines(address, "client")]
+    assert texts == ([f"Attempt to attach to {server} rejected (container=client)"] if server else [])
 
 
 # Heartbeats
@@ -278,7 +286,7 @@ def test_a_heartbeat_link_that_is_gone_closes_nothing() -> None:
 def test_an_edge_has_so_many_heartbeat_links() -> None:
     machine = InteriorMachine(limits=Limits(heartbeat_links_per_connection=2))
     for link in range(2):
-        assert machine.check_attach(A, "E1", "_$qd.edge_heartbeat", is_edge=True, is_sender=True).is_admitted
+        assert machine.admits(A, "_$qd.edge_heartbeat", is_sender=True)
         machine.heartbeats.attached(A, link, "E1", "link", 0.0)
-    assert not machine.check_attach(A, "E1", "_$qd.edge_heartbeat", is_edge=True, is_sender=True).is_admitted
-    assert machine.check_attach(B, "E2", "_$qd.edge_heartbeat", is_edge=True, is_sender=True).is_admitted
+    assert not machine.admits(A, "_$qd.edge_heartbeat", is_sender=True)
+    assert machine.admits(B, "_$qd.edge_heartbeat", is_sender=True)
