@@ -76,7 +76,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("policy.files.positioned_json", "policy.files.regular"),
         *("auth", "auth.verifiers"),
         *("router.amqp", "router.amqp.engine", "router.core", "router.admission"),
-        *("router.connection", "router.audit", "router.management", "router.io", "router.network", *ROUTER_VOCABULARY),
+        *("router.connection", "router.audit", "router.management", "router.io", "router.network", "router.edge"),
+        *ROUTER_VOCABULARY,
     ),
     "router.io": (
         *("policy", "policy.files.regular", "auth.credentials", "router.amqp.buffers", "router.core.work"),

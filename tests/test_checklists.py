@@ -24,7 +24,7 @@ LATER = {
     # What is not the protocol's alone, which router.linkstate has: connections, links, messages of users, edges.
     "network": {
         *(5, 16),
-        *(91, 95, 96, *range(99, 106), *range(108, 112)),
+        *(95, 96, 99, *range(101, 106), *range(108, 112)),
     },
     "policy": {
         36,  # links between routers

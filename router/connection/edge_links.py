@@ -15,7 +15,7 @@ from router.connection.inspection import condition_of
 from router.connection.peer_links import FORBIDDEN, PeerLinks, Wire, request_of
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
-from router.core.service_links import ServiceInLink, ServiceOutLink
+from router.core.service_links import DownOutLink, ServiceInLink, ServiceOutLink
 from router.core.trunk_links import begin_control, take_control
 from router.edge.limits import HEARTBEAT_CREDIT, LOOKUP_CREDIT, MAX_MESSAGE_BYTES
 from router.edge.messages import DOWNLINK, HEARTBEAT_ADDRESS, LOOKUP_ADDRESS
@@ -78,10 +78,13 @@ class EdgeLinks(PeerLinks):
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
-        wire.named = address
+        wire.named = named if isinstance(named, Address) else None
         wire.is_counted = True
         wire.accept()
-        link = self._downlink = self.core.add_out_link(wire, self.attachment, address)
+        core = self.core
+        link = self._downlink = DownOutLink(core.next_identity(), wire, self.attachment, core.work)
+        core.adopt(link, self.attachment)
+        core.receivers.bind(link, core.table.obtain(address, is_ingress=False))
         self.limit_out(link)
         self.messages.choose_composition(link)
         self.log_attached(wire)

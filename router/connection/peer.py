@@ -114,6 +114,11 @@ class Peer(Asker):
         )
 
     @property
+    def is_active(self) -> bool:
+        """Is it in use? Stand-by connections of an edge router are not."""
+        return True
+
+    @property
     def is_outgoing(self) -> bool:
         """Did the router make the connection?"""
         return self._opening.is_outgoing

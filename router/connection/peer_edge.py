@@ -37,6 +37,11 @@ class InteriorRouter(Peer):
             assert isinstance(self.links, UplinkLinks)
             self.links.open_uplink(uplinks, self)
 
+    @property
+    def is_active(self) -> bool:
+        uplinks = self.surroundings.uplinks
+        return uplinks is not None and uplinks.active == self.gate.connection_id
+
 
 def edge_peer(**members: Any) -> Peer:
     """The peer of a listener or connector of role edge: edges connect, interior routers listen."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from policy.addressing.address import AREA
 from router.connection.edge_services import EdgeServices
@@ -34,6 +35,21 @@ class Surroundings:
     uplinks: Uplinks | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The router's place in a network.
+
+    configured  of an interior router: (name) → the treatment that is configured for an address, None: none is
+    is_edge     it is an edge router
+    """
+
+    configured: Callable[[str], Treatment | None] | None = None
+    is_edge: bool = False
+
+
+ALONE: Final = Place()
+
+
 def assemble(
     *,
     router_id: str,
@@ -45,8 +61,7 @@ def assemble(
     wall_clock: Callable[[], float],
     set_timer: SetTimer,
     emit: Emit,
-    configured: Callable[[str], Treatment | None] | None = None,
-    is_edge: bool = False,
+    place: Place = ALONE,
 ) -> Surroundings:
     """A core and what surrounds its connections: of the daemon, and of the router in memory that tests use.
 
@@ -55,9 +70,7 @@ def assemble(
     clock         monotonic seconds
     wall_clock    seconds since 1970 UTC
     set_timer     replaces the deadline at which somebody is called; None: none
-    configured    (name) → the treatment that is configured for an address, None: none is. None: the router is in no
-                  network
-    is_edge       it is an edge router
+    place         in a network
     """
     core = Core(
         router_id=router_id,
@@ -67,13 +80,13 @@ def assemble(
         clock=clock,
         set_timer=set_timer,
     )
-    if configured is not None:
+    if place.configured is not None:
         stamped = stamper(f"{AREA}/{router_id}")
-        core.network = Network(core, priority_of=priority_of, stamped=stamped, configured=configured)
+        core.network = Network(core, priority_of=priority_of, stamped=stamped, configured=place.configured)
     edges, uplinks = None, None
     if core.network is not None:
         edges = EdgeServices(core, emit, clock)
-    elif is_edge:
+    elif place.is_edge:
         core.uplink = Uplink(core.table, f"{AREA}/{router_id}", priority_of)
         uplinks = Uplinks(core, emit, clock, started_at=int(wall_clock() * 1e9))
     return Surroundings(core=core, version=version, emit=emit, wall_clock=wall_clock, edges=edges, uplinks=uplinks)

@@ -33,7 +33,7 @@ from router.control.listeners import Listeners
 from router.control.log_entities import log_owners, trace_as_logged
 from router.control.logs import LogFileError, Logs
 from router.control.management_service import ManagementService
-from router.control.networking import is_interior, join, start_text
+from router.control.networking import join, network_place, start_text
 from router.control.profiling import Profiling
 from router.control.reloading import Reloading
 from router.control.reporting import Reporting
@@ -171,7 +171,7 @@ class Application:
             treatment_of=self.addresses.treatment_of,
             trace=FrameTrace(self.logs.write_frame),
             thresholds=self._thresholds,
-            configured=self.addresses.configured if is_interior(self.attributes) else None,
+            place=network_place(self.attributes, self.addresses),
         )
         self.network = join(self.router, self.attributes, self.emit, has_test_hooks=self._thresholds is not NORMAL)
         _tune(self.router, self.attributes)
@@ -246,8 +246,6 @@ class Application:
             router.work.finish,
             self.vhosts.names,
         )
-        # Edge routers beat here; there are none yet, but operators' scripts count the address.
-        core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
 
     def is_agent_debugged(self) -> bool:
         return self.logs.rules.is_enabled("AGENT", "debug")

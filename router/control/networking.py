@@ -1,31 +1,45 @@
-"""The router's place in a network: standalone, or interior, which runs the routing protocol."""
+"""The router's place in a network: standalone; interior, which runs the routing protocol; or at its edge."""
 
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from policy.addressing.address import AREA
+from router.connection.surroundings import Place
 from router.control.router import Router
+from router.core.treatments import AddressBook
+from router.edge.interior import SERVICES
+from router.edge.messages import HEARTBEAT_ADDRESS
 from router.effects import Emit
 from router.network.host import POOL, TEST_HOOKS, Host, settings_of
 
 
-def is_interior(attributes: Mapping[str, Any]) -> bool:
+def network_place(attributes: Mapping[str, Any], addresses: AddressBook) -> Place:
     """attributes  of the `router` entity, validated"""
-    return bool(attributes["mode"] == "interior")
+    mode = attributes["mode"]
+    return Place(configured=addresses.configured if mode == "interior" else None, is_edge=mode == "edge")
 
 
 def start_text(attributes: Mapping[str, Any]) -> str:
     """The line that says which mode the router starts in."""
-    mode = f"Interior mode, area={AREA} id={attributes['id']}" if is_interior(attributes) else "Standalone mode"
-    return f"Router started in {mode}"
+    interior = f"Interior mode, area={AREA} id={attributes['id']}"
+    modes = {"interior": interior, "edge": "Edge mode", "standalone": "Standalone mode"}
+    return f"Router started in {modes[attributes['mode']]}"
 
 
 def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_hooks: bool) -> Host | None:
-    """Run the routing protocol; None where the router is in no network.
+    """Run the edge protocol, and on an interior router the routing protocol; None on all others.
 
     Its first message leaves a second from now: an earlier process with the same boot number has sent none.
     """
+    surroundings = router.surroundings
+    # Operators' scripts count the address of the heartbeat on every router. Links to services are not the core's: what
+    # comes for their addresses by other ways goes nowhere.
+    for service in SERVICES if surroundings.edges is not None else (HEARTBEAT_ADDRESS,):
+        router.core.subscribe(service, lambda _payload, _link: None)
+    for part in (surroundings.edges, surroundings.uplinks):
+        if part is not None:
+            router.on_second.append(part.on_second)
     network = router.core.network
     if network is None:
         return None

@@ -15,7 +15,7 @@ from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection
 from router.connection.outgoing import Connector
 from router.connection.stack import Stack
-from router.connection.surroundings import assemble
+from router.connection.surroundings import ALONE, Place, assemble
 from router.connection.terms import Listener
 from router.control.accepting import Accepting
 from router.control.connecting import Connecting
@@ -56,9 +56,9 @@ class Router:
         treatment_of: Callable[[str], Treatment],
         trace: FrameTrace,
         thresholds: Thresholds = NORMAL,
-        configured: Callable[[str], Treatment | None] | None = None,
+        place: Place = ALONE,
     ) -> None:
-        """configured  as for `assemble`"""
+        """place  in a network"""
         self.router_id = router_id
         self.gate = gate
         self.emit = emit
@@ -79,7 +79,7 @@ class Router:
             wall_clock=self.wall_clock,
             set_timer=self._timers.set,
             emit=emit,
-            configured=configured,
+            place=place,
         )
         self.core = self.surroundings.core
         self.connections: dict[int, Stack] = {}

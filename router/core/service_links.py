@@ -66,3 +66,10 @@ class ServiceOutLink(OutLink):
 
     def give(self, payload: bytes, *, is_settled: bool) -> None:
         give_copy(None, self, None, self.work.now_s, payload, is_settled=is_settled)
+
+
+class DownOutLink(OutLink):
+    """By which an edge gets what is for itself."""
+
+    __slots__ = ()
+    link_type = "edge-downlink"

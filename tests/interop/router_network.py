@@ -82,6 +82,15 @@ class Processes:
         text = CONFIGURATION.format(name=name, port=port, cost=cost) + extra
         for other in to:
             text += CONNECTOR.format(name=other, port=self.nodes[other].routers, cost=cost)
+        node = self.run(name, text)
+        if port:
+            node.routers = port
+        else:
+            node.routers = int(node.wait_for_log(r"Listening on 127\.0\.0\.1:(\d+) \(routers\)")[1])
+        return node
+
+    def run(self, name: str, text: str) -> Node:
+        """A router with this configuration, in which a listener is called `clients`."""
         path = self._folder / f"{name}.conf"
         path.write_text(text)
         process = subprocess.Popen(
@@ -98,10 +107,6 @@ class Processes:
         node.reader = threading.Thread(target=node.read_log, daemon=True)
         node.reader.start()
         node.clients = int(node.wait_for_log(r"Listening on 127\.0\.0\.1:(\d+) \(clients\)")[1])
-        if port:
-            node.routers = port
-        else:
-            node.routers = int(node.wait_for_log(r"Listening on 127\.0\.0\.1:(\d+) \(routers\)")[1])
         return node
 
     def stop(self) -> None:

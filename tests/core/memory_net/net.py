@@ -19,7 +19,7 @@ from router.amqp.buffers import READ_BYTES
 from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection, Stage
 from router.connection.peer import Peer
-from router.connection.surroundings import assemble
+from router.connection.surroundings import Place, assemble
 from router.connection.terms import Listener, Verify
 from router.core.addresses import Treatment
 from router.core.budget import NO_LIMITS, Budgets, Limits
@@ -95,8 +95,9 @@ class Net:
             wall_clock=lambda: self.wall_s,
             set_timer=self._set_timer,
             emit=self.effects.append,
-            configured=self._configured if router_id is not None and not is_edge else None,
-            is_edge=is_edge,
+            place=Place(
+                configured=self._configured if router_id is not None and not is_edge else None, is_edge=is_edge
+            ),
         )
         self.core = self.surroundings.core
         self.host: Host | None = None
