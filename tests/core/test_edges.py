@@ -7,11 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, MODIFIED, RELEASED, Fleet, Net, Vhosts, frames
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Fleet, Net, Vhosts, frames
 from proton import symbol
 
-from router.amqp.codec import decode_message
+from router.amqp.codec import decode_message, encode
+from router.connection.edge_messages import encode_service
 from router.core.core import NO_ROUTE
+from router.core.service_links import ServiceOutLink
+from router.edge.messages import Message
+from router.values import Described, uint, ulong
 from router.values import symbol as sym
 
 EDGE: dict[str, Any] = {"role": "edge"}
@@ -258,9 +262,6 @@ def test_messages_of_an_edge_say_nothing_of_their_way_until_they_are_in_the_netw
 
 def _message() -> bytes:
     """One that claims to have entered the network elsewhere, and to have been everywhere."""
-    from router.amqp.codec import encode
-    from router.values import Described, ulong
-
     claims = {sym("x-opt-qd.ingress"): "0/FAR", sym("x-opt-qd.trace"): ["0/FAR", "0/INT"]}
     return encode(Described(ulong(0x72), claims)) + encode(Described(ulong(0x77), "x"))
 
@@ -546,3 +547,139 @@ def test_another_users_edge_does_not_share_an_id() -> None:
     assert stolen.refusal.name == "qd:forbidden"
     assert peers(fleet, "INT", "HE1") == 1
     assert any("Edge downlink of 'E1' forbidden to the edge router 'E1'" in text for text in interior.log_texts())
+
+
+# An edge that attacks its interior
+
+
+def test_a_look_up_is_answered_to_its_asker_alone() -> None:
+    """network 92, 93. Attack: a reply-to of somebody else's, so that the router writes there."""
+    fleet = star("E1")
+    victim = fleet["INT"].client().receiver(None, credit=10, source={"dynamic": True})
+    edge = fleet["INT"].client(**EDGE)
+    own = edge.receiver(None, credit=10, source={"dynamic": True})
+    asking = edge.sender("_$qd.addr_lookup")
+    fleet.pump()
+    for reply_to in (victim.link.remote_source.address, "orders", own.link.remote_source.address):
+        request = Message(
+            body=["orders", True],
+            application_properties={"version": uint(1), "opcode": uint(1)},
+            reply_to=reply_to,
+            correlation_id="c",
+        )
+        asking.send_bytes(encode_service(request, "0/x"))
+    fleet.pump()
+    assert victim.received == []
+    (reply,) = own.complete
+    decoded = decode_message(bytes(reply.payload))
+    assert (decoded.body, decoded.correlation_id) == ([False, False], "c")
+    assert decoded.application_properties == {"version": 1, "opcode": 1, "status": 3}
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x00",
+        b"\x00Sw\xa1\xff",
+        encode_service(Message(body=["orders", True]), "0/x"),
+        encode_service(Message(body=[0] * 300, application_properties={"version": 1, "opcode": 1}), "0/x"),
+        encode_service(Message(body=["a", True], application_properties={"version": 1, "opcode": 1}), "0/x")
+        + bytes(20_000),
+        encode_service(Message(body=b"x" * 400_000), "0/x"),
+    ],
+)
+def test_a_malformed_look_up_costs_the_edge_its_message(payload: bytes) -> None:
+    """network 93; also one that is too long to be read."""
+    fleet = star("E1")
+    edge = fleet["INT"].client(**EDGE)
+    asking = edge.sender("_$qd.addr_lookup")
+    fleet.pump()
+    for _ in range(100):
+        if asking.credit:
+            asking.send_bytes(payload)
+        fleet.pump()
+    assert set(asking.outcomes) == {REJECTED}
+    assert not edge.is_closed_by_router
+    assert asking.is_attached
+    errors = [entry for entry in fleet["INT"].logs if entry.level == "error"]
+    assert len(errors) <= 8
+
+
+def test_what_an_edge_does_not_want_to_hear_is_not_kept_for_it() -> None:
+    """Attack: thousands of senders, and no credit on the link that says which of them may be used."""
+    fleet = star("E1")
+    edge = fleet["INT"].client(**EDGE)
+    edge.receiver("_$qd.edge_addr_tracking")
+    for number in range(200):
+        edge.sender(f"a{number}")
+    fleet.pump()
+    local = fleet["INT"].client()
+    for _ in range(5):
+        receivers = [local.receiver(f"a{number}", credit=1) for number in range(200)]
+        fleet.pump()
+        for receiver in receivers:
+            receiver.close()
+        fleet.pump()
+    peer = Net.peer(edge)
+    (tracking,) = [link for link in peer.attachment.out_links if isinstance(link, ServiceOutLink)]
+    assert len(tracking.queue) == 0
+    second = edge.receiver("_$qd.edge_addr_tracking", credit=10)
+    fleet.pump()
+    assert second.is_detached
+    edge.kill()
+    fleet.pump()
+    services = fleet["INT"].surroundings.edges
+    assert services is not None
+    assert not services.machine.tracking.is_tracked("M0a1")
+
+
+def test_clients_that_come_and_go_leave_nothing_on_the_uplink() -> None:
+    fleet = star("E1")
+    client = fleet["E1"].client()
+    before = [len(fleet[name].ends[0].router.peer.engine.links) for name in ("E1", "INT")]  # type: ignore[union-attr]
+    for round_ in range(20):
+        ends = [client.receiver(f"a{number}", credit=1) for number in range(round_, round_ + 30)]
+        ends += [client.sender(f"a{number}") for number in range(round_, round_ + 30)]  # type: ignore[misc]
+        if round_ % 2:
+            fleet.pump()
+        else:
+            fleet["E1"].carry()
+        for end in ends:
+            end.close()
+        if round_ % 3:
+            fleet.pump()
+    fleet.pump()
+    after = [len(fleet[name].ends[0].router.peer.engine.links) for name in ("E1", "INT")]  # type: ignore[union-attr]
+    assert after == before
+    assert not [key for key in fleet["INT"].core.table.addresses if key.startswith("M0a")]
+    fleet.no_errors()
+
+
+def test_a_large_message_passes_over_two_edges() -> None:
+    fleet = star()
+    receiver = fleet["E2"].client().receiver("big", credit=10, accepts=True)
+    sender = fleet["E1"].client().sender("big")
+    fleet.pump()
+    body = bytes(range(256)) * 8192
+    sender.send(body)
+    sender.send(b"small")
+    fleet.pump()
+    assert receiver.bodies == [body, b"small"]
+    assert sender.outcomes == [ACCEPTED, ACCEPTED]
+
+
+def test_an_edge_that_may_send_to_nobody_sends_to_nobody() -> None:
+    """network 15: the vhost of an edge judges each message of its anonymous link."""
+    fleet = star("E1", vhosts=policy(sources="*", targets="orders,_$qd.*,$management"))
+    receivers = {
+        name: fleet["INT"].client(policy_vhost="open").receiver(name, credit=10, accepts=True)
+        for name in ("orders", "secret")
+    }
+    anonymous = fleet["E1"].client(policy_vhost="open").sender(None)
+    fleet.pump()
+    for name in receivers:
+        anonymous.send(name.encode(), address=name)
+    fleet.pump()
+    assert {name: each.bodies for name, each in receivers.items()} == {"orders": [b"orders"], "secret": []}
+    assert anonymous.outcomes == [ACCEPTED, REJECTED]

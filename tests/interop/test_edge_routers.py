@@ -108,7 +108,7 @@ class Consumer(threading.Thread):
                     message = receiver.receive(timeout=0.2)
                 except Exception:
                     continue
-                self.accepted[message.body] += 1
+                self.accepted[str(message.body)] += 1
                 receiver.accept()
 
     def stop(self) -> None:
@@ -184,7 +184,7 @@ def test_the_stand_by_takes_over_when_the_uplink_is_killed(tmp_path: Path) -> No
         consumer = Consumer(far, "orders")
         consumer.start()
         assert consumer.is_attached.wait(TIMEOUT_S)
-        outcomes: dict[str, int] = {}
+        outcomes: dict[str, object] = {}
         try:
             with client(near) as connection:
                 sender = connection.create_sender("orders")
@@ -192,7 +192,7 @@ def test_the_stand_by_takes_over_when_the_uplink_is_killed(tmp_path: Path) -> No
                     if number == 200:
                         running[active].kill()
                     body = f"order {number}"
-                    state = Delivery.MODIFIED
+                    state: object = Delivery.MODIFIED
                     try:
                         state = sender.send(Message(body=body)).remote_state
                     except Exception as error:
