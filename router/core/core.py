@@ -272,10 +272,12 @@ class Core:
         """The link is gone, with or without Detach. Every delivery on it is disposed of (routing §9.3, §9.4)."""
         if link.identity not in self.links:
             return
+        left: list[LiveAddress] = []
         if isinstance(link, InLink):
             link.wire.read_out()
         else:
-            self.cut_off((link,))
+            left = self.receivers.take_out((link,))
+            link.room = 0
         link.is_open = False
         del self.links[link.identity]
         if self.network is not None:
@@ -296,6 +298,8 @@ class Core:
                 self.on_changed(address)
         else:
             link.lose_everything()
+            for address in left:
+                self.on_changed(address)
         link.wire.release_core()
 
     def cut_off(self, links: Collection[OutLink]) -> None:
@@ -307,7 +311,8 @@ class Core:
             if self.table.bound(link) is not None:
                 link.is_open = False
                 link.room = 0
-        self.receivers.take_out(links)
+        for address in self.receivers.take_out(links):
+            self.on_changed(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
         """Set the rates of the connection from now on; its open links follow."""

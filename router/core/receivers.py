@@ -47,11 +47,15 @@ class Receivers:
 
     def unbind(self, link: OutLink) -> None:
         """A link is no receiver any longer, and stays. What waits for its credit is released."""
-        self.take_out((link,))
+        left = self.take_out((link,))
         link.give_up_queue()
+        for address in left:
+            self._core.on_changed(address)
 
-    def take_out(self, links: Collection[OutLink]) -> None:
-        """One look at each address, however many of its links go."""
+    def take_out(self, links: Collection[OutLink]) -> list[LiveAddress]:
+        """One look at each address, however many of its links go. Returns them: the caller says that they changed, best
+        when what becomes of the links' messages is known.
+        """
         core = self._core
         leaving: dict[LiveAddress, list[OutLink]] = {}
         for link in links:
@@ -75,7 +79,7 @@ class Receivers:
             if core.network is not None and not address.out_links:
                 core.network.local_gone(address)
             core.table.discard_unused(address)
-            core.on_changed(address)
+        return list(leaving)
 
     def _count_edge(self, address: LiveAddress, link: OutLink) -> None:
         if link.attachment.is_edge:

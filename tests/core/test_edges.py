@@ -206,6 +206,10 @@ def test_no_message_comes_back_to_the_edge_that_it_came_from(distribution: str) 
         assert got == [30, 30, 30]
     else:
         assert sum(got) == 30
+        assert all(got)
+    uplink = Net.peer(fleet["INT"].ends[0]).attachment
+    live = fleet["INT"].core.table.addresses["M0a"]
+    assert [link.delivery_count for link in live.out_links if link.attachment is uplink] == [0]
     fleet.no_errors()
 
 
@@ -272,12 +276,45 @@ def test_a_forged_ingress_or_trace_of_an_edge_counts_for_nothing() -> None:
     shows: dict[str, Any] = {"strips_in": False, "strips_out": False}
     receivers = [fleet[name].client(**shows).receiver("a", credit=10, accepts=True) for name in ("INT", "FAR")]
     fleet.tick(3)
-    sender = fleet["E1"].client(**shows).sender("a")
+    for liar in (fleet["E1"].client(**shows), fleet["INT"].client(**shows, **EDGE)):
+        sender = liar.sender("a")
+        fleet.pump()
+        sender.send_bytes(_message())
+        fleet.pump()
+    assert [len(each.complete) for each in receivers] == [2, 2]
+    traces = [annotations(each.payload)["x-opt-qd.trace"] for each in receivers[1].complete]
+    assert traces == [["0/INT", "0/FAR"]] * 2
+
+
+def test_a_sender_on_an_edge_hears_of_receivers_on_other_routers() -> None:
+    """network 85, 87: by a MAU."""
+    fleet = star("E1", interiors=("INT", "FAR"))
+    sender = fleet["E1"].client().sender("orders")
+    fleet.tick(2)
+    assert sender.credit == 0
+    receiver = fleet["FAR"].client().receiver("orders", credit=10, accepts=True)
+    fleet.tick(3)
+    assert sender.credit == 250
+    receiver.close()
+    fleet.tick(3)
+    (live,) = [live for key, live in fleet["E1"].core.table.addresses.items() if key == "M0orders"]
+    assert not live.has_path
+
+
+def test_what_waits_on_the_uplink_is_released_when_nobody_receives_any_more() -> None:
+    """Messages beyond the credit of a link that is used no longer are not kept for ever."""
+    fleet = star(capacity=5)
+    receiver = fleet["E2"].client().receiver("orders")
+    senders = [fleet["E1"].client().sender("orders") for _ in range(3)]
     fleet.pump()
-    sender.send_bytes(_message())
+    for sender in senders:
+        for _ in range(5):
+            sender.send(b"x")
     fleet.pump()
-    assert [len(each.complete) for each in receivers] == [1, 1]
-    assert annotations(receivers[1].complete[0].payload)["x-opt-qd.trace"] == ["0/INT", "0/FAR"]
+    assert {outcome for sender in senders for outcome in sender.outcomes} == {None}
+    receiver.close()
+    fleet.pump()
+    assert {outcome for sender in senders for outcome in sender.outcomes} == {RELEASED}
 
 
 # Addresses of routers
@@ -326,9 +363,11 @@ def test_a_request_over_two_edges_is_answered() -> None:
 def test_a_client_of_an_edge_never_receives_what_others_send_into_the_network(text: str) -> None:
     """Attack: a receiver at the address of the uplink, by any of its names."""
     fleet = star()
-    thief = fleet["E1"].client().receiver(text, credit=100)
+    client = fleet["E1"].client()
+    thief, forger = client.receiver(text, credit=100), client.sender(text)
     fleet.pump()
     assert thief.is_detached
+    assert forger.is_detached is text.endswith("/_edge")
     sender = fleet["E1"].client().sender("_topo/0/FAR/x")
     fleet.pump()
     sender.send(b"secret")
@@ -403,6 +442,7 @@ def test_nothing_is_left_of_an_edge_that_is_gone() -> None:
     services = fleet["INT"].surroundings.edges
     assert services is not None
     assert not services.machine.tracking.is_tracked("M0a")
+    assert [services.edge(number) for number in range(10)] == [None] * 10
     for name in ("E1", "E2"):
         fleet[name].nothing_left()
 
