@@ -28,6 +28,10 @@ class Treatment:
     priority: int = -1
 
 
+# Of the uplink of an edge router (network §2.2). No text names it.
+UPLINK_KEY: Final = "L_edge"
+_FOREIGN: Final = "RAH"  # the classes of what is another router's
+
 _PLAIN: Final = Treatment()  # of addresses that are no mobile ones
 _OF_ROUTER: Final = Treatment(distribution="closest")  # of what is another router's, whatever its name there
 
@@ -130,7 +134,11 @@ class AddressTable:
         self.addresses: dict[str, LiveAddress] = {}
 
     def find(self, address: Address, phase: int = 0) -> LiveAddress | None:
-        return self.addresses.get(address.key_in(phase))
+        return self.addresses.get(self._key_in(address, phase))
+
+    def _key_in(self, address: Address, phase: int) -> str:
+        """On an edge router all that is another router's is reached by the uplink. Policy judges what it is."""
+        return UPLINK_KEY if self._is_edge and address.key[0] in _FOREIGN else address.key_in(phase)
 
     def treatment(self, address: Address) -> Treatment:
         if address.is_mobile:
@@ -143,7 +151,7 @@ class AddressTable:
         treatment  as for obtain
         """
         treatment = treatment or self.treatment(address)
-        return address.key_in(treatment.ingress_phase if is_ingress else treatment.egress_phase)
+        return self._key_in(address, treatment.ingress_phase if is_ingress else treatment.egress_phase)
 
     def obtain(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> LiveAddress:
         """The live address, created when there is none.

@@ -31,7 +31,7 @@ from router.core.remotes import DataOutLink
 from router.core.selection import AnonymousInLink, hops
 from router.core.streams import begin_anonymous_stream, begin_stream
 from router.core.updates import Updates
-from router.core.uplink import UPLINK_KEY, Uplink
+from router.core.uplink import Uplink
 from router.core.work import SetTimer, Work
 from router.values import Condition, Handle
 
@@ -147,7 +147,7 @@ class Core:
         tenant  the peer's mobile addresses are in its address space
         """
         address = resolve(text, router_id=self.router_id, tenant=tenant)
-        return address if self.uplink is None else self.uplink.redirect(address)
+        return address if self.uplink is None else self.uplink.checked(address)
 
     def owner_of(self, address: Address, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
         """The owner of a dynamic address, by any spelling. None for addresses that have not the form of one.
@@ -167,7 +167,7 @@ class Core:
 
     def check_source(self, address: Address | None) -> Condition | None:
         """May a receiver attach to this source?"""
-        if address is None or address.key[0] in "RAH" or address.key == UPLINK_KEY:
+        if address is None or address.key[0] in "RAH":
             return NO_ROUTE
         return self._check_available(address)
 

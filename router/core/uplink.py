@@ -5,21 +5,15 @@ Source: docs/spec/network.md §2.2, §14.3.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from policy.addressing.address import Address, Unclear
-from router.core.addresses import AddressTable, LiveAddress, Treatment
+from router.core.addresses import UPLINK_KEY, AddressTable, LiveAddress
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.selection import AnonymousInLink
 from router.core.transit import Transit
 
-# No text names it: `redirect` sees to that.
-UPLINK_KEY: Final = "L_edge"
-_TREATMENT: Final = Treatment(distribution="closest")
-# What is another router's, by the classes of addresses.
-_FOREIGN: Final = "RAH"
 UPLINK: Final = Address(
     written=UPLINK_KEY,
     plain=UPLINK_KEY,
@@ -41,17 +35,14 @@ class Uplink:
         table.reach_far(self._transit, self._transit.forward, is_edge=True)
 
     @staticmethod
-    def redirect(address: Address | Unclear) -> Address | Unclear:
-        """The address as it is bound here: other routers are reached by the uplink."""
-        if isinstance(address, Unclear):
-            return address
-        if address.key == UPLINK_KEY:
-            # Attack: a receiver there would get what other clients send into the network.
-            return Unclear(address.written, "it is this router's way to the interior: name what is reached by it")
-        return replace(address, key=UPLINK_KEY) if address.key[0] in _FOREIGN else address
+    def checked(address: Address | Unclear) -> Address | Unclear:
+        """The address, where it is not the uplink's.
 
-    def obtain(self) -> LiveAddress:
-        return self._table.obtain(UPLINK, is_ingress=False, treatment=_TREATMENT)
+        Attack: a receiver there would get what other clients send into the network.
+        """
+        if isinstance(address, Address) and address.key == UPLINK_KEY:
+            return Unclear(address.written, "it is this router's way to the interior: name what is reached by it")
+        return address
 
     @property
     def link(self) -> OutLink | None:

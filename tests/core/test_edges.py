@@ -723,3 +723,48 @@ def test_an_edge_that_may_send_to_nobody_sends_to_nobody() -> None:
     fleet.pump()
     assert {name: each.bodies for name, each in receivers.items()} == {"orders": [b"orders"], "secret": []}
     assert anonymous.outcomes == [ACCEPTED, REJECTED]
+
+
+@pytest.mark.parametrize(("management", "is_reached"), [("observer", False), ("administrator", True)])
+@pytest.mark.parametrize("target", ["_topo/0/INT/$management", "_edge/E2/$management"])
+@pytest.mark.parametrize("is_anonymous", [True, False])
+def test_a_client_of_an_edge_manages_other_routers_with_all_rights_or_not_at_all(
+    is_anonymous: bool, target: str, management: str, is_reached: bool
+) -> None:
+    """Attack: the right to read here; the others would take its requests for those of the edge."""
+    rights = {"sources": "*", "targets": "*", "allowAnonymousSender": True, "allowDynamicSource": True}
+    groups = {"$default": {"remoteHosts": "*", **rights, "management": management}}
+    edges = {"$default": {"remoteHosts": "*", **rights}}
+    vhosts = Vhosts(
+        {"$default": {"allowUnknownUser": True, "groups": groups}, "INT": {"allowUnknownUser": True, "groups": edges}}
+    )
+    fleet = Fleet("INT", edges=("E1", "E2"), vhosts=vhosts)
+    got: list[bytes] = []
+    for name in ("INT", "E2"):
+        fleet[name].core.subscribe("_local/$management", lambda payload, _link: got.append(payload))
+    for name in ("E1", "E2"):
+        fleet.connect(name, "INT", **EDGE, reaches_in_process=True)
+    sender = fleet["E1"].client(policy_vhost="$default").sender(None if is_anonymous else target)
+    fleet.pump()
+    if is_anonymous or is_reached:
+        sender.send(b"request", address=target)
+        fleet.pump()
+    assert len(got) == is_reached
+    if not is_reached:
+        reasons = {event["reason"] for event in fleet["E1"].audits if event["decision"] == "deny"}
+        assert reasons == {"management_not_allowed"}
+
+
+def test_an_edge_is_managed_through_its_uplink_where_its_connector_says_so() -> None:
+    fleet = Fleet("INT", edges=("E1", "E2"))
+    got: list[str] = []
+    for name in ("E1", "E2"):
+        fleet[name].core.subscribe("_local/$management", lambda _payload, _link, name=name: got.append(name))
+        fleet.connect(name, "INT", **EDGE, reaches_in_process=name == "E1")
+    sender = fleet["INT"].client().sender(None)
+    fleet.pump()
+    for name in ("E1", "E2"):
+        sender.send(b"request", address=f"_edge/{name}/$management")
+    fleet.pump()
+    assert got == ["E1"]
+    assert sender.outcomes == [ACCEPTED, REJECTED]
