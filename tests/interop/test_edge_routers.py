@@ -3,67 +3,17 @@
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from edge_network import TIMEOUT_S, client, edge, interior
 from proton import Delivery, Message
-from proton.utils import BlockingConnection
 from router_network import Node, Processes, processes
 
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import connect
 
 pytestmark = pytest.mark.interop
-
-TIMEOUT_S = 20
-EDGES = """\
-listener {
-    name: edges
-    host: 127.0.0.1
-    port: 0
-    role: edge
-    authenticatePeer: no
-    saslMechanisms: ANONYMOUS
-}
-"""
-EDGE = """\
-router {{
-    mode: edge
-    id: {name}
-}}
-listener {{
-    name: clients
-    host: 127.0.0.1
-    port: 0
-    authenticatePeer: no
-    saslMechanisms: ANONYMOUS
-}}
-"""
-UPLINK = """\
-connector {{
-    name: to-{name}
-    host: 127.0.0.1
-    port: {port}
-    role: edge
-    saslMechanisms: ANONYMOUS
-    allowManagement: yes
-}}
-"""
-
-
-def interior(running: Processes, name: str, *, to: tuple[str, ...] = ()) -> int:
-    """Returns the port of its listener for edges."""
-    node = running.start(name, to=to, extra=EDGES)
-    return int(node.wait_for_log(r"Listening on 127\.0\.0\.1:(\d+) \(edges\)")[1])
-
-
-def edge(running: Processes, name: str, *ports: int) -> Node:
-    """Has its uplink by the first port, and stand-bys by the others."""
-    text = EDGE.format(name=name) + "".join(UPLINK.format(name=port, port=port) for port in ports)
-    node = running.run(name, text)
-    node.wait_for_log(r"Edge connection \(id=\d+\) to interior established")
-    return node
 
 
 @pytest.fixture
@@ -74,15 +24,6 @@ def star(tmp_path: Path) -> Iterator[Processes]:
         for name in ("E1", "E2"):
             edge(running, name, port)
         yield running
-
-
-@contextmanager
-def client(node: Node) -> Iterator[BlockingConnection]:
-    connection = BlockingConnection(f"amqp://127.0.0.1:{node.clients}", timeout=TIMEOUT_S, allowed_mechs="ANONYMOUS")
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 class Consumer(threading.Thread):
