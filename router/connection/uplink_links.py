@@ -212,6 +212,14 @@ class UplinkLinks(PeerLinks):
             del self._own[number]
             self.uplinks.carry_out(self.uplinks.machine.link_detached(number))
 
+    def end(self, session: Session) -> None:
+        super().end(session)
+        if self.uplinks is not None and session in self._sessions.values():
+            # The half of an uplink is none: a stand-by takes over, or the connector connects again.
+            text = f"[C{self.connection_id}] The interior router ended a session of this edge: the uplink is closed"
+            log(self._emit, "ROUTER_CORE", "warning", text)
+            self._shut()
+
     def cut_off(self) -> list[InLink | OutLink]:
         links = super().cut_off()
         uplinks, self.uplinks = self.uplinks, None

@@ -409,6 +409,28 @@ def test_what_an_edge_sent_by_a_lost_uplink_has_its_outcome_and_the_stand_by_goe
     fleet.no_errors()
 
 
+def test_an_uplink_whose_session_is_ended_gives_way_to_a_stand_by() -> None:
+    """Without it the edge would go on with the half of its links."""
+    fleet = Fleet("A", "B", edges=("E1",))
+    uplink, taken = fleet.connect("E1", "A", **EDGE)
+    fleet.connect("E1", "B", **EDGE)
+    receiver = fleet["E1"].client().receiver("orders", credit=10, accepts=True)
+    fleet.pump()
+    engine = Net.peer(taken).engine
+    next(iter(engine.sessions.values())).close()
+    fleet["A"].work.touched.add(engine)
+    fleet["A"].work.finish()
+    fleet.pump()
+    assert uplink.is_dead
+    assert peers(fleet, "B", "M0orders") == 1
+    sender = fleet["B"].client().sender("orders")
+    fleet.pump()
+    sender.send(b"1")
+    fleet.pump()
+    assert receiver.bodies == [b"1"]
+    fleet.no_errors()
+
+
 def test_an_edge_without_uplink_works_for_its_own_clients() -> None:
     fleet = Fleet("INT", edges=("E1",))
     client = fleet["E1"].client()
