@@ -13,6 +13,7 @@ from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
 from policy.granted import settings_with, settings_without_policy
 from policy.groups import REPLIES_KEY, REPLY_WINDOW_KEY, Group
+from policy.rights import MANAGEMENT_KEY
 from policy.ruleset import Ruleset
 from policy.settings import Settings, make_settings
 from policy.vhosts import CONNECTOR_GROUP, Vhost
@@ -152,6 +153,8 @@ def decide_message(settings: Settings, facts: MessageFacts) -> Decision:
                     return unlisted
                 key = settings.origin.target_key
                 return _address_denied(settings, Reason.MESSAGE_TARGET_NOT_ALLOWED, key, "denyTargets", verdict)
+            if (denied := _management_elsewhere_denied(settings, target)) is not None:
+                return denied
         return ALLOWED
     except Exception:
         return INTERNAL_ERROR
@@ -218,7 +221,20 @@ def _decide_sender(settings: Settings, facts: LinkFacts, address: Address | None
         if unlisted is not None:
             return unlisted
         return _address_denied(settings, Reason.TARGET_NOT_ALLOWED, key, "denyTargets", verdict)
+    if (denied := _management_elsewhere_denied(settings, address)) is not None:
+        return denied
     return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(key, verdict.item), address=verdict.text)
+
+
+def _management_elsewhere_denied(settings: Settings, address: Address) -> Decision | None:
+    """May the client not manage another router? That one does not know its rights, and would give it all.
+
+    Attack: a client with the right to read here, and every target, deletes the listeners of every other router.
+    """
+    rights = settings.management
+    if not address.is_management or address.key[0] not in "RH" or not rights.is_set or rights.is_everything:
+        return None
+    return _deny(Reason.MANAGEMENT_NOT_ALLOWED, settings.rule(MANAGEMENT_KEY, rights))
 
 
 def _decide_unlisted(settings: Settings, facts: LinkFacts | MessageFacts, verdict: Verdict) -> Decision | None:

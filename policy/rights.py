@@ -85,6 +85,11 @@ class ManagementRights:
     def is_nothing(self) -> bool:
         return not self.allowed
 
+    @property
+    def is_everything(self) -> bool:
+        """But for values that name files and environment variables, which are a right of their own."""
+        return self.allowed == UNSET.allowed
+
     def may(self, operation: str, entity_type: str) -> bool:
         """May the operation be done to entities of the type, with some attributes at least?"""
         return (operation, entity_type) in self.allowed

@@ -53,13 +53,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.effects": ("router.values",),
     "router.core": ROUTER_VOCABULARY,
     "router.linkstate": ROUTER_VOCABULARY,
+    "router.network": ("router.linkstate", "router.core", "router.amqp", *ROUTER_VOCABULARY),
+    "router.edge": ROUTER_VOCABULARY,
     "router.amqp": ROUTER_VOCABULARY,
     "router.amqp.guard": ("router.amqp", *ROUTER_VOCABULARY),
     "router.amqp.layout": ("router.amqp", *ROUTER_VOCABULARY),
     "router.amqp.engine": ("router.amqp", "router.amqp.guard", *ROUTER_VOCABULARY),
     "router.admission": ("policy", "auth.identity", *ROUTER_VOCABULARY),
     "router.connection": (
-        *("auth", "policy.replies", "router.admission", "router.core"),
+        *("auth", "policy.replies", "router.admission", "router.core", "router.edge"),
         *("router.amqp", "router.amqp.engine", "router.amqp.layout", *ROUTER_VOCABULARY),
     ),
     "router.audit": ("schemas", *ROUTER_VOCABULARY),
@@ -74,7 +76,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *("policy.files.positioned_json", "policy.files.regular"),
         *("auth", "auth.verifiers"),
         *("router.amqp", "router.amqp.engine", "router.core", "router.admission"),
-        *("router.connection", "router.audit", "router.management", "router.io", *ROUTER_VOCABULARY),
+        *("router.connection", "router.audit", "router.management", "router.io", "router.network", "router.edge"),
+        *ROUTER_VOCABULARY,
     ),
     "router.io": (
         *("policy", "policy.files.regular", "auth.credentials", "router.amqp.buffers", "router.core.work"),
@@ -128,7 +131,7 @@ DISTRIBUTIONS = {
 # Values in, effects out: no clock, no chance, no world.
 PURE = (
     *("policy", "auth.sasl_frames", "auth.negotiation", "router.core", "router.linkstate", "router.admission"),
-    "router.audit.event",
+    *("router.audit.event", "router.network", "router.edge"),
 )
 NOT_PURE = (
     *("policy.cli", "policy.files.regular", "policy.editor.documents", "policy.editor.projects"),

@@ -22,7 +22,10 @@ LATER = {
         65,  # router.node: the routers of the network
     },
     # What is not the protocol's alone, which router.linkstate has: connections, links, messages of users, edges.
-    "network": {*range(1, 18), 27, 30, 42, 43, 55, *range(57, 106), *range(108, 112)},
+    "network": {
+        *(5, 16),
+        *(95, 96, 99, *range(101, 106), *range(108, 112)),
+    },
     "policy": {
         36,  # links between routers
         41,  # messages from edge routers

@@ -1,7 +1,7 @@
 """A configuration wants what this router cannot do yet, which stops its start.
 
-Link routes, auto links, exchanges and fallback destinations, http listeners, and modes
-other than standalone. Take the section out, or keep the router that has it for this host.
+Link routes, auto links, exchanges and fallback destinations, and http listeners. Take the section out, or keep the
+router that has it for this host.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,6 @@ ATTRIBUTES = {
     "address": {"enableFallback": "fallback destinations"},
 }
 _OFF = ("", "no", "false", "off", "0")
-MODES = ("standalone", "0")
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -36,7 +35,3 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         for key, named in ATTRIBUTES.get(section.type, {}).items():
             if section.text(key).lower() not in _OFF:
                 yield section.finding(ID, Level.ERROR, f"this router does not start with it: it has no {named}", key)
-    for section in policy.sections("router"):
-        if (mode := section.text("mode")) and mode not in MODES:
-            text = f"this router does not start in mode '{mode}': it is standalone"
-            yield section.finding(ID, Level.ERROR, text, "mode")

@@ -418,6 +418,12 @@ def put_together(
     return bytes(buffer[:start]) + section + bytes(buffer[end : envelope.size])
 
 
+def section_of(own: RouterAnnotations) -> bytes:
+    """The message-annotations of a message that has none of its users'; nothing where there are none at all."""
+    count = _count(own)
+    return _section(_encoded(own), count) if count else b""
+
+
 def _section(pairs: bytes, count: int) -> bytes:
     if len(pairs) < 255 and count < 256:
         return b"\x00\x53\x72\xc1" + bytes((len(pairs) + 1, count)) + pairs

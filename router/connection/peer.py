@@ -5,7 +5,7 @@ The Opens are exchanged by `peer_open`, sessions and links are `peer_links`', th
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from auth.identity import Identity
 from policy.addressing.address import Address, Unclear
@@ -47,6 +47,8 @@ class Carrier(Protocol):
 
 class Peer(Asker):
     """The engine's Owner for one connection, whose peer is a client."""
+
+    links_kind: ClassVar[type[PeerLinks]] = PeerLinks
 
     def __init__(
         self,
@@ -102,13 +104,19 @@ class Peer(Asker):
             work=core.work,
             host=gate.counted_host,
             is_route_container=terms.role == "route-container",
+            is_edge=terms.role == "edge",
         )
         self.engine.account = self.attachment.account
         self.attachment.on_budget = self._on_budget
         self.messages = PeerMessages(terms, gate, surroundings, self.attachment, self.resolve)
-        self.links = PeerLinks(
+        self.links = self.links_kind(
             terms, gate, surroundings, self.engine, self.attachment, self.messages, self.resolve, carrier.shut
         )
+
+    @property
+    def is_active(self) -> bool:
+        """Is it in use? Stand-by connections of an edge router are not."""
+        return True
 
     @property
     def is_outgoing(self) -> bool:
@@ -131,6 +139,7 @@ class Peer(Asker):
         if refusal is not None:
             self._close(refusal)
             return
+        self.links.container = remote.container_id
         self.attachment.account.join(self.core.budgets.user(self._budget_owner()))
         self.tenant = self._tenant()
         self.messages.follow_rates()

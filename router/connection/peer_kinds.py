@@ -1,16 +1,20 @@
 """The kinds of peer: the one place where a role chooses how a peer is served."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from router.connection.peer import Peer
 from router.connection.peer_auth import AskingRouter
+from router.connection.peer_edge import edge_peer
+from router.connection.peer_router import NeighbourRouter
 
 # Of every listener of an authentication service; no entity has it.
 AUTH_SERVICE: Final = "auth-service"
 
-# By the role of a listener or connector. Peers of the first four are served as clients until there are kinds for them.
-KINDS: Final[Mapping[str, type[Peer]]] = {
-    **dict.fromkeys(("normal", "route-container", "inter-router", "edge"), Peer),
+# By the role of a listener or connector.
+KINDS: Final[Mapping[str, Callable[..., Peer]]] = {
+    **dict.fromkeys(("normal", "route-container"), Peer),
+    "edge": edge_peer,
+    "inter-router": NeighbourRouter,
     AUTH_SERVICE: AskingRouter,
 }

@@ -18,13 +18,16 @@ from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
+from router.edge.interior import SERVICES, refused_lines
 from router.effects import AuditStage, Log, Refused, log
 from router.values import Handle
 
-_ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
+ROUTER_CAPABILITIES: Final = frozenset(("qd.router", "qd.router-data", "qd.router-edge-downlink"))
+# The services of routers for edges, by the keys of their addresses.
+SERVICE_KEYS: Final = frozenset(f"M0{name}" for name in SERVICES)
 # On a dynamic terminus: the address is to be a topic, whose every receiver gets its copy (JMS TemporaryTopic).
 _TEMPORARY_TOPIC: Final = "temporary-topic"
-_FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
+FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
 # Ends the other links of a dynamic address when the link that it was made for is gone.
 _ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
 _LINK_OVER_CREDIT: Final = Condition(
@@ -60,6 +63,7 @@ class PeerLinks:
         self._emit = surroundings.emit
         self._resolve = resolve
         self._shut = shut
+        self.container = ""  # the peer's name of itself, once its Open has come
 
     # Sessions
 
@@ -107,13 +111,15 @@ class PeerLinks:
         source, target = wire.source, wire.target
         is_sender = isinstance(wire, IncomingWire)
         terminus = target if is_sender else source
-        if terminus is not None and not _ROUTER_CAPABILITIES.isdisjoint(terminus.capabilities):
-            self._record_forbidden()
-            wire.refuse(_FORBIDDEN)
+        if terminus is not None and not ROUTER_CAPABILITIES.isdisjoint(terminus.capabilities):
+            self.attach_router(wire, terminus)
             return
         address = self._address_of(terminus)
+        if isinstance(address, Address) and address.key in SERVICE_KEYS:
+            self.attach_service(wire, address)
+            return
         over = self._over_budget("attach", "AMQP Attach")
-        refusal = over or self._shut_out(wire, address) or self.gate.attach(_request(wire, terminus, address))
+        refusal = over or self._shut_out(wire, address) or self.gate.attach(request_of(wire, terminus, address))
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
@@ -124,9 +130,17 @@ class PeerLinks:
             self._attach_sender(wire, terminus)
         else:
             self._attach_receiver(wire, terminus)
-        if isinstance(wire.core, InLink | OutLink):
-            self._log_link(wire.core, f"Link attached: dir={'in' if is_sender else 'out'} "
-                                      f"source={describe(source)} target={describe(target)}")  # fmt: skip
+        self.log_attached(wire)
+
+    def attach_router(self, wire: Wire, terminus: Terminus) -> None:
+        """A link as routers have among each other: no client has any."""
+        self._record_forbidden()
+        wire.refuse(FORBIDDEN)
+
+    def attach_service(self, wire: Wire, address: Address) -> None:
+        """A link to what routers have for edges alone (network §15.1)."""
+        self.record_forbidden("Edge service forbidden", refused_lines(address.name, self.container))
+        wire.refuse(None)
 
     def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
         """None where the peer names no address, or wants one made."""
@@ -158,10 +172,17 @@ class PeerLinks:
         link = self.core.add_in_link(
             wire, self.attachment, wire.named, is_dynamic=dynamic is not None, is_topic=_is_topic(target)
         )
+        self.limit_in(link)
+        self.messages.choose_inspection(link)
+
+    def limit_in(self, link: InLink) -> None:
+        """What a sender must not do costs it its link, or more."""
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
         link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
-        self.messages.choose_inspection(link)
+
+    def limit_out(self, link: OutLink) -> None:
+        link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
         dynamic = None
@@ -176,7 +197,7 @@ class PeerLinks:
         link = self.core.add_out_link(
             wire, self.attachment, wire.named, is_dynamic=dynamic is not None, is_topic=_is_topic(source)
         )
-        link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
+        self.limit_out(link)
         self.messages.choose_composition(link)
 
     # Detach
@@ -294,11 +315,19 @@ class PeerLinks:
 
     def _record_forbidden(self) -> None:
         text = f"[C{self.attachment.connection_id}] Router attach forbidden on non-inter-router connection"
-        lines, facts = (Log(module="ROUTER_CORE", level="info", text=text),), self.gate.facts()
-        self.gate.gate.folding.record(Refused(stage="attach", facts=facts, lines=lines, what="Router attach forbidden"))
+        self.record_forbidden("Router attach forbidden", (Log(module="ROUTER_CORE", level="info", text=text),))
+
+    def record_forbidden(self, what: str, lines: tuple[Log, ...]) -> None:
+        refused = Refused(stage="attach", facts=self.gate.facts(), lines=lines, what=what)
+        self.gate.gate.folding.record(refused)
 
     def _log_link(self, link: InLink | OutLink, text: str) -> None:
         log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}][L{link.identity}] {text}")
+
+    def log_attached(self, wire: Wire) -> None:
+        if isinstance(wire.core, InLink | OutLink):
+            way, source, target = "in" if isinstance(wire, IncomingWire) else "out", wire.source, wire.target
+            self._log_link(wire.core, f"Link attached: dir={way} source={describe(source)} target={describe(target)}")
 
     def _log_end(self, link: InLink | OutLink, why: str) -> None:
         self._log_link(
@@ -323,7 +352,7 @@ def direction_of(wire: Wire) -> Direction:
     return "send" if isinstance(wire, IncomingWire) else "receive"
 
 
-def _request(wire: Wire, terminus: Terminus | None, address: Address | Unclear | None) -> LinkRequest:
+def request_of(wire: Wire, terminus: Terminus | None, address: Address | Unclear | None) -> LinkRequest:
     direction = direction_of(wire)
     if terminus is None:
         return LinkRequest(direction=direction, address=address, link_name=wire.name)
@@ -340,4 +369,4 @@ def _request(wire: Wire, terminus: Terminus | None, address: Address | Unclear |
 def request_again(wire: Wire) -> LinkRequest:
     """The request of an open link, by the address that it is bound to."""
     terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
-    return _request(wire, terminus, None if terminus is not None and terminus.is_dynamic else wire.named)
+    return request_of(wire, terminus, None if terminus is not None and terminus.is_dynamic else wire.named)

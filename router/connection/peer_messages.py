@@ -9,6 +9,7 @@ from collections.abc import Callable
 from policy.addressing.address import Address, Unclear
 from router.admission.connection_gate import ConnectionGate
 from router.amqp.message_text import message_text
+from router.connection.edge_messages import edge_composer, without_route
 from router.connection.inspection import (
     composer,
     inspector,
@@ -75,6 +76,8 @@ class PeerMessages:
         inspect = inspector(link, self._gate, strips=self._terms.strips_in, may_be_opaque=may_be_opaque)
         if replies_to is not None:
             inspect = reply_inspector(link, inspect, self._gate, replies_to)
+        if self._terms.role == "edge":
+            inspect = without_route(link, inspect)
         if self._terms.message_components:
             inspect = observed(inspect, self._message_log("Received", link))
         if isinstance(link, AnonymousInLink):
@@ -100,7 +103,8 @@ class PeerMessages:
 
     def choose_composition(self, link: OutLink) -> None:
         """Set the treatment of each message before it leaves on a link."""
-        link.compose = composer(self._core.router_id) if not self._terms.strips_out else None
+        stamp = composer(self._core.router_id) if self._core.uplink is None else edge_composer
+        link.compose = stamp if not self._terms.strips_out else None
         link.on_sending = None
         if self._terms.message_components:
             link.compose = observed_sending(link.compose, self._message_log("Sent", link))

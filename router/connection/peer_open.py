@@ -98,6 +98,8 @@ def _properties(peer: Speaker) -> dict[Any, Any]:
     }
     if terms.cost > 1:
         properties[symbol("qd.inter-router-cost")] = int_(terms.cost)
+    if terms.role in ("inter-router", "edge"):
+        properties[symbol("qd.annotations-version")] = int_(1)
     if terms.failover:
         properties[symbol("failover-server-list")] = [
             {symbol(key): value for key, value in server.items()} for server in terms.failover

@@ -2,9 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
+from policy.addressing.address import AREA
+from router.connection.edge_services import EdgeServices
+from router.connection.trunk_messages import priority_of, stamper
+from router.connection.uplinks import Uplinks
 from router.core.addresses import Treatment
 from router.core.core import Core
+from router.core.network import Network
+from router.core.uplink import Uplink
 from router.core.work import SetTimer, Work
 from router.effects import Emit
 
@@ -16,12 +23,31 @@ class Surroundings:
     core        routes messages, and has the monotonic clock
     version     of the router, for its Open
     wall_clock  seconds since 1970 UTC, for rules and certificates that hold for a time
+    edges       of an interior router: what it does for its edges
+    uplinks     of an edge router: its connections with interior ones
     """
 
     core: Core
     version: str
     emit: Emit
     wall_clock: Callable[[], float]
+    edges: EdgeServices | None = None
+    uplinks: Uplinks | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The router's place in a network.
+
+    configured  of an interior router: (name) → the treatment that is configured for an address, None: none is
+    is_edge     it is an edge router
+    """
+
+    configured: Callable[[str], Treatment | None] | None = None
+    is_edge: bool = False
+
+
+ALONE: Final = Place()
 
 
 def assemble(
@@ -35,6 +61,7 @@ def assemble(
     wall_clock: Callable[[], float],
     set_timer: SetTimer,
     emit: Emit,
+    place: Place = ALONE,
 ) -> Surroundings:
     """A core and what surrounds its connections: of the daemon, and of the router in memory that tests use.
 
@@ -43,6 +70,7 @@ def assemble(
     clock         monotonic seconds
     wall_clock    seconds since 1970 UTC
     set_timer     replaces the deadline at which somebody is called; None: none
+    place         in a network
     """
     core = Core(
         router_id=router_id,
@@ -52,4 +80,13 @@ def assemble(
         clock=clock,
         set_timer=set_timer,
     )
-    return Surroundings(core=core, version=version, emit=emit, wall_clock=wall_clock)
+    if place.configured is not None:
+        stamped = stamper(f"{AREA}/{router_id}")
+        core.network = Network(core, priority_of=priority_of, stamped=stamped, configured=place.configured)
+    edges, uplinks = None, None
+    if core.network is not None:
+        edges = EdgeServices(core, emit, clock)
+    elif place.is_edge:
+        core.uplink = Uplink(core.table, f"{AREA}/{router_id}", priority_of)
+        uplinks = Uplinks(core, emit, clock, started_at=int(wall_clock() * 1e9))
+    return Surroundings(core=core, version=version, emit=emit, wall_clock=wall_clock, edges=edges, uplinks=uplinks)

@@ -139,7 +139,8 @@ def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
         "strips_out": strip in ("out", "both"),
         "capacity": int(attributes.get("linkCapacity") or DEFAULT_CAPACITY),
         "cost": int(attributes["cost"]),
-        "policy_vhost": attributes.get("policyVhost") or None,
+        # Between routers vhost policy does not apply (network §3.4).
+        "policy_vhost": (attributes.get("policyVhost") or None) if role != "inter-router" else None,
         "message_components": chosen_components(attributes["messageLoggingComponents"]),
         "open_properties": attributes.get("openProperties") or {},
     }

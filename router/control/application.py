@@ -35,6 +35,7 @@ from router.control.listeners import Listeners
 from router.control.log_entities import log_owners, trace_as_logged
 from router.control.logs import LogFileError, Logs
 from router.control.management_service import ManagementService
+from router.control.networking import join, network_place, start_text
 from router.control.profiling import Profiling
 from router.control.reloading import Reloading
 from router.control.reporting import Reporting
@@ -64,6 +65,7 @@ from router.management.node_operations import node_owner
 from router.management.owners import DUMMY
 from router.management.requests import ManagementError
 from router.management.schema import Schema
+from router.network.host import Host
 
 AUDIT_DRAIN_S: Final = 3.0
 # How long the messages and outcomes of one read may hold up everybody else. A full read of honest small messages takes
@@ -107,6 +109,7 @@ class Application:
         self.failure: str | None = None  # why it stops by itself
         self.passed_over = [*configuration.passed_over]  # what of the file was left out with a warning
         self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
+        self.network: Host | None = None  # of an interior router
 
     # Effects
 
@@ -149,7 +152,7 @@ class Application:
         self._start_audit()
         router_id = str(self.attributes["id"])
         self._log("SERVER", "info", f"Container Name: {router_id}")
-        self._log("ROUTER", "info", "Router started in Standalone mode")
+        self._log("ROUTER", "info", start_text(self.attributes))
         self._log("ROUTER", "info", f"Version: {self.version}")
         try:
             self.authenticators = Authenticators.load(self.attributes, self.emit)
@@ -170,7 +173,9 @@ class Application:
             treatment_of=self.addresses.treatment_of,
             trace=FrameTrace(self.logs.write_frame),
             thresholds=self._thresholds,
+            place=network_place(self.attributes, self.addresses),
         )
+        self.network = join(self.router, self.attributes, self.emit, has_test_hooks=self._thresholds is not NORMAL)
         _tune(self.router, self.attributes)
         if self.audit is not None:
             self.router.redecision.has_much_to_write = self.audit.has_much_to_write
@@ -245,8 +250,6 @@ class Application:
             router.work.finish,
             self.vhosts.names,
         )
-        # Edge routers beat here; there are none yet, but operators' scripts count the address.
-        core.subscribe("_$qd.edge_heartbeat", lambda _payload, _link: None)
 
     def is_agent_debugged(self) -> bool:
         return self.logs.rules.is_enabled("AGENT", "debug")

@@ -34,7 +34,7 @@ def connection_row(connection: Stack, now_s: int, *, is_traced: bool) -> Mapping
         "type": _TYPE,
         "ssl": peer.security["ssl"],
         "opened": True,
-        "active": True,
+        "active": peer.is_active,
         "adminStatus": "enabled",
         "operStatus": "up",
         "uptimeSeconds": now_s - peer.opened_at_s,

@@ -15,7 +15,7 @@ from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection
 from router.connection.outgoing import Connector
 from router.connection.stack import Stack
-from router.connection.surroundings import assemble
+from router.connection.surroundings import ALONE, Place, assemble
 from router.connection.terms import Listener
 from router.control.accepting import Accepting
 from router.control.connecting import Connecting
@@ -56,7 +56,9 @@ class Router:
         treatment_of: Callable[[str], Treatment],
         trace: FrameTrace,
         thresholds: Thresholds = NORMAL,
+        place: Place = ALONE,
     ) -> None:
+        """place  in a network"""
         self.router_id = router_id
         self.gate = gate
         self.emit = emit
@@ -77,6 +79,7 @@ class Router:
             wall_clock=self.wall_clock,
             set_timer=self._timers.set,
             emit=emit,
+            place=place,
         )
         self.core = self.surroundings.core
         self.connections: dict[int, Stack] = {}

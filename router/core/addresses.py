@@ -12,6 +12,7 @@ from policy.addressing.address import Address
 from router.core.in_links import InLink
 from router.core.links import Link
 from router.core.out_links import OutLink
+from router.core.remotes import RemoteRouter
 from router.values import Handle
 
 Distribution = Literal["multicast", "closest", "balanced", "unavailable"]
@@ -27,7 +28,12 @@ class Treatment:
     priority: int = -1
 
 
+# Of the uplink of an edge router (network §2.2). No text names it.
+UPLINK_KEY: Final = "L_edge"
+_FOREIGN: Final = "RAH"  # the classes of what is another router's
+
 _PLAIN: Final = Treatment()  # of addresses that are no mobile ones
+_OF_ROUTER: Final = Treatment(distribution="closest")  # of what is another router's, whatever its name there
 
 
 class Subscriber(Protocol):
@@ -40,22 +46,41 @@ class Subscriber(Protocol):
 Forward = Callable[[InLink, "LiveAddress", Handle, int], None]
 
 
+class Far(Protocol):
+    """Chooses among local receivers and other routers (router.core.transit)."""
+
+    def hops(self, address: "LiveAddress", link: InLink | None, size: int, /) -> list[OutLink]:
+        """The links for one message, which is in the buffer; link  that it came on, None: this router's own."""
+        ...
+
+
 class LiveAddress:
-    """A live address: its senders and its receivers. Exists while anything refers to it."""
+    """A live address: its senders and its destinations. Exists while anything refers to it.
+
+    remotes      routers that are destinations
+    far          chooses among all; None while there are no remotes, so that nobody asks
+    outstanding  balanced messages without an outcome, by the tag of the connection they left on
+    edges        receivers on connections between an edge and an interior, by connection
+    """
 
     __slots__ = (
         "delivered_in_process",
         "distribution",
+        "edges",
+        "far",
         "forward",
         "in_links",
         "key",
         "made_by",
         "out_links",
+        "outstanding",
         "priority",
+        "remotes",
         "retired_egress",
         "retired_ingress",
         "sent_from_process",
         "subscribers",
+        "transit",
     )
 
     def __init__(self, key: str, treatment: Treatment, forward: Forward) -> None:
@@ -68,6 +93,11 @@ class LiveAddress:
         self.out_links: deque[OutLink] = deque()
         self.subscribers: deque[Subscriber] = deque()
         self.forward = forward
+        self.remotes: dict[RemoteRouter, None] = {}
+        self.far: Far | None = None
+        self.outstanding: dict[int, int] = {}
+        self.transit = 0  # messages sent to other routers
+        self.edges: dict[int, int] = {}
         # Deliveries of links that are gone, and of anonymous links; the rest is summed from the live ones.
         self.retired_ingress = 0
         self.retired_egress = 0
@@ -77,11 +107,11 @@ class LiveAddress:
     @property
     def has_path(self) -> bool:
         """Somebody could be given a delivery."""
-        return bool(self.out_links or self.subscribers)
+        return bool(self.out_links or self.subscribers or self.remotes)
 
     @property
     def is_unused(self) -> bool:
-        return not (self.in_links or self.out_links or self.subscribers)
+        return not (self.in_links or self.out_links or self.subscribers or self.remotes)
 
     @property
     def ingress_count(self) -> int:
@@ -99,13 +129,21 @@ class AddressTable:
         """treatment_of  (name) → its treatment, by the configured prefixes and patterns"""
         self.treatment_of = treatment_of
         self._forward = forward
+        self._far: tuple[Far, Mapping[Distribution, Forward]] | None = None
+        self._is_edge = False
         self.addresses: dict[str, LiveAddress] = {}
 
     def find(self, address: Address, phase: int = 0) -> LiveAddress | None:
-        return self.addresses.get(address.key_in(phase))
+        return self.addresses.get(self._key_in(address, phase))
+
+    def _key_in(self, address: Address, phase: int) -> str:
+        """On an edge router all that is another router's is reached by the uplink. Policy judges what it is."""
+        return UPLINK_KEY if self._is_edge and address.key[0] in _FOREIGN else address.key_in(phase)
 
     def treatment(self, address: Address) -> Treatment:
-        return self.treatment_of(address.name) if address.is_mobile else _PLAIN
+        if address.is_mobile:
+            return self.treatment_of(address.name)
+        return _OF_ROUTER if address.key[0] == "R" else _PLAIN
 
     def key(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> str:
         """The key that a link to the address is bound to: of a sender, or of a receiver.
@@ -113,7 +151,7 @@ class AddressTable:
         treatment  as for obtain
         """
         treatment = treatment or self.treatment(address)
-        return address.key_in(treatment.ingress_phase if is_ingress else treatment.egress_phase)
+        return self._key_in(address, treatment.ingress_phase if is_ingress else treatment.egress_phase)
 
     def obtain(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> LiveAddress:
         """The live address, created when there is none.
@@ -123,9 +161,36 @@ class AddressTable:
         key = self.key(address, is_ingress=is_ingress, treatment=treatment)
         live = self.addresses.get(key)
         if live is None:
-            treatment = treatment or self.treatment(address)
-            live = self.addresses[key] = LiveAddress(key, treatment, self._forward[treatment.distribution])
+            live = self.make(key, treatment or self.treatment(address))
         return live
+
+    def make(self, key: str, treatment: Treatment) -> LiveAddress:
+        """An address that there is not yet."""
+        live = self.addresses[key] = LiveAddress(key, treatment, self._forward[treatment.distribution])
+        if self._is_edge and live.distribution == "multicast":
+            self.choose_forward(live)
+        return live
+
+    def reach_far(self, far: Far, forward: Mapping[Distribution, Forward], *, is_edge: bool = False) -> None:
+        """From now on addresses may have remote destinations; their senders' messages go by `forward`.
+
+        is_edge  this router is an edge: messages may go to its uplink, whoever receives them here
+        """
+        self._far = far, forward
+        self._is_edge = is_edge
+
+    def choose_forward(self, address: LiveAddress) -> None:
+        """The address has its first remote destination, or its first receiver on a connection between an edge and an
+        interior, or none of them any more: its senders' links follow.
+        """
+        forward = self._forward
+        address.far = None
+        is_copied_up = self._is_edge and address.distribution == "multicast"
+        if self._far is not None and (address.remotes or address.edges or is_copied_up):
+            address.far, forward = self._far
+        address.forward = forward[address.distribution]
+        for link in address.in_links:
+            link.wire.forward_by(address.forward)
 
     def bound(self, link: Link) -> LiveAddress | None:
         """The live address that an open link is bound to; None for an anonymous one."""

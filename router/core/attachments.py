@@ -24,13 +24,14 @@ class Attachment:
     """One connection, as the core sees it."""
 
     __slots__ = (
-        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_route_container"),
+        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_edge"),
         *(
             "_has_full_buffer",
             "_was_crowded",
             "_work",
             "account",
             "is_crowded",
+            "is_route_container",
             "on_budget",
             "out_links",
             "pacing",
@@ -48,12 +49,14 @@ class Attachment:
         work: Work,
         host: str = "",
         is_route_container: bool = False,
+        is_edge: bool = False,
     ) -> None:
         """host  the peer's address"""
         self.connection_id = connection_id
         self.engine = engine
         self.capacity = capacity
         self.is_route_container = is_route_container
+        self.is_edge = is_edge
         self.is_blocked = False  # the socket takes no more for now
         self.in_links: set[InLink] = set()
         self.out_links: set[OutLink] = set()

@@ -4,12 +4,12 @@ Values in, calls out: it knows connections as `Attachment`s and links as the eng
 something is permitted. Sources: docs/spec/routing.md §3-§9.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
-from policy.addressing.address import Address, Unclear, resolve
+from policy.addressing.address import AREA, Address, Unclear, resolve
 from router.core.addresses import AddressTable, Distribution, Forward, LiveAddress, Subscriber, Treatment
 from router.core.attachments import Attachment
 from router.core.budget import NO_LIMITS, Budgets
@@ -21,13 +21,17 @@ from router.core.forward import (
     give_copy,
 )
 from router.core.in_links import OVER_BUDGET, InLink
+from router.core.network import Network
 from router.core.out_links import OutLink
 from router.core.pacing import Pacing
 from router.core.ports import IncomingWire, OutgoingWire
 from router.core.rates import Rates
+from router.core.receivers import Receivers
+from router.core.remotes import DataOutLink
 from router.core.selection import AnonymousInLink, hops
 from router.core.streams import begin_anonymous_stream, begin_stream
 from router.core.updates import Updates
+from router.core.uplink import Uplink
 from router.core.work import SetTimer, Work
 from router.values import Condition, Handle
 
@@ -64,6 +68,7 @@ class Totals:
 
     ingress: int = 0
     egress: int = 0
+    transit: int = 0
     accepted: int = 0
     rejected: int = 0
     released: int = 0
@@ -76,6 +81,10 @@ class Totals:
     egress_route_container: int = 0
 
     def add(self, link: InLink | OutLink) -> None:
+        if link.link_type != "endpoint":
+            # Its messages entered the network, and had their outcomes, elsewhere.
+            self.transit += link.delivery_count if isinstance(link, DataOutLink) else 0
+            return
         self.dropped_presettled += link.dropped_presettled
         is_container = link.attachment.is_route_container
         if isinstance(link, OutLink):
@@ -116,8 +125,13 @@ class Core:
         self.clock = clock
         self.set_timer = set_timer
         self.budgets = Budgets(NO_LIMITS)
+        self.receivers = Receivers(self)
         self.links: dict[int, InLink | OutLink] = {}
         self.retired = Totals()
+        self.network: Network | None = None  # of an interior router
+        self.uplink: Uplink | None = None  # of an edge router
+        # Called when an address has other senders or destinations than before.
+        self.on_changed: Callable[[LiveAddress], None] = lambda _address: None
         self._last_identity = 0
 
     def next_identity(self) -> int:
@@ -132,7 +146,8 @@ class Core:
 
         tenant  the peer's mobile addresses are in its address space
         """
-        return resolve(text, router_id=self.router_id, tenant=tenant)
+        address = resolve(text, router_id=self.router_id, tenant=tenant)
+        return address if self.uplink is None else self.uplink.checked(address)
 
     def owner_of(self, address: Address, attachment: Attachment, *, is_ingress: bool) -> Literal["own", "other"] | None:
         """The owner of a dynamic address, by any spelling. None for addresses that have not the form of one.
@@ -165,7 +180,8 @@ class Core:
     def dynamic_address(self, *, is_source: bool) -> Address:
         """A fresh address for a dynamic terminus (routing §5.4); `written` is the text for the peer."""
         name = f"temp.{self.random_name()}"
-        text = f"amqp:/_topo/0/{self.router_id}/{name}" if is_source else f"amqp:/_${name}"
+        own = f"_topo/{AREA}/{self.router_id}" if self.uplink is None else f"_edge/{self.router_id}"
+        text = f"amqp:/{own}/{name}" if is_source else f"amqp:/_${name}"
         address = self.resolve(f"_local/{name}" if is_source else f"_${name}")
         assert isinstance(address, Address)
         return replace(address, written=text, full=text)
@@ -187,7 +203,7 @@ class Core:
         link: InLink
         if address is None:
             link = AnonymousInLink(self.next_identity(), wire, attachment, self.work)
-            link.on_updated = Updates(link, self._all_receivers).on_updated
+            link.on_updated = Updates(link, self.all_receivers).on_updated
             wire.admit(link, None, forward_anonymous, begin_anonymous_stream, link.on_updated)
         else:
             link = InLink(self.next_identity(), wire, attachment, self.work)
@@ -204,6 +220,8 @@ class Core:
         self.links[link.identity] = link
         pacing = attachment.pacing
         link.grant_initial(attachment.capacity if pacing is None else pacing.attach(link))
+        if link.address is not None:
+            self.on_changed(live)
         return link
 
     def add_out_link(
@@ -225,18 +243,28 @@ class Core:
         live = link.address = self.table.obtain(address, is_ingress=False, treatment=treatment)
         if is_dynamic:
             live.made_by = link
-        had_path = live.has_path
-        live.out_links.append(link)
         attachment.out_links.add(link)
         self.links[link.identity] = link
-        if not had_path:
-            self._grant_all(live)
+        self.receivers.add(live, link)
         return link
 
-    def _all_receivers(self) -> list[OutLink]:
+    def adopt(self, link: InLink | OutLink, attachment: Attachment) -> None:
+        """A link between routers, which is bound to no address."""
+        if isinstance(link, InLink):
+            if attachment.account.behind:
+                link.hold(OVER_BUDGET)
+            attachment.in_links.add(link)
+        else:
+            link.wire.admit(
+                link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit
+            )
+            attachment.out_links.add(link)
+        self.links[link.identity] = link
+
+    def all_receivers(self) -> list[OutLink]:
         return [link for link in self.links.values() if isinstance(link, OutLink)]
 
-    def _grant_all(self, address: LiveAddress) -> None:
+    def grant_all(self, address: LiveAddress) -> None:
         for link in address.in_links:
             link.grant_withheld()
 
@@ -244,12 +272,16 @@ class Core:
         """The link is gone, with or without Detach. Every delivery on it is disposed of (routing §9.3, §9.4)."""
         if link.identity not in self.links:
             return
+        left: list[LiveAddress] = []
         if isinstance(link, InLink):
             link.wire.read_out()
         else:
-            self.cut_off((link,))
+            left = self.receivers.take_out((link,))
+            link.room = 0
         link.is_open = False
         del self.links[link.identity]
+        if self.network is not None:
+            self.network.forget(link)
         self.retired.add(link)
         link.attachment.forget(link)
         if isinstance(link, InLink):
@@ -263,35 +295,24 @@ class Core:
                 if address.made_by is link:
                     address.made_by = None
                 self.table.discard_unused(address)
+                self.on_changed(address)
         else:
             link.lose_everything()
+            for address in left:
+                self.on_changed(address)
         link.wire.release_core()
 
-    def cut_off(self, links: Iterable[OutLink]) -> None:
+    def cut_off(self, links: Collection[OutLink]) -> None:
         """From now on no message goes to any of these links. `remove_link` does the rest, perhaps much later.
 
         All at once, and quick: one look at each address, however many of its links go.
         """
-        leaving: dict[LiveAddress, list[OutLink]] = {}
         for link in links:
-            address = self.table.bound(link)
-            if address is not None:
-                leaving.setdefault(address, []).append(link)
-        for address, of_it in leaving.items():
-            for link in of_it:
+            if self.table.bound(link) is not None:
                 link.is_open = False
                 link.room = 0
-                link.address = None
-                address.retired_egress += link.delivery_count
-                if address.made_by is link:
-                    address.made_by = None
-            if len(of_it) == 1:
-                address.out_links.remove(of_it[0])
-            else:
-                staying = [link for link in address.out_links if link.is_open]
-                address.out_links.clear()
-                address.out_links.extend(staying)
-            self.table.discard_unused(address)
+        for address in self.receivers.take_out(links):
+            self.on_changed(address)
 
     def set_rates(self, attachment: Attachment, rates: Rates) -> None:
         """Set the rates of the connection from now on; its open links follow."""
@@ -319,6 +340,8 @@ class Core:
         """The address of a message on an anonymous link; None after it was released or refused."""
         treatment = self.table.treatment(to)
         address = self.table.find(to, treatment.ingress_phase)
+        if self.uplink is not None and (up := self.uplink.way_of(link, address)) is not None:
+            return up
         if address is not None:
             return address
         if treatment.distribution == "unavailable":
@@ -335,7 +358,8 @@ class Core:
         assert isinstance(address, Address)
         live = self.table.obtain(address, is_ingress=True, treatment=_CLOSEST)
         live.subscribers.append(subscriber)
-        self._grant_all(live)
+        self.grant_all(live)
+        self.on_changed(live)
 
     def is_in_process(self, address: Address) -> bool:
         """Does a link to or from `address` lead to an in-process consumer?"""
@@ -347,9 +371,10 @@ class Core:
     def send(self, to: Address, payload: bytes) -> bool:
         """Send a message the router itself made, presettled. False when nobody can receive it."""
         address = self.table.find(to)
-        if address is None or not (out_links := hops(address)):
+        if address is None or not (out_links := hops(address, None, 0)):
             return False
         address.sent_from_process += 1
         for out in out_links:
-            give_copy(None, out, None, self.work.now_s, payload, is_settled=True)
+            own = self.network.stamped(payload) if self.network and isinstance(out, DataOutLink) else payload
+            give_copy(None, out, None, self.work.now_s, own, is_settled=True)
         return True

@@ -8,7 +8,7 @@ Sources: docs/spec/routing.md §8, §9.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from router.core.budget import Account, Charge
 from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
@@ -50,6 +50,7 @@ class Growing(Protocol):
     def start(self) -> None: ...
     def lose(self, *, was_sent: bool) -> None: ...
     def break_off(self) -> None: ...
+    def give_up(self) -> None: ...
     def forgo_outcome(self) -> None: ...
 
 
@@ -89,6 +90,11 @@ class Connection(Protocol):
     @property
     def is_route_container(self) -> bool: ...
     @property
+    def is_edge(self) -> bool:
+        """Is it between an edge router and an interior one? No message goes back on such a connection."""
+        ...
+
+    @property
     def is_blocked(self) -> bool: ...
     @property
     def pacing(self) -> Pace | None: ...
@@ -122,7 +128,14 @@ class Queued(NamedTuple):
 
 
 class Link:
-    """The common part of both directions."""
+    """The common part of both directions.
+
+    link_type  as management shows it
+    patience   how many times the usual it may be without progress
+    """
+
+    link_type: ClassVar[str] = "endpoint"
+    patience: ClassVar[int] = 1
 
     __slots__ = (
         "accepted",
@@ -167,6 +180,11 @@ class Link:
         self.rate_samples: tuple[int, ...] = ()
         self.zero_credit_since_s: int | None = work.now_s
         self.is_blocked = False
+
+    @property
+    def priority(self) -> int:
+        """As management shows it: of messages between routers."""
+        return 4
 
     def count_outcome(self, state: int) -> None:
         if state == ACCEPTED:

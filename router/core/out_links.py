@@ -150,6 +150,13 @@ class OutLink(Link):
             self.leg.break_off()
             self.work.touched.add(self.engine)
 
+    def give_up(self) -> None:
+        """The streamed message that occupies the link is none any more; the link goes on."""
+        leg = self.leg
+        if leg is not None:
+            leg.give_up()
+            self.work.touched.add(self.engine)
+
     def withdraw(self, leg: Growing) -> None:
         """The message will not come: take its place out of the queue."""
         kept = deque(item for item in self.queue if item.leg is not leg)
@@ -240,6 +247,12 @@ class OutLink(Link):
         elif origin is not None and source is not None:
             self.unsettled[outgoing] = (origin, source, since_s)
             self.load += 1
+
+    def give_up_queue(self) -> None:
+        """Nobody is there any more for what waits: tell its origins."""
+        queue, self.queue = self.queue, deque()
+        self.load -= len(queue)
+        self.work.begin(_lose_queued(queue))
 
     def lose_everything(self) -> None:
         """The link is gone: tell every origin what became of its message."""

@@ -101,7 +101,7 @@ class Progress:
             return
         message = (link.delivery_count + link.passed_over, stream)
         pacing = link.attachment.pacing
-        patience_s = self.timeout_s + (pacing.longest_wait_s if pacing is not None else 0.0)
+        patience_s = self.timeout_s * link.patience + (pacing.longest_wait_s if pacing is not None else 0.0)
         come = unread + (stream.received if stream is not None else 0)
         if self._is_late(link, message, come, patience_s, marks) and link.on_stalled is not None:
             self.messages_given_up += 1
@@ -116,12 +116,13 @@ class Progress:
             # Another message is in its way, which is looked at itself; or nobody but the sender waits for the receiver,
             # and that may grant its credit when it likes.
             return False
-        is_late = self._is_late(leg, None, stream.received - leg.buffered, self.timeout_s, marks)
+        patience_s = self.timeout_s * leg.out.patience
+        is_late = self._is_late(leg, None, stream.received - leg.buffered, patience_s, marks)
         connection = leg.out.attachment
         if not connection.is_blocked:
             return is_late
-        is_shut = self._is_late(connection, None, -connection.unsent_bytes(), self.timeout_s, marks)
-        return is_late and (is_shut or self._clock() - marks[leg].since >= self.timeout_s + _SOCKET_S)
+        is_shut = self._is_late(connection, None, -connection.unsent_bytes(), patience_s, marks)
+        return is_late and (is_shut or self._clock() - marks[leg].since >= patience_s + _SOCKET_S)
 
     def _is_late(
         self,

@@ -3,7 +3,7 @@
 Sources: docs/spec/routing.md §7.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from router.core.addresses import LiveAddress
 from router.core.in_links import InLink
@@ -31,13 +31,61 @@ def _nowhere(_delivery: Handle, _size: int) -> None:
     raise AssertionError("a message came before the link had its route")
 
 
-def hops(address: LiveAddress) -> list[OutLink]:
-    """The receivers of one message to `address`; none where nobody receives."""
+def hops(address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
+    """The links for one message to `address`, which is in the buffer; none where nobody receives.
+
+    link  that it came on; None: it is this router's own
+    """
+    if address.far is not None:
+        return address.far.hops(address, link, size)
     if not address.out_links:
         return []
     if address.distribution == "multicast":
         return list(address.out_links)
     return [next_in_turn(address) if address.distribution == "closest" else least_loaded(address)]
+
+
+def elsewhere(address: LiveAddress, link: InLink | None) -> Iterable[OutLink]:
+    """The local receivers, but for those on the connection between an edge and an interior that the message came by."""
+    if link is None or not link.attachment.is_edge:
+        return address.out_links
+    origin = link.attachment
+    return [out for out in address.out_links if out.attachment is not origin]
+
+
+def least_loaded_elsewhere(address: LiveAddress, link: InLink | None) -> OutLink | None:
+    """As least_loaded; None: there is none elsewhere."""
+    if link is None or not link.attachment.is_edge:
+        return least_loaded(address)
+    best: OutLink | None = None
+    for out in address.out_links:
+        if out.attachment is not link.attachment and (best is None or out.load < best.load):
+            best = out
+            if not out.load:
+                break
+    if best is not None:
+        _move_back(address, best)
+    return best
+
+
+def next_in_turn_elsewhere(address: LiveAddress, link: InLink | None) -> OutLink | None:
+    """As next_in_turn; None: there is none elsewhere."""
+    if link is None or not link.attachment.is_edge:
+        return next_in_turn(address)
+    found: OutLink | None = None
+    for out in address.out_links:
+        if out.attachment is not link.attachment and (found is None or out.leg is None):
+            found = out
+            if out.leg is None:
+                break
+    if found is not None:
+        _move_back(address, found)
+    return found
+
+
+def _move_back(address: LiveAddress, out: OutLink) -> None:
+    address.out_links.remove(out)
+    address.out_links.append(out)
 
 
 def least_loaded(address: LiveAddress) -> OutLink:

@@ -148,6 +148,12 @@ class Leg:
         if self.handle is not None:
             self.out.wire.abort(self.handle)
 
+    def give_up(self) -> None:
+        """The receiver takes nothing: it does not get the rest, and its link is free for the next message."""
+        if not self.is_over:
+            self.abort()
+            self.stream.on_leg_lost(was_sent=True)
+
     def _leave(self) -> None:
         self.out.vacate()
         self.out.refresh_room()
@@ -404,7 +410,7 @@ def begin_anonymous_stream(link: AnonymousInLink, _address: None, delivery: Hand
 
 def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     is_request = address.subscribers and (address.distribution == "closest" or not address.out_links)
-    out_links = hops(address) if not is_request else []
+    out_links = hops(address, link, size) if not is_request else []
     if is_request:
         link.refuse(delivery, REQUEST_TOO_LARGE)
         return

@@ -55,13 +55,17 @@ class AddressBook:
         if found is None:
             if len(self._remembered) >= MAX_REMEMBERED:
                 self._remembered.clear()
-            if self._tree is None:
-                self._tree = PatternTree((split_tokens(pattern), pattern) for pattern in self._treatments)
-            pattern = self._tree.find(split_tokens(address))
-            found = self._treatments[pattern] if pattern is not None else self._default
+            found = self.configured(address) or self._default
             if len(address) <= MAX_REMEMBERED_CHARACTERS:
                 self._remembered[address] = found
         return found
+
+    def configured(self, address: str) -> Treatment | None:
+        """The best match; None: nothing is configured for the address."""
+        if self._tree is None:
+            self._tree = PatternTree((split_tokens(pattern), pattern) for pattern in self._treatments)
+        pattern = self._tree.find(split_tokens(address))
+        return self._treatments[pattern] if pattern is not None else None
 
 
 def _form(attributes: Mapping[str, Any]) -> str:

@@ -173,7 +173,6 @@ class _Loading:
         self.late: list[Log] = []
         self.passed_over: list[str] = []
         self.errors: list[ConfigError] = []
-        self.last_errors: list[ConfigError] = []  # told where there are no others
 
     def configuration(self) -> Configuration:
         # Sorting is stable: entities of one type stay in the order of the file, those of policyDir behind them.
@@ -267,8 +266,8 @@ class _Loading:
 
     def refuse_first(self) -> None:
         """Raise the error that stands first in the file, if there is one: later ones may follow from it."""
-        if errors := self.errors or self.last_errors:
-            raise min(errors, key=lambda error: error.line or sys.maxsize)
+        if self.errors:
+            raise min(self.errors, key=lambda error: error.line or sys.maxsize)
 
     def is_ignored(self, made: ConfiguredEntity) -> bool:
         """A mistake in an address or link route costs that entity only (§1.4)."""
@@ -304,7 +303,7 @@ class _Loading:
         if (found := self.refuse(made.type, made.attributes)) is not None:
             line, file = made.source.line_of((found.attribute,)), made.source.file
             error = ConfigError(found.reason, path=self.path, line=line, kind="Configuration", file=file)
-            (self.last_errors if found.is_last else self.errors).append(error)
+            self.errors.append(error)
 
     def policy_dir(self) -> str:
         return str(next(self.of_type("policy")).attributes["policyDir"])

@@ -17,12 +17,10 @@ class Refusal:
 
     reason     what it wants, and what would be right
     attribute  that is to blame, by its canonical name; "" for the whole entity
-    is_last    whatever else is wrong with the file is told before
     """
 
     reason: str
     attribute: str = ""
-    is_last: bool = False
 
 
 # Type -> why none of its entities can be served.
@@ -40,9 +38,6 @@ UNSERVED_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "address": {"enableFallback": f"fallback destinations are {_NOT_BUILT}: take 'enableFallback' out"},
 }
-# Type -> attribute -> the one value that is served.
-_SERVED_VALUES: Final[Mapping[str, Mapping[str, str]]] = {"router": {"mode": "standalone"}}
-
 # Type -> attributes that an empty value would make as if they were left out, which is laxer or not what anybody means:
 # a listener without TLS, or with every mechanism; a connector that trusts the system's authorities.
 _NEVER_EMPTY: Final[Mapping[str, frozenset[str]]] = {
@@ -61,12 +56,6 @@ def refusal(type_: str, attributes: Mapping[str, object]) -> Refusal | None:
     """
     if (reason := UNSERVED_TYPES.get(type_)) is not None:
         return Refusal(reason=reason)
-    for attribute, served in _SERVED_VALUES.get(type_, {}).items():
-        if (value := attributes[attribute]) != served:
-            # A router that is half part of a network would drop messages without a word.
-            text = f"{type_} {attribute} '{value}' is not supported by this version: expected {served}"
-            # What the mode does not allow is wrong whatever this version can do.
-            return Refusal(reason=text, attribute=attribute, is_last=True)
     for attribute, reason in UNSERVED_ATTRIBUTES.get(type_, {}).items():
         if attributes.get(attribute):
             return Refusal(reason=reason, attribute=attribute)

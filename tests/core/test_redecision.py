@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Vhosts, at, ruleset_of
+from proton import symbol
 
 from policy.rights import NOTHING, UNRESTRICTED, UNSET
 from router.amqp.engine.connection import MAX_UNANSWERED_DETACHES
@@ -515,8 +516,9 @@ def test_who_is_over_is_decided_by_the_rules_in_force_and_nobody_else_is() -> No
 
 
 def test_a_connection_not_governed_is_left_alone() -> None:
-    net = Net(vhosts=rules())
+    net = Net(vhosts=rules(), router_id="QDR")
     client = client_of(net, role="inter-router")
+    client.receiver(None, source={"capabilities": symbol("qd.router")})
     sender = client.sender("a")
     net.pump()
     enforce(net, rules(remoteHosts="192.0.2.1", targets="b"))

@@ -99,7 +99,7 @@ def test_inter_router_connections_need_an_interior_router(mode: str, section: st
 
 
 def test_an_edge_listener_needs_an_interior_router_and_an_edge_connector_does_not() -> None:
-    """management 9"""
+    """management 9; network 100"""
     router = "router {\n mode: edge\n}\n"
     assert "role='edge' only allowed with router mode='interior' for ListenerEntity(" in refused(
         router + listener("role: edge")

@@ -36,7 +36,8 @@ def test_lint_and_the_router_refuse_the_same() -> None:
         ("listener {\n port: 1\n http: yes\n}\n", [3]),
         ("listener {\n port: 1\n http: no\n httpRoot: /srv\n}\n", [4]),
         ("address {\n prefix: a\n enableFallback: on\n}\n", [3]),
-        ("router {\n mode: interior\n}\n", [2]),
+        ("router {\n mode: edge\n}\n", []),
+        ("router {\n mode: interior\n}\n", []),
         ("router {\n mode: standalone\n}\naddress {\n prefix: a\n}\nlistener {\n http: no\n}\n", []),
     ],
 )

@@ -170,6 +170,7 @@ class Engine:
         "transport",
         "unanswered",
         "watched",
+        "watched_per_flush",
         "write",
     )
 
@@ -216,6 +217,7 @@ class Engine:
         self.account: Account = Unlimited()
         # Sessions on which the router sends, and those from which it has not taken everything.
         self.watched: deque[Session] = deque()
+        self.watched_per_flush = _WATCHED_PER_FLUSH
         self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
         guard = Guard(max_frame_bytes=max_frame_bytes, channel_max=channel_max)
         self.intake = Intake(self, guard)
@@ -313,7 +315,7 @@ class Engine:
 
     def _watch_backlog(self) -> None:
         watched = self.watched
-        for _ in range(min(len(watched), _WATCHED_PER_FLUSH)):
+        for _ in range(min(len(watched), self.watched_per_flush)):
             session = watched.popleft()
             if session.is_ended:
                 continue

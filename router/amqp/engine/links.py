@@ -345,12 +345,18 @@ class _Wire:
             lib.pn_link_set_max_message_size(link, max_message_bytes)
         lib.pn_link_open(link)
 
+    def accept_router(self) -> None:
+        """Answer a router's Attach. Its termini, which have no address, are mirrored, and not taken for null ones."""
+        lib.pn_terminus_set_type(lib.pn_link_remote_source(self.link), lib.PN_SOURCE)
+        lib.pn_terminus_set_type(lib.pn_link_remote_target(self.link), lib.PN_TARGET)
+        self.accept()
+
     def _agree_on_settlement(self) -> None:
         """Answer the peer's settlement modes."""
         raise NotImplementedError
 
-    def refuse(self, condition: Condition) -> None:
-        """Attach with a null local terminus, then a closing Detach with the error (routing §5.5)."""
+    def refuse(self, condition: Condition | None) -> None:
+        """Attach with a null local terminus, then a closing Detach with the error, if any (routing §5.5)."""
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         if lib.pn_link_is_receiver(link):
@@ -580,6 +586,11 @@ class IncomingWire(_Granting):
         self.forward = self.plain = forward
         self.begin = begin
         self.on_updated = on_updated
+
+    def forward_by(self, forward: Callable[..., None]) -> None:
+        """Replace the `forward` that `admit` was given by another for the same taker and address."""
+        self.plain = forward
+        self.pay_by(self.pay)
 
     def pay_by(self, pay: Callable[[int], None] | None) -> None:
         """Call `pay` with the size of each message, or of the first bytes of a streamed one, before it is forwarded."""

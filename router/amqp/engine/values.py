@@ -166,14 +166,19 @@ def put_terminus(pointer: Pointer, terminus: Terminus | None, kind: int) -> None
     lib.pn_terminus_set_timeout(pointer, terminus.timeout_s)
     if terminus.distribution_mode is not None:
         lib.pn_terminus_set_distribution_mode(pointer, _DISTRIBUTION_NUMBERS[terminus.distribution_mode])
-    if terminus.capabilities:
+    if len(terminus.capabilities) == 1:
+        # AMQP allows both forms; routers recognise each other by the bare symbol alone (network §4.1).
+        put_value(lib.pn_terminus_capabilities(pointer), symbol(terminus.capabilities[0]))
+    elif terminus.capabilities:
         put_value(lib.pn_terminus_capabilities(pointer), Array(symbol, tuple(map(symbol, terminus.capabilities))))
 
 
 def terminus_of(pointer: Pointer) -> Terminus | None:
     kind = _TERMINUS_KIND.get(lib.pn_terminus_get_type(pointer))
     if kind is None:
-        return None
+        # proton takes a source without an address for a null one. Those of routers have a capability.
+        capabilities = symbols_of(lib.pn_terminus_capabilities(pointer))
+        return Terminus(capabilities=capabilities) if capabilities else None
     return Terminus(
         is_coordinator=kind == "coordinator",
         address=text_of(lib.pn_terminus_get_address(pointer)) or None,

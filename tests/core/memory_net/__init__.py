@@ -7,11 +7,19 @@
     net.pump()
     assert receiver.bodies == [b"hello"]
 
+Several of them, connected, are a network:
+
+    fleet = Fleet("A", "B", "C")
+    fleet.connect("A", "B")
+    fleet.settle()
+    sender, receiver = fleet["A"].client().sender("a"), fleet["B"].client().receiver("a", credit=10)
+
 Pumping carries bytes both ways until nobody has any. A client that stops reading makes its socket fill up as a real
 one does; a client that is killed leaves without a word.
 """
 
 from memory_net.clients import Client
+from memory_net.connected import End, Fleet
 from memory_net.ends import (
     ACCEPTED,
     MODIFIED,
@@ -29,6 +37,6 @@ from memory_net.net import ROUTER_ID, Net, at, free_clients
 from memory_net.policies import Vhosts, ruleset_of
 
 __all__ = [
-    "ACCEPTED", "MODIFIED", "REJECTED", "RELEASED", "ROUTER_ID", "Client", "Frame", "Net", "Outcome", "Received",
-    "Receiver", "Sender", "Sending", "Vhosts", "at", "encoded", "frames", "free_clients", "ruleset_of",
+    "ACCEPTED", "MODIFIED", "REJECTED", "RELEASED", "ROUTER_ID", "Client", "End", "Fleet", "Frame", "Net", "Outcome",
+    "Received", "Receiver", "Sender", "Sending", "Vhosts", "at", "encoded", "frames", "free_clients", "ruleset_of",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 from auth.credentials import Answer, VerifyRequest
 from memory_net.clients import Client
+from memory_net.connected import End
 from memory_net.policies import Vhosts, ruleset_of
 from policy.addressing.address import Address, resolve
 from policy.usage import UsageLedger
@@ -18,13 +19,15 @@ from router.amqp.buffers import READ_BYTES
 from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection, Stage
 from router.connection.peer import Peer
-from router.connection.surroundings import assemble
+from router.connection.surroundings import Place, assemble
 from router.connection.terms import Listener, Verify
 from router.core.addresses import Treatment
 from router.core.budget import NO_LIMITS, Budgets, Limits
 from router.core.progress import Progress
 from router.core.work import Timed, Work
 from router.effects import Audit, Effect, Log
+from router.linkstate.settings import Settings
+from router.network.host import Host
 
 ROUTER_ID = "QDR"
 
@@ -44,6 +47,8 @@ class Net:
     read_bytes     how much of a client's bytes the router reads at once
     progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
     is_sliced      turns are over after two steps, and what is done later is done one step in each round of `pump`
+    is_edge        it is an edge router, of the name router_id
+    router_id      its name; with one of its own it is else interior, and its clock is `connected.Fleet`'s to move
     """
 
     def __init__(
@@ -59,6 +64,8 @@ class Net:
         limits: Limits = NO_LIMITS,
         progress_s: int = 0,
         is_sliced: bool = False,
+        router_id: str | None = None,
+        is_edge: bool = False,
         **listener: Any,
     ) -> None:
         self.now = 1000.0
@@ -68,7 +75,8 @@ class Net:
         self.read_bytes = read_bytes
         self.effects: list[Effect] = []
         self.clients: list[Client] = []
-        self.deadlines: dict[Client, float] = {}
+        self.ends: list[End] = []  # of connections to other routers
+        self.deadlines: dict[Client | End, float] = {}
         self.timers: dict[Timed, float] = {}
         self.is_sliced = is_sliced
         self.remainders: deque[Iterator[object]] = deque()
@@ -78,7 +86,7 @@ class Net:
         self._random = itertools.count()
         # As the daemon does, but for its clock, its timers and its threads.
         self.surroundings = assemble(
-            router_id=ROUTER_ID,
+            router_id=router_id or ROUTER_ID,
             version="1.20.0",
             work=self.work,
             treatment_of=lambda address: Treatment(distribution=self.distributions.get(address, default)),  # type: ignore[arg-type]
@@ -87,8 +95,12 @@ class Net:
             wall_clock=lambda: self.wall_s,
             set_timer=self._set_timer,
             emit=self.effects.append,
+            place=Place(
+                configured=self._configured if router_id is not None and not is_edge else None, is_edge=is_edge
+            ),
         )
         self.core = self.surroundings.core
+        self.host: Host | None = None
         self.core.budgets = Budgets(limits)
         self.progress = Progress(self.core.links, lambda: self.now)
         self.progress.timeout_s = progress_s
@@ -99,6 +111,23 @@ class Net:
             self.shadow.use(ruleset_of(candidate))
         self.listener_terms: dict[str, Any] = {"capacity": capacity, **strip_terms(strip), **listener}
         self._last_id = 0
+        if self.core.network is not None:
+            self.join(instance=1)
+
+    def _configured(self, name: str) -> Treatment | None:
+        distribution = self.distributions.get(name)
+        return Treatment(distribution=distribution) if distribution is not None else None  # type: ignore[arg-type]
+
+    def join(self, *, instance: int, **settings: Any) -> Host:
+        """Run the routing protocol, as the daemon does in the mode interior."""
+        assert self.core.network is not None
+        self.host = Host(
+            settings=Settings(router_id=self.core.router_id, instance=instance, **settings),
+            network=self.core.network,
+            emit=self.effects.append,
+            clock=lambda: self.now,
+        )
+        return self.host
 
     def _set_timer(self, member: Timed, deadline: float | None) -> None:
         self.timers.pop(member, None)
@@ -132,7 +161,7 @@ class Net:
             client.open()
         return client
 
-    def accept(self, listener: Listener, client: Client) -> Connection:
+    def accept(self, listener: Listener, client: "Client | End") -> Connection:
         self._last_id += 1
         name = f"{self.remote_host}:{self._last_id}"
         self.gate.accept(
@@ -158,22 +187,30 @@ class Net:
     def pump(self, *, rounds: int = 100_000) -> None:
         """Carry bytes both ways until nobody has any."""
         for _ in range(rounds):
-            moved = self.do_later()
-            for client in list(self.clients):
-                moved |= client.push_to_router()
-                moved |= client.pull_from_router()
-                if client.router_closed and not client.is_dead and not client.inbox:
-                    client.is_dead = True
-                    client.router.on_lost()
-                    self.work.finish()
-                    moved = True
-            if self.work.relieved:
-                self.work.finish()
-                moved = True
-            if not moved:
+            if not self.carry():
                 self.work.busy.clear()  # as the daemon does every second
                 return
         raise AssertionError("the network does not come to rest")
+
+    @property
+    def peers(self) -> "list[Client | End]":
+        return [*self.clients, *self.ends]
+
+    def carry(self) -> bool:
+        """One round. Did anything move?"""
+        moved = self.do_later()
+        for client in self.peers:
+            moved |= client.push_to_router()
+            moved |= client.pull_from_router()
+            if client.router_closed and not client.is_dead and not client.inbox:
+                client.is_dead = True
+                client.router.on_lost()
+                self.work.finish()
+                moved = True
+        if self.work.relieved:
+            self.work.finish()
+            moved = True
+        return moved
 
     def do_later(self) -> bool:
         """One step of all that is to be done later. Was there any?"""
@@ -191,7 +228,7 @@ class Net:
             before, self.now = self.now, min(self.now + step, end)
             self.wall_s += self.now - before
             self.work.now_s = int(self.now)
-            for client in list(self.clients):
+            for client in self.peers:
                 if client.is_dead:
                     continue
                 deadline = self.deadlines.get(client, client.router._deadline)
@@ -208,7 +245,7 @@ class Net:
     # Looking at the router
 
     @staticmethod
-    def peer(client: Client) -> Peer:
+    def peer(client: "Client | End") -> Peer:
         assert client.router.peer is not None
         return client.router.peer
 
@@ -234,20 +271,21 @@ class Net:
 
     def nothing_left(self) -> None:
         """Everybody leaves: the router holds nothing any more."""
-        for client in list(self.clients):
+        for client in self.peers:
             client.kill()
         self.pump()
         self.no_errors()
         core, work = self.core, self.work
         assert not core.links
-        assert not core.table.addresses
+        known = {f"R{router}" for router in core.network.routers} if core.network is not None else set()
+        assert core.table.addresses.keys() <= known
         assert not work.refill
         assert not work.touched
         assert not work.resumable
         assert not work.closing
         assert not self.timers
         assert self.ledger.open_connections == 0
-        for client in self.clients:
+        for client in self.peers:
             assert client.router.stage is Stage.CLOSED
             peer = client.router.peer
             if peer is not None:

@@ -1,0 +1,223 @@
+"""The interior's side of a connection with an edge router: its links, and those of the services that edges have.
+
+All of them pass the gate: vhost policy governs edges as it governs clients (network §3.4). Source: docs/spec/network.md
+§14, §15.
+"""
+
+from collections.abc import Callable
+
+from policy.addressing.address import Address
+from router.amqp.engine import IncomingWire, OutgoingWire
+from router.amqp.terminus import Condition, Terminus
+from router.connection.edge_messages import Unreadable, decode_service, encode_service
+from router.connection.edge_services import INVALID_FIELD, EdgeServices
+from router.connection.inspection import condition_of
+from router.connection.peer_links import FORBIDDEN, PeerLinks, Wire, request_of
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
+from router.core.service_links import DownOutLink, ServiceInLink, ServiceOutLink
+from router.core.trunk_links import begin_control, take_control
+from router.edge.limits import HEARTBEAT_CREDIT, LOOKUP_CREDIT, MAX_MESSAGE_BYTES
+from router.edge.messages import DOWNLINK, HEARTBEAT_ADDRESS, LOOKUP_ADDRESS
+from router.effects import Log
+from router.values import Handle
+
+
+class EdgeLinks(PeerLinks):
+    services: EdgeServices | None = None  # None before the Opens, and where this router is no interior one
+    _downlink: OutLink | None = None
+
+    @property
+    def connection_id(self) -> int:
+        return self.attachment.connection_id
+
+    def open_edge(self, services: EdgeServices) -> None:
+        """The Opens are exchanged."""
+        self.services = services
+        self._tracked: dict[int, str] = {}  # link → key of its address
+        services.connected(self)
+
+    def drop_socket(self) -> None:
+        self._shut()
+
+    # Attach
+
+    def attach(self, wire: Wire) -> None:
+        super().attach(wire)
+        link = wire.core
+        if self.services is None or not isinstance(link, InLink) or isinstance(link, ServiceInLink):
+            return
+        live = self.core.table.bound(link)
+        if live is not None and live.key[0] == "M" and not live.subscribers:
+            self._tracked[link.identity] = live.key
+            destinations = self.services.destinations(live)
+            tracking = self.services.machine.tracking
+            self.services.carry_out([*tracking.sender_attached(self.connection_id, live.key, destinations)])
+
+    def attach_router(self, wire: Wire, terminus: Terminus) -> None:
+        """The link by which the edge gets what is for itself: for its own id, and once."""
+        is_down = self.services is not None and isinstance(wire, OutgoingWire) and terminus.capabilities == (DOWNLINK,)
+        if not is_down:
+            super().attach_router(wire, terminus)
+            return
+        assert isinstance(wire, OutgoingWire)
+        address = self._resolve(f"_edge/{self.container}/downlink")
+        if (
+            terminus.address != self.container
+            or self._downlink is not None
+            or not isinstance(address, Address)
+            or address.key != f"H{self.container}"
+            or self._is_anothers(address)
+        ):
+            self._record_claim(terminus.address or "")
+            wire.refuse(FORBIDDEN)
+            return
+        # The gate judges the name that stands in the Attach: the edge's id.
+        named = self._resolve(self.container)
+        refusal = self._over_budget("attach", "AMQP Attach") or self.gate.attach(request_of(wire, terminus, named))
+        if refusal is not None:
+            wire.refuse(condition_of(refusal))
+            return
+        wire.named = named if isinstance(named, Address) else None
+        wire.is_counted = True
+        wire.accept()
+        core = self.core
+        link = self._downlink = DownOutLink(core.next_identity(), wire, self.attachment, core.work)
+        core.adopt(link, self.attachment)
+        core.receivers.bind(link, core.table.obtain(address, is_ingress=False))
+        self.limit_out(link)
+        self.messages.choose_composition(link)
+        self.log_attached(wire)
+
+    def _is_anothers(self, address: Address) -> bool:
+        """Does an edge with another login have this id now?
+
+        Attack: an edge that takes another's id gets a share of its messages.
+        """
+        live = self.core.table.find(address)
+        services = self.services
+        if live is None or services is None:
+            return False
+        holders = (services.edge(connection) for connection in live.edges)
+        return any(holder is not None and holder.gate.identity.user != self.gate.identity.user for holder in holders)
+
+    def _record_claim(self, claimed: str) -> None:
+        text = (
+            f"[C{self.connection_id}] Edge downlink of '{claimed[:128]}' forbidden to the edge router "
+            f"'{self.container[:128]}': an edge has one, for its own id, which no edge of another user has"
+        )
+        self.record_forbidden("Edge downlink forbidden", (Log(module="ROUTER_CORE", level="warning", text=text),))
+
+    # Services
+
+    def attach_service(self, wire: Wire, address: Address) -> None:
+        services = self.services
+        if services is None:
+            super().attach_service(wire, address)
+            return
+        is_sender = isinstance(wire, IncomingWire)
+        terminus = wire.target if is_sender else wire.source
+        if not services.machine.admits(self.connection_id, address.name, is_sender=is_sender):
+            super().attach_service(wire, address)
+            return
+        refusal = self._over_budget("attach", "AMQP Attach") or self.gate.attach(request_of(wire, terminus, address))
+        if refusal is not None:
+            wire.refuse(condition_of(refusal))
+            return
+        if not self._serve(services, wire, address):
+            self.gate.detach("send" if is_sender else "receive")
+            super().attach_service(wire, address)
+            return
+        wire.named = address
+        wire.is_counted = True
+        self.log_attached(wire)
+
+    def _serve(self, services: EdgeServices, wire: Wire, address: Address) -> bool:
+        core, attachment, connection = self.core, self.attachment, self.connection_id
+        if isinstance(wire, OutgoingWire):
+            return self._serve_tracking(services, wire)
+        judge: Callable[[int, bytes], Condition | None]
+        if address.name == LOOKUP_ADDRESS:
+            judge, credit = self._look_up, LOOKUP_CREDIT
+        else:
+            judge, credit = self._hear, HEARTBEAT_CREDIT
+        wire.accept()
+        identity = core.next_identity()
+        link = ServiceInLink(
+            identity, wire, attachment, core.work, lambda payload: judge(identity, payload), MAX_MESSAGE_BYTES
+        )
+        wire.admit(link, None, take_control, begin_control, _ignore)
+        core.adopt(link, attachment)
+        self.limit_in(link)
+        link.grant_initial(credit)
+        if address.name == HEARTBEAT_ADDRESS:
+            beats = services.machine.heartbeats
+            services.carry_out(beats.attached(connection, identity, self.container, wire.name, services.clock()))
+        return True
+
+    def _serve_tracking(self, services: EdgeServices, wire: OutgoingWire) -> bool:
+        core, connection = self.core, self.connection_id
+        tracking = services.machine.tracking
+
+        def on_room(credit: int) -> None:
+            services.carry_out([*tracking.set_credit(connection, credit)])
+
+        link = ServiceOutLink(core.next_identity(), wire, self.attachment, core.work, on_room)
+        if not services.add_tracking(link, connection):
+            return False
+        wire.accept()
+        core.adopt(link, self.attachment)
+        self.limit_out(link)
+        return True
+
+    def _look_up(self, _link: int, payload: bytes) -> Condition | None:
+        services = self.services
+        if services is None:
+            return None
+        try:
+            message = decode_service(payload)
+        except Unreadable as error:
+            return Condition(name=INVALID_FIELD, description=str(error))
+        answered = services.machine.look_up(self.connection_id, message)
+        if isinstance(answered, list):
+            return services.carry_out(answered)
+        request, reply = answered
+        to = self._resolve(request.reply_to)
+        # Attack: a request whose answer goes to somebody else.
+        if isinstance(to, Address) and self.core.owner_of(to, self.attachment, is_ingress=False) == "own":
+            self.core.send(to, encode_service(reply, services.node))
+        return None
+
+    def _hear(self, link: int, _payload: bytes) -> Condition | None:
+        if self.services is not None:
+            self.services.machine.heartbeats.heard(link, self.services.clock())
+        return None
+
+    # Detach
+
+    def _remove(self, link: InLink | OutLink, why: str) -> None:
+        self._forget(link)
+        super()._remove(link, why)
+
+    def lose(self, link: InLink | OutLink) -> None:
+        self._forget(link)
+        super().lose(link)
+
+    def _forget(self, link: InLink | OutLink) -> None:
+        if self.services is None:
+            return
+        if link is self._downlink:
+            self._downlink = None
+        key = self._tracked.pop(link.identity, None)
+        if key is not None:
+            self.services.machine.tracking.sender_gone(self.connection_id, key)
+        self.services.forget(link, self.connection_id)
+
+    def cut_off(self) -> list[InLink | OutLink]:
+        if self.services is not None:
+            self.services.left(self.connection_id)
+        return super().cut_off()
+
+
+def _ignore(_delivery: Handle) -> None:
+    """Messages to services are settled as they come."""

@@ -1,0 +1,49 @@
+"""The two ends of a connection between an edge router and an interior one, as each end sees the other.
+
+Source: docs/spec/network.md §14.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from router.amqp.terminus import RemoteOpen
+from router.connection.edge_links import EdgeLinks
+from router.connection.peer import Peer
+from router.connection.uplink_links import UplinkLinks
+
+
+class EdgeRouter(Peer):
+    """An edge router that connected to this interior one."""
+
+    links_kind = EdgeLinks
+
+    def on_open(self, remote: RemoteOpen) -> None:
+        super().on_open(remote)
+        services = self.surroundings.edges
+        if self.is_open and services is not None:
+            assert isinstance(self.links, EdgeLinks)
+            self.links.open_edge(services)
+
+
+class InteriorRouter(Peer):
+    """An interior router that this edge connected to."""
+
+    links_kind = UplinkLinks
+
+    def on_open(self, remote: RemoteOpen) -> None:
+        super().on_open(remote)
+        uplinks = self.surroundings.uplinks
+        if self.is_open and uplinks is not None:
+            assert isinstance(self.links, UplinkLinks)
+            self.links.open_uplink(uplinks, self)
+
+    @property
+    def is_active(self) -> bool:
+        uplinks = self.surroundings.uplinks
+        return uplinks is not None and uplinks.active == self.gate.connection_id
+
+
+def edge_peer(**members: Any) -> Peer:
+    """The peer of a listener or connector of role edge: edges connect, interior routers listen."""
+    kind: Callable[..., Peer] = InteriorRouter if members["opening"].is_outgoing else EdgeRouter
+    return kind(**members)

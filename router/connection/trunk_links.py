@@ -1,0 +1,231 @@
+"""The links of a connection between routers: a pair for control messages, ten for users' messages, and streaming ones.
+
+The router that made the connection attaches all of them; the other answers. Source: docs/spec/network.md §4.
+"""
+
+from functools import partial
+from typing import Final, Protocol
+
+from router.amqp.engine import CannotBegin, IncomingWire, LinkOwner, OutgoingWire, Session, SessionOwner
+from router.amqp.terminus import Condition, Terminus
+from router.connection.inspection import condition_of, wire_of
+from router.connection.peer_links import PeerLinks, Wire
+from router.connection.trunk_messages import Arrivals, composer, router_for
+from router.core.in_links import InLink
+from router.core.network import MAX_TRUNKS, Network
+from router.core.out_links import OutLink
+from router.core.remotes import PRIORITIES, ControlOutLink, DataOutLink, Trunk
+from router.core.trunk_links import DataInLink
+from router.effects import log
+
+# On one connection. Attack: clients that begin messages and do not end them, each of which would have its own.
+MAX_STREAMING_LINKS: Final = 1024
+
+_CONTROL: Final = "qd.router"
+_DATA: Final = "qd.router-data"
+_NOT_A_ROUTER: Final = Condition(
+    name="qd:connection-role", description="Link attach forbidden on inter-router connection"
+)
+
+
+class TrunkOwner(SessionOwner, LinkOwner, Protocol):
+    """The peer, which hears of the end of sessions and links that the router began."""
+
+
+class TrunkLinks(PeerLinks):
+    """trunk  the connection in the core; None before the Opens, and where there are too many"""
+
+    trunk: Trunk | None = None
+    _incoming_slots = 0  # data links in either direction so far
+    _outgoing_slots = 0
+    _streaming: Session | None = None  # for messages that do not come in one piece
+    _streaming_links = 0
+    _arrivals: Arrivals
+
+    @property
+    def network(self) -> Network:
+        network = self.core.network
+        assert network is not None  # no other router has listeners or connectors of this role
+        return network
+
+    def open_trunk(self, *, cost: int, container: str) -> None:
+        """The Opens are exchanged."""
+        self._arrivals = Arrivals()
+        self.trunk = self.network.connect(self.attachment, cost=cost, container=container)
+        if self.trunk is None:
+            text = f"Exceeded maximum inter-router connection count: {MAX_TRUNKS}"
+            log(self._emit, "ROUTER_CORE", "critical", text)
+
+    # Links of ours
+
+    def begin_standing(self, owner: TrunkOwner) -> None:
+        """Begin a session for the control pair and one for each priority; attach when all are answered."""
+        sessions: list[Session] = []
+        answered: list[Session] = []
+
+        def on_answer(session: Session) -> None:
+            answered.append(session)
+            if len(answered) == 1 + PRIORITIES:
+                # In their order, whatever that of the answers: the peer takes the first pair for priority 0.
+                self._attach_standing(sessions, owner)
+
+        for _ in range(1 + PRIORITIES):
+            session = self._begin_own(owner)
+            session.on_answer = partial(on_answer, session)
+            sessions.append(session)
+
+    def _begin_own(self, owner: TrunkOwner) -> Session:
+        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
+        return self.engine.begin_session(owner, incoming_capacity_bytes=min(self.terms.session_bytes, most))
+
+    def _attach_standing(self, sessions: list[Session], owner: TrunkOwner) -> None:
+        control, *data = sessions
+        self._attach_own(control, owner, _CONTROL)
+        for session in data:
+            self._attach_own(session, owner, _DATA)
+
+    def _attach_own(self, session: Session, owner: TrunkOwner, capability: str) -> None:
+        terminus = Terminus(capabilities=(capability,), expiry_policy="link-detach")
+        receiver = session.attach_receiver(self._name(), owner, source=terminus, target=terminus)
+        receiver.on_answer = lambda: self._take(receiver, capability)
+        sender = session.attach_sender(self._name(), owner, source=terminus, target=terminus)
+        sender.on_answer = lambda: self._begin_sending(sender, capability)
+
+    # Streaming links of ours, whoever made the connection
+
+    def begin_streaming(self, owner: TrunkOwner) -> None:
+        """Begin the session of streaming links; a message that comes before it is answered takes a data link."""
+        session = self._begin_own(owner)
+
+        def on_answer() -> None:
+            self._streaming = session
+
+        session.on_answer = on_answer
+        trunk = self.trunk
+        assert trunk is not None
+        trunk.attach_streaming = lambda: self._attach_streaming(trunk, owner)
+        trunk.close = self._close_streaming
+
+    def _attach_streaming(self, trunk: Trunk, owner: TrunkOwner) -> DataOutLink | None:
+        session = self._streaming
+        if session is None or session.is_ended or self._streaming_links >= MAX_STREAMING_LINKS:
+            return None
+        terminus = Terminus(capabilities=(_DATA,), expiry_policy="link-detach")
+        try:
+            wire = session.attach_sender(self._name(), owner, source=terminus, target=terminus)
+        except CannotBegin:
+            return None
+        self._streaming_links += 1
+        # The message waits in the link's queue for the credit that comes with the peer's answer.
+        link = self.network.add_data_out(wire, trunk, self.attachment, None, composer(self.network.node))
+        self.limit_out(link)
+        return link
+
+    def _close_streaming(self, link: DataOutLink) -> None:
+        wire = wire_of(link)
+        self.drop(wire, "Link detached")
+        wire.close(is_peers_doing=False)
+        self._touch()
+
+    def _remove(self, link: InLink | OutLink, why: str) -> None:
+        super()._remove(link, why)
+        if isinstance(link, DataOutLink) and link.slot is None:
+            self._streaming_links -= 1
+
+    def _name(self) -> str:
+        return f"qdlink.{self.core.random_name()}"
+
+    def _begin_sending(self, sender: OutgoingWire, capability: str) -> None:
+        """The peer has answered our Attach. Where it has no target, it refuses."""
+        if sender.target is not None:
+            self._take(sender, capability)
+
+    # Links of the peer's
+
+    def attach(self, wire: Wire) -> None:
+        terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
+        is_routers = terminus is not None and {_CONTROL, _DATA}.intersection(terminus.capabilities)
+        if not is_routers and (self.trunk is None or self.trunk.control is None):
+            log(
+                self._emit, "ROUTER_CORE", "info",
+                f"[C{self.attachment.connection_id}] Endpoint attach forbidden on inter-router connection",
+            )  # fmt: skip
+            wire.refuse(_NOT_A_ROUTER)
+            return
+        super().attach(wire)
+
+    def attach_router(self, wire: Wire, terminus: Terminus) -> None:
+        capability = _CONTROL if _CONTROL in terminus.capabilities else _DATA
+        if self.trunk is None or capability not in terminus.capabilities:
+            super().attach_router(wire, terminus)
+            return
+        if (refusal := self._over_budget("attach", "AMQP Attach")) is not None:
+            wire.refuse(condition_of(refusal))
+            return
+        wire.accept_router()
+        self._take(wire, capability)
+
+    # Both
+
+    def _take(self, wire: Wire, capability: str) -> None:
+        """The link stands: messages may pass."""
+        trunk, network, attachment = self.trunk, self.network, self.attachment
+        if trunk is None:
+            return
+        link: InLink | OutLink
+        if isinstance(wire, IncomingWire):
+            if capability == _CONTROL:
+                link = network.add_control_in(wire, trunk, attachment)
+            else:
+                slot = self._incoming_slots if self._incoming_slots < PRIORITIES else None
+                self._incoming_slots += 1
+                route = partial(
+                    router_for, gate=self.gate, network=network, arrivals=self._arrivals, resolve=self._resolve
+                )
+                link = network.add_data_in(wire, attachment, slot, route)
+            self.limit_in(link)
+            if isinstance(link, DataInLink) and link.slot is not None:
+                link.on_stalled = partial(self._on_stalled_in, link)
+        else:
+            if capability == _CONTROL:
+                link = network.add_control_out(wire, trunk, attachment)
+            else:
+                slot = self._outgoing_slots if self._outgoing_slots < PRIORITIES else None
+                self._outgoing_slots += 1
+                link = network.add_data_out(wire, trunk, attachment, slot, composer(network.node))
+            self.limit_out(link)
+            if isinstance(link, DataOutLink) and link.slot is not None:
+                link.on_stalled = partial(self._on_stalled_out, link)
+        self.log_attached(wire)
+
+    # Attack: a client whose messages stall, to have one data link after the other closed: nobody attaches those again.
+
+    def _on_stalled_in(self, link: DataInLink, seconds: float) -> None:
+        """A message under way has made no progress: it ends, and the link goes on."""
+        wire = wire_of(link)
+        assert isinstance(wire, IncomingWire)
+        wire.give_up(condition_of(self.gate.give_up_message(seconds, link.identity, None)))
+        self._touch()
+
+    def _on_stalled_out(self, link: DataOutLink, seconds: float) -> None:
+        """The neighbour takes nothing of a message under way."""
+        self.gate.give_up_receiver(seconds, link.identity, None)
+        link.give_up()
+
+    def end(self, session: Session) -> None:
+        """As for clients' links: nothing more goes to any of the session's, though they may be many and end later."""
+        if session is self._streaming:
+            self._streaming = None
+        for wire in session.wires.values():
+            if isinstance(wire.core, DataOutLink | ControlOutLink):
+                self.network.cut_off(wire.core)
+        super().end(session)
+
+    def cut_off(self) -> list[InLink | OutLink]:
+        self._leave()
+        return super().cut_off()
+
+    def _leave(self) -> None:
+        trunk, self.trunk = self.trunk, None
+        if trunk is not None:
+            self.network.disconnect(trunk)

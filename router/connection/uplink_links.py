@@ -1,0 +1,243 @@
+"""The edge's side of a connection with an interior router: the links on the uplink, and who uses them.
+
+Nothing is judged on an uplink: this router chose the interior (policy §3.14). Source: docs/spec/network.md §14.
+"""
+
+from functools import partial
+from typing import Final, Protocol
+
+from policy.addressing.address import Address
+from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session, SessionOwner
+from router.amqp.engine.links import LinkOwner
+from router.amqp.terminus import Condition, Terminus
+from router.connection.edge_messages import Unreadable, decode_service, edge_composer
+from router.connection.edge_services import INVALID_FIELD
+from router.connection.peer_links import PeerLinks, Wire
+from router.connection.uplinks import Uplinks
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
+from router.core.service_links import ServiceInLink, ServiceOutLink
+from router.core.trunk_links import begin_control, take_control
+from router.core.uplink import UPLINK
+from router.edge.effects import AttachLink, End, SessionName
+from router.edge.limits import MAX_MESSAGE_BYTES
+from router.edge.standing import DOWN
+from router.edge.standing import UPLINK as UP
+from router.effects import log
+from router.values import Handle
+
+_SESSIONS: Final[tuple[SessionName, ...]] = ("endpoint", "core")
+
+
+class Owner(SessionOwner, LinkOwner, Protocol):
+    """The peer, which hears of the end of sessions and links that the router began."""
+
+
+class UplinkLinks(PeerLinks):
+    uplinks: Uplinks | None = None  # None before the Opens, and where this router is no edge
+
+    @property
+    def connection_id(self) -> int:
+        return self.attachment.connection_id
+
+    def open_uplink(self, uplinks: Uplinks, owner: Owner) -> None:
+        """The Opens are exchanged. owner  hears of the end of links"""
+        self.uplinks = uplinks
+        self._owner = owner
+        self._sessions: dict[SessionName, Session] = {}
+        self._answered: set[SessionName] = set()
+        self._waiting: dict[int, AttachLink] = {}  # until both sessions stand: links are attached in their order
+        self._own: dict[int, tuple[AttachLink, Wire]] = {}
+        self._numbers: dict[Wire, int] = {}
+        uplinks.opened(self)
+
+    def numbers(self) -> list[int]:
+        """The machine's names of the links."""
+        return [*self._waiting, *self._own]
+
+    # What the machine asks for
+
+    def attach_own(self, effect: AttachLink) -> None:
+        try:
+            self._begin_sessions()
+            if len(self._answered) < len(_SESSIONS):
+                self._waiting[effect.link] = effect
+            else:
+                self._attach(effect)
+        except CannotBegin as error:
+            text = f"[C{self.attachment.connection_id}] no link on the uplink: {error}"
+            log(self._emit, "ROUTER_CORE", "error", text)
+
+    def _begin_sessions(self) -> None:
+        for name in _SESSIONS:
+            if name not in self._sessions:
+                most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
+                session = self.engine.begin_session(
+                    self._owner, incoming_capacity_bytes=min(self.terms.session_bytes, most)
+                )
+                self._sessions[name] = session
+                session.on_answer = partial(self._on_begun, name)
+
+    def _on_begun(self, name: SessionName) -> None:
+        self._answered.add(name)
+        if len(self._answered) == len(_SESSIONS):
+            waiting, self._waiting = self._waiting, {}
+            for effect in waiting.values():
+                self._attach(effect)
+
+    def _attach(self, effect: AttachLink) -> None:
+        session = self._sessions[effect.session]
+        name = f"qdlink.{self.core.random_name()}"
+        source, target = _terminus(effect.source), _terminus(effect.target)
+        wire: Wire
+        if effect.is_sender:
+            wire = session.attach_sender(name, self._owner, source=source, target=target)
+        else:
+            wire = session.attach_receiver(name, self._owner, source=source, target=target)
+        self._own[effect.link] = effect, wire
+        self._numbers[wire] = effect.link
+        wire.on_answer = partial(self._on_answer, effect, wire)
+
+    def detach_own(self, number: int) -> None:
+        self._waiting.pop(number, None)
+        found = self._own.pop(number, None)
+        if found is None:
+            return
+        _, wire = found
+        self._numbers.pop(wire, None)
+        if isinstance(wire, IncomingWire):
+            wire.take_no_more()
+        link = wire.core
+        if isinstance(link, InLink | OutLink):
+            self._remove(link, "Link detached")
+        wire.close(is_peers_doing=False)
+        self._touch()
+
+    def use(self, number: int, *, is_used: bool) -> None:
+        found = self._own.get(number)
+        if found is None:
+            return
+        effect, wire = found
+        link = wire.core
+        if not isinstance(link, OutLink) or effect.key is None:
+            return
+        if is_used:
+            live = self.core.table.addresses.get(effect.key)
+            if live is not None and link.address is None:
+                self.core.receivers.bind(link, live)
+        else:
+            self.core.receivers.unbind(link)
+
+    def send(self, number: int, payload: bytes, *, is_settled: bool) -> None:
+        found = self._own.get(number)
+        link = found[1].core if found is not None else None
+        if isinstance(link, ServiceOutLink) and link.is_open:
+            link.give(payload, is_settled=is_settled)
+
+    # What the interior does
+
+    def _on_answer(self, effect: AttachLink, wire: Wire) -> None:
+        """The interior has answered our Attach; it has refused it where its own terminus is none."""
+        if isinstance(wire, IncomingWire):
+            if wire.source is not None:
+                self._take_in(effect, wire)
+        elif wire.target is not None:
+            self._take_out(effect, wire)
+        if wire.core is not None and self.uplinks is not None:
+            made = (
+                wire.source.address if effect.source is not None and effect.source.is_dynamic and wire.source else None
+            )
+            self.log_attached(wire)
+            self.uplinks.carry_out(self.uplinks.machine.link_attached(effect.link, self.uplinks.clock(), made))
+            self._touch()
+
+    def _take_in(self, effect: AttachLink, wire: IncomingWire) -> None:
+        if effect.service is not None and effect.service != DOWN:
+            self._take_service(effect, wire)
+            return
+        address = None
+        if effect.key is not None:
+            resolved = self.core.resolve(effect.key[2:])
+            if not isinstance(resolved, Address) or effect.key not in self.core.table.addresses:
+                return
+            wire.named = address = resolved
+        link = self.core.add_in_link(wire, self.attachment, address)
+        self.limit_in(link)
+        self.messages.choose_inspection(link)
+
+    def _take_service(self, effect: AttachLink, wire: IncomingWire) -> None:
+        core = self.core
+
+        def judge(payload: bytes) -> Condition | None:
+            uplinks = self.uplinks
+            if uplinks is None:
+                return None
+            try:
+                message = decode_service(payload)
+            except Unreadable as error:
+                return Condition(name=INVALID_FIELD, description=str(error))
+            return uplinks.carry_out(uplinks.machine.received(effect.link, message, uplinks.clock()))
+
+        link = ServiceInLink(core.next_identity(), wire, self.attachment, core.work, judge, MAX_MESSAGE_BYTES)
+        wire.admit(link, None, take_control, begin_control, _ignore)
+        core.adopt(link, self.attachment)
+        self.limit_in(link)
+        link.grant_initial(effect.credit)
+
+    def _take_out(self, effect: AttachLink, wire: OutgoingWire) -> None:
+        core = self.core
+        link: OutLink
+        if effect.service == UP:
+            link = core.add_out_link(wire, self.attachment, UPLINK)
+        elif effect.key is not None:
+            link = OutLink(core.next_identity(), wire, self.attachment, core.work)
+            core.adopt(link, self.attachment)
+        else:
+            link = ServiceOutLink(
+                core.next_identity(), wire, self.attachment, core.work, partial(self._on_room, effect.link)
+            )
+            core.adopt(link, self.attachment)
+        if effect.service in (UP, None):
+            link.compose = edge_composer
+        self.limit_out(link)
+
+    def _on_room(self, number: int, credit: int) -> None:
+        if self.uplinks is not None:
+            self.uplinks.carry_out(self.uplinks.machine.credit_changed(number, credit, self.uplinks.clock()))
+
+    def drop(self, wire: Wire, why: str) -> None:
+        super().drop(wire, why)
+        number = self._numbers.pop(wire, None) if self.uplinks is not None else None
+        if number is not None and self.uplinks is not None:
+            del self._own[number]
+            self.uplinks.carry_out(self.uplinks.machine.link_detached(number))
+
+    def end(self, session: Session) -> None:
+        super().end(session)
+        if self.uplinks is not None and session in self._sessions.values():
+            # The half of an uplink is none: a stand-by takes over, or the connector connects again.
+            text = f"[C{self.connection_id}] The interior router ended a session of this edge: the uplink is closed"
+            log(self._emit, "ROUTER_CORE", "warning", text)
+            self._shut()
+
+    def cut_off(self) -> list[InLink | OutLink]:
+        links = super().cut_off()
+        uplinks, self.uplinks = self.uplinks, None
+        if uplinks is not None:
+            uplinks.closed(self)
+        return links
+
+
+def _terminus(end: End | None) -> Terminus | None:
+    if end is None:
+        return None
+    return Terminus(
+        address=end.address,
+        is_dynamic=end.is_dynamic,
+        expiry_policy="link-detach",
+        capabilities=(end.capability,) if end.capability is not None else (),
+    )
+
+
+def _ignore(_delivery: Handle) -> None:
+    """Messages between routers are settled as they come."""

@@ -1,0 +1,50 @@
+"""The router's place in a network: standalone; interior, which runs the routing protocol; or at its edge."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from policy.addressing.address import AREA
+from router.connection.surroundings import Place
+from router.control.router import Router
+from router.core.treatments import AddressBook
+from router.edge.interior import SERVICES
+from router.edge.messages import HEARTBEAT_ADDRESS
+from router.effects import Emit
+from router.network.host import POOL, TEST_HOOKS, Host, settings_of
+
+
+def network_place(attributes: Mapping[str, Any], addresses: AddressBook) -> Place:
+    """attributes  of the `router` entity, validated"""
+    mode = attributes["mode"]
+    return Place(configured=addresses.configured if mode == "interior" else None, is_edge=mode == "edge")
+
+
+def start_text(attributes: Mapping[str, Any]) -> str:
+    """The line that says which mode the router starts in."""
+    interior = f"Interior mode, area={AREA} id={attributes['id']}"
+    modes = {"interior": interior, "edge": "Edge mode", "standalone": "Standalone mode"}
+    return f"Router started in {modes[attributes['mode']]}"
+
+
+def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_hooks: bool) -> Host | None:
+    """Run the edge protocol, and on an interior router the routing protocol; None on all others.
+
+    Its first message leaves a second from now: an earlier process with the same boot number has sent none.
+    """
+    surroundings = router.surroundings
+    # Operators' scripts count the address of the heartbeat on every router. Links to services are not the core's: what
+    # comes for their addresses by other ways goes nowhere.
+    for service in SERVICES if surroundings.edges is not None else (HEARTBEAT_ADDRESS,):
+        router.core.subscribe(service, lambda _payload, _link: None)
+    for part in (surroundings.edges, surroundings.uplinks):
+        if part is not None:
+            router.on_second.append(part.on_second)
+    network = router.core.network
+    if network is None:
+        return None
+    settings = settings_of(router.router_id, int(time.time()), attributes)
+    pool = TEST_HOOKS if has_test_hooks else POOL
+    host = Host(settings=settings, network=network, emit=emit, clock=router.clock, pool=pool)
+    router.on_second.append(host.on_second)
+    return host

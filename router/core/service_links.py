@@ -1,0 +1,75 @@
+"""Links that end in the router itself: between an edge and the services of its interior, in both directions."""
+
+from collections.abc import Callable
+
+from router.core.forward import give_copy
+from router.core.links import Connection
+from router.core.out_links import OutLink
+from router.core.ports import IncomingWire, OutgoingWire
+from router.core.trunk_links import ControlInLink
+from router.core.work import Work
+from router.values import Condition, Handle
+
+
+class ServiceInLink(ControlInLink):
+    """judge  gets each message, and returns why it is rejected; None: it is accepted"""
+
+    __slots__ = ("judge",)
+    link_type = "endpoint"
+
+    def __init__(
+        self,
+        identity: int,
+        wire: IncomingWire,
+        attachment: Connection,
+        work: Work,
+        judge: Callable[[bytes], Condition | None],
+        limit: int,
+    ) -> None:
+        """limit  bytes of a message: a longer one is never held"""
+        super().__init__(identity, wire, attachment, work, _taken, limit)
+        self.judge = judge
+
+    @property
+    def priority(self) -> int:
+        return 4
+
+    def take(self, delivery: Handle, payload: bytes) -> None:
+        condition = self.judge(payload)
+        if not self.is_open:
+            return
+        if condition is not None:
+            self.refuse(delivery, condition)
+        else:
+            super().take(delivery, payload)
+
+
+def _taken(_payload: bytes) -> None:
+    """`judge` has had it."""
+
+
+class ServiceOutLink(OutLink):
+    """on_room  gets how many messages more may be sent, whenever the peer has given credit"""
+
+    __slots__ = ("on_room",)
+
+    def __init__(
+        self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work, on_room: Callable[[int], None]
+    ) -> None:
+        super().__init__(identity, wire, attachment, work)
+        self.on_room = on_room
+
+    def on_credit(self) -> None:
+        super().on_credit()
+        if self.is_open:
+            self.on_room(max(self.wire.credit - len(self.queue), 0))
+
+    def give(self, payload: bytes, *, is_settled: bool) -> None:
+        give_copy(None, self, None, self.work.now_s, payload, is_settled=is_settled)
+
+
+class DownOutLink(OutLink):
+    """By which an edge gets what is for itself."""
+
+    __slots__ = ()
+    link_type = "edge-downlink"

@@ -1,0 +1,289 @@
+"""Runs the routing protocol of an interior router: ticks, control messages and links in, effects carried out.
+
+Effects that change what messages are routed by are carried out in their order; those that concern ten thousand
+addresses in slices, between which messages pass.
+
+Source: docs/spec/network.md §5, §7.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from policy.addressing.address import AREA, Address, resolve
+from router.core.network import CONTROL_KEYS, Network
+from router.core.remotes import Trunk
+from router.effects import Emit, Log, log
+from router.linkstate.effects import (
+    AddressesChanged,
+    Effect,
+    FloodControl,
+    RadiusChanged,
+    RouterChanged,
+    RouterGone,
+    RouterRow,
+    SendControl,
+)
+from router.linkstate.limits import MAX_ROUTERS, Limits
+from router.linkstate.machine import Machine, ReceivedControl
+from router.linkstate.settings import Settings
+from router.network.envelope import Unreadable, encode_control, forwarded, read_content, read_envelope
+
+# Addresses mapped or unmapped in one go: less than a millisecond.
+ADDRESSES_AT_ONCE: Final = 100
+_AREA_PREFIX: Final = f"{AREA}/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A connection between routers.
+
+    router  that speaks on it; None before it has
+    """
+
+    tag: int
+    connection_id: int
+    cost: int
+    container: str
+    router: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """How many idle streaming links a connection keeps, and how often how many more are closed (network §10.6)."""
+
+    every_s: int = 30
+    spare: int = 128
+    at_once: int = 10
+
+
+POOL: Final = Pool()
+TEST_HOOKS: Final = Pool(every_s=5, spare=2)  # qdrouterd --test-hooks
+
+
+class Host:
+    """What management reads: `rows`, `own_links`, `neighbours`, `last_topology_change`."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        network: Network,
+        emit: Emit,
+        clock: Callable[[], float],
+        limits: Limits | None = None,
+        pool: Pool = POOL,
+    ) -> None:
+        """clock  monotonic seconds"""
+        self._pool = pool
+        self._trim_at = 0.0
+        self.settings = settings
+        self.limits = limits or Limits()
+        self.rows: dict[str, RouterRow] = {}
+        self._network = network
+        self._emit = emit
+        self._clock = clock
+        self._work = network.core.work
+        self._machine = Machine(settings, self.limits)
+        self._node = network.node
+        self._received: bytes | None = None  # the control message that the machine is being given
+        self._in_order: deque[Iterator[None]] = deque()
+        self._is_at_work = False
+        self._spent: Counter[tuple[int, str]] = Counter()  # by link, in this second
+        network.host = self
+        network.control_message_bytes = self.limits.control_message_bytes
+        text = f"id={settings.router_id} instance={settings.instance} max_routers={MAX_ROUTERS}"
+        log(emit, "ROUTER", "info", f"Router Engine Instantiated: {text}")
+        for key in sorted(CONTROL_KEYS):
+            log(emit, "ROUTER_CORE", "info", f"In-process subscription {key[0]}/{key[1:]}")
+
+    # What management reads
+
+    @property
+    def own_links(self) -> dict[str, int]:
+        """This router's neighbours, and the costs of its links to them."""
+        return self._machine.peers()
+
+    @property
+    def last_topology_change(self) -> float | None:
+        """Monotonic seconds; None: there was none."""
+        return self._machine.last_topology_change
+
+    def neighbours(self) -> tuple[Neighbour, ...]:
+        """The connections to other routers, also those on which none has spoken yet."""
+        return tuple(
+            Neighbour(
+                tag=trunk.tag,
+                connection_id=trunk.attachment.connection_id,
+                cost=trunk.cost,
+                container=trunk.container,
+                router=trunk.neighbour,
+            )
+            for trunk in self._network.trunks.values()
+        )
+
+    # Events
+
+    def on_second(self, now: float) -> None:
+        """The tick of the protocol. now  monotonic seconds"""
+        self._spent.clear()
+        self._carry_out(self._machine.tick(now))
+        if now >= self._trim_at:
+            self._trim_at = now + self._pool.every_s
+            self._network.trim(self._pool.spare, self._pool.at_once)
+        self._work.finish()
+
+    def link_up(self, trunk: Trunk) -> None:
+        self._carry_out(self._machine.link_up(trunk.tag, trunk.cost, self._clock(), trunk.admitted))
+
+    def link_lost(self, tag: int) -> None:
+        self._carry_out(self._machine.link_lost(tag, self._clock()))
+
+    def address_appeared(self, key: str, hint: int) -> None:
+        self._carry_out(self._machine.address_appeared(key, hint))
+
+    def address_gone(self, key: str) -> None:
+        self._carry_out(self._machine.address_gone(key))
+
+    def on_control(self, tag: int, payload: bytes) -> None:
+        """A control message came on a connection. Bounded before anything of it is decoded."""
+        if len(payload) > self.limits.control_message_bytes:
+            self._complain(tag, f"a control message of {len(payload)} bytes is over the limit")
+            return
+        try:
+            envelope = read_envelope(payload)
+            address = resolve(envelope.to, router_id=self.settings.router_id)
+            if not isinstance(address, Address):
+                raise Unreadable("its address is none")
+            if address.key in CONTROL_KEYS:
+                if not self._may(tag, "own", self.limits.messages_per_link_and_tick):
+                    return
+                properties, body = read_content(payload)
+            else:
+                self._pass_on(tag, payload, address, envelope.trace)
+                return
+        except Unreadable as error:
+            self._complain(tag, str(error))
+            return
+        received = ReceivedControl(
+            link=tag,
+            key=address.key,
+            properties=properties,
+            body=body,
+            trace=tuple(node.removeprefix(_AREA_PREFIX) for node in envelope.trace),
+        )
+        before, self._received = self._received, payload
+        try:
+            self._carry_out(self._machine.receive(received, self._clock()))
+        finally:
+            self._received = before
+
+    def _pass_on(self, tag: int, payload: bytes, address: Address, trace: tuple[str, ...]) -> None:
+        """A control message for another router.
+
+        Attack: one that goes round in a circle; more than this router's links can carry.
+        """
+        router = self._network.routers.get(address.key[1:]) if address.key[0] == "R" else None
+        if router is None or router.trunk is None or self._node in trace or len(trace) > MAX_ROUTERS:
+            return
+        if router.trunk.tag != tag and self._may(tag, "others", self.limits.messages_per_link_and_tick):
+            self._network.send_control(router.trunk.tag, forwarded(payload, self._node))
+
+    def _may(self, tag: int, what: str, limit: int) -> bool:
+        self._spent[tag, what] += 1
+        return self._spent[tag, what] <= limit
+
+    def _complain(self, tag: int, why: str) -> None:
+        if self._may(tag, "complaints", self.limits.complaints_per_link_and_tick):
+            log(self._emit, "ROUTER", "error", f"Exception in raw message processing: link_tag={tag}: {why}")
+
+    # Effects
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Log():
+                    self._emit(effect)
+                case SendControl(links=links, to=to, opcode=opcode, body=body):
+                    if links:
+                        self._send(links, encode_control(self._node, to, opcode, body))
+                case FloodControl(links=links):
+                    if self._received is not None:
+                        self._flood(links, forwarded(self._received, self._node))
+                case RadiusChanged(radius=radius):
+                    self._network.radius = radius
+                case RouterChanged() | RouterGone() | AddressesChanged():
+                    self._in_order.append(self._applying(effect))
+        if not self._is_at_work and (self._in_order or self._machine.has_work):
+            self._is_at_work = True
+            steps = self._working()
+            if next(steps, steps) is None:
+                self._work.later(steps)
+
+    def _flood(self, links: tuple[int, ...], payload: bytes) -> None:
+        """Pass a message on. Not before its addresses have a way here: other routers would send to them at once."""
+        if self._in_order:
+            self._in_order.append(self._sending(links, payload))
+        else:
+            self._send(links, payload)
+
+    def _sending(self, links: tuple[int, ...], payload: bytes) -> Iterator[None]:
+        self._send(links, payload)
+        yield from ()
+
+    def _send(self, links: tuple[int, ...], payload: bytes) -> None:
+        for tag in links:
+            self._network.send_control(tag, payload)
+
+    def _working(self) -> Iterator[None]:
+        """Apply changes in their order, then go on with the computation of paths, as long as there is something."""
+        try:
+            while self._in_order or self._machine.has_work:
+                while self._in_order:
+                    for _ in self._in_order[0]:
+                        yield
+                    self._in_order.popleft()
+                if self._machine.has_work:
+                    self._carry_out(self._machine.work())
+                    yield
+        finally:
+            self._is_at_work = False
+
+    def _applying(self, effect: RouterChanged | RouterGone | AddressesChanged) -> Iterator[None]:
+        network = self._network
+        match effect:
+            case RouterChanged(row=row):
+                self.rows[row.id] = row
+                network.set_router(
+                    row.id, tag=row.path, link=row.link, cost=row.cost or 0, origins=row.valid_origins or ()
+                )
+            case RouterGone(id=router):
+                self.rows.pop(router, None)
+                network.drop_router(router)
+            case AddressesChanged(router=router, mapped=mapped, unmapped=unmapped):
+                for at, key in enumerate(unmapped, 1):
+                    network.unmap(router, key)
+                    if at % ADDRESSES_AT_ONCE == 0:
+                        yield
+                for at, (key, hint) in enumerate(mapped, 1):
+                    network.map(router, key, hint)
+                    if at % ADDRESSES_AT_ONCE == 0:
+                        yield
+
+
+def settings_of(router_id: str, instance: int, attributes: Mapping[str, object]) -> Settings:
+    """The protocol's settings from the validated attributes of the `router` entity."""
+
+    def seconds(name: str) -> int:
+        return int(str(attributes[name]))
+
+    return Settings(
+        router_id=router_id,
+        instance=instance,
+        hello_interval_s=seconds("helloIntervalSeconds"),
+        hello_max_age_s=seconds("helloMaxAgeSeconds"),
+        ra_interval_s=seconds("raIntervalSeconds"),
+        ra_interval_flux_s=seconds("raIntervalFluxSeconds"),
+        remote_ls_max_age_s=seconds("remoteLsMaxAgeSeconds"),
+    )

@@ -1,0 +1,164 @@
+"""Several routers in memory, connected with each other: both ends of each connection are the router's own."""
+
+from typing import TYPE_CHECKING, Any
+
+from router.admission.connection_gate import ConnectionGate
+from router.amqp.buffers import READ_BUFFER
+from router.connection.accepted import Connection
+from router.connection.outgoing import Connector, Outgoing
+
+if TYPE_CHECKING:
+    from memory_net.net import Net
+
+
+class End:
+    """One router's end of a connection to another. Has what `Net` asks of a client.
+
+    inbox     written by this router, not read by the other yet
+    is_stuck  the other end reads nothing
+    """
+
+    def __init__(self, net: "Net") -> None:
+        self.net = net
+        self.inbox = bytearray()
+        self.recorded = bytearray()  # everything the router wrote
+        self.is_dead = False
+        self.is_stuck = False
+        self.router_closed = False
+        self.other: End
+        self.router: Connection | Outgoing
+
+    def write(self, data: bytes) -> None:
+        if not self.is_dead:
+            self.inbox += data
+            self.recorded += data
+
+    def close_socket(self) -> None:
+        self.router_closed = True
+
+    def push_to_router(self) -> bool:
+        """This router reads what the other wrote."""
+        if self.is_dead:
+            return False
+        if self.router.has_more:
+            self.router.resume()
+            self.net.work.finish()
+            return True
+        inbox = self.other.inbox
+        if not inbox or self.router_closed or self.is_stuck or self.router.waits_for_room:
+            return False
+        data = bytes(inbox[: self.net.read_bytes])
+        del inbox[: len(data)]
+        begin = self.router.lay()
+        READ_BUFFER[begin : begin + len(data)] = data
+        self.router.receive_read(len(data))
+        self.net.work.finish()
+        return True
+
+    def pull_from_router(self) -> bool:
+        """What this router wrote is read by the other; nothing more is, where that one is gone."""
+        if self.other.is_dead and not self.is_dead:
+            self.kill()
+            return True
+        return False
+
+    def kill(self) -> None:
+        """The connection is lost, with all that was on its way; the other end learns it when bytes are carried."""
+        if not self.is_dead:
+            self.is_dead = True
+            self.inbox.clear()
+            self.router.on_lost()
+            self.net.work.finish()
+
+
+class Fleet:
+    """Interior routers by their names, edge routers, and one clock for all."""
+
+    def __init__(
+        self, *names: str, edges: tuple[str, ...] = (), distributions: dict[str, str] | None = None, **net: Any
+    ) -> None:
+        from memory_net.net import Net
+
+        self.nets: dict[str, Net] = {
+            name: Net(distributions, router_id=name, is_edge=name in edges, **net) for name in (*names, *edges)
+        }
+
+    def __getitem__(self, name: str) -> "Net":
+        return self.nets[name]
+
+    def connect(self, maker: str, taker: str, *, cost: int = 1, **terms: Any) -> tuple[End, End]:
+        """The connector of one router meets the listener of another."""
+        made, taken = End(self[maker]), End(self[taker])
+        made.other, taken.other = taken, made
+        made.router = _outgoing(made, taker, cost, terms)
+        listener = taken.net.listener(
+            **{"role": "inter-router", "strips_in": False, "strips_out": False, "cost": cost, **terms},
+            mechanisms=lambda _channel: ("ANONYMOUS",),
+        )
+        taken.router = taken.net.accept(listener, taken)
+        made.net.ends.append(made)
+        taken.net.ends.append(taken)
+        made.router.start()
+        made.net.work.finish()
+        self.pump()
+        return made, taken
+
+    def pump(self, *, rounds: int = 100_000) -> None:
+        """Carry bytes until nobody has any: for two rounds, since one may leave some to a router that had its turn."""
+        quiet = 0
+        for _ in range(rounds):
+            moved = [net.carry() for net in self.nets.values()]
+            quiet = 0 if any(moved) else quiet + 1
+            if quiet == 2:
+                return
+        raise AssertionError("the network does not come to rest")
+
+    def tick(self, seconds: int = 1) -> None:
+        """Let time pass: each router's protocol has its tick every second."""
+        for _ in range(seconds):
+            for net in self.nets.values():
+                net.advance(1.0, step=1.0)
+            self.pump()
+            for net in self.nets.values():
+                if net.host is not None:
+                    net.host.on_second(net.now)
+                for part in (net.surroundings.edges, net.surroundings.uplinks):
+                    if part is not None:
+                        part.on_second(net.now)
+            self.pump()
+
+    def settle(self) -> None:
+        """All routers know the way to all others, and what they have."""
+        self.tick(6)
+
+    def no_errors(self) -> None:
+        for net in self.nets.values():
+            net.no_errors()
+
+
+def _outgoing(end: End, host: str, cost: int, terms: dict[str, Any]) -> Outgoing:
+    net = end.net
+    net._last_id += 1
+    gate = ConnectionGate(
+        net.gate,
+        connection_id=net._last_id,
+        connection_name=f"{host}:5672",
+        remote_host="",
+        listener=f"{host}:5672",
+        is_governed=False,
+        is_accepted=False,
+    )
+    strips = {"strips_in": False, "strips_out": False}
+    connector = Connector(
+        **{"name": "out", "host": host, "port": "5672", "role": "inter-router", "cost": cost, **strips, **terms}
+    )
+    return Outgoing(
+        host=host,
+        connector=connector,
+        gate=gate,
+        surroundings=net.surroundings,
+        write=end.write,
+        close=end.close_socket,
+        on_opened=lambda _stack: net.deadlines.__setitem__(end, net.now),
+        on_failed=lambda _text: None,
+    )
