@@ -12,6 +12,7 @@ from typing import Any, Final
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
 from policy.failures import read_failure_rule
+from policy.rights import read_rights
 from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.admission.candidate import Shadow
@@ -35,6 +36,7 @@ from router.control.listeners import Listeners
 from router.control.log_entities import log_owners, trace_as_logged
 from router.control.logs import LogFileError, Logs
 from router.control.management_service import ManagementService
+from router.control.network_entities import node_rows_owner, nodes_of
 from router.control.networking import join, network_place, start_text
 from router.control.profiling import Profiling
 from router.control.reloading import Reloading
@@ -207,8 +209,9 @@ class Application:
         # Every owner of entities there is.
         store.own(
             node_owner(
-                self.schema, store.extensions, log_entries=self.logs.ring.entries, profile=Profiling(emit).perform
+                self.schema, store.extensions, nodes_of(self.network), self.logs.ring.entries, Profiling(emit).perform
             ),
+            node_rows_owner(self.network, router.clock, router.wall_clock),
             router_owner(router, self.attributes, self.audit),
             *log_owners(self.logs, router),
             profiles.owner,
@@ -240,7 +243,7 @@ class Application:
             host_values=self._host_values(),
             may_record=lambda: self.audit is None or self.audit.has_room(),
         )
-        requesters = Requesters(router)
+        requesters = Requesters(router, read_rights(self.configuration.policy["networkManagement"]))
         ManagementService(
             core,
             agent,

@@ -10,8 +10,8 @@ from router.control.router import Router
 from router.core.treatments import AddressBook
 from router.edge.interior import SERVICES
 from router.edge.messages import HEARTBEAT_ADDRESS
-from router.effects import Emit
-from router.network.host import POOL, TEST_HOOKS, Host, settings_of
+from router.effects import Emit, log
+from router.network.host import POOL, TEST_HOOKS, Host, limits_of, settings_of
 
 
 def network_place(attributes: Mapping[str, Any], addresses: AddressBook) -> Place:
@@ -45,6 +45,9 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_
         return None
     settings = settings_of(router.router_id, int(time.time()), attributes)
     pool = TEST_HOOKS if has_test_hooks else POOL
-    host = Host(settings=settings, network=network, emit=emit, clock=router.clock, pool=pool)
+    for name in ("L/qdhello", "L/qdrouter", "T/qdrouter", "L/qdrouter.ma", "T/qdrouter.ma"):
+        log(emit, "ROUTER_CORE", "info", f"In-process subscription {name}")
+    limits = limits_of(attributes)
+    host = Host(settings=settings, network=network, emit=emit, clock=router.clock, limits=limits, pool=pool)
     router.on_second.append(host.on_second)
     return host
