@@ -18,9 +18,11 @@ if "PALISADE_FUZZ_EXAMPLES" not in os.environ:
 
 TESTS = Path(__file__).parent
 # Folder -> the suite its tests are of (tests/run_suites.py); everything else is a unit test.
-FOLDER_SUITES = {name: name for name in ("interop", "clients", "spark", "packaging", "asan")} | {"daemon": "interop"}
+FOLDER_SUITES = {name: name for name in ("interop", "clients", "brokers", "spark", "packaging", "asan")} | {
+    "daemon": "interop"
+}
 # Suites of one folder: run_suites.py looks for their tests there alone.
-ONE_FOLDER = ("clients", "spark", "packaging", "asan")
+ONE_FOLDER = ("clients", "brokers", "spark", "packaging", "asan")
 # slapd lives in sbin, which is not in everybody's PATH.
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 

@@ -1,7 +1,8 @@
 """Run the test suites one after the other and see to it that they leave no process and no file behind.
 
-`python tests/run_suites.py [unit|slow|python|interop|timing|clients|spark|packaging|asan ...]`, all of them when none
-is named. Exit status 0 only when every suite passed, none was empty, no process survived and the checkout is as it was.
+`python tests/run_suites.py [unit|slow|python|interop|timing|clients|brokers|spark|packaging|asan ...]`, all of them
+when none is named. Exit status 0 only when every suite passed, none was empty, no process survived and the checkout is
+as it was.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # `python` what depends on the engine's compiled steps, once more without them; `timing` is the part of interop that
 # measures how long somebody waits, with fewer tests at a time. To collect every test and leave most out takes a worker
 # 5 s: suites that have a folder of their own are named by it.
-UNIT = "not interop and not clients and not spark and not packaging and not asan"
+UNIT = "not interop and not clients and not brokers and not spark and not packaging and not asan"
 ANY_WORKER = ["-n", "auto", "--dist", "worksteal"]
 A_FILE_EACH = ["-n", "auto", "--dist", "loadfile"]  # what is costly to set up is set up once for a file
 A_GROUP_EACH = ["-n", "auto", "--dist", "loadgroup"]  # a worker starts the client programs that it has the tests of
@@ -33,6 +34,7 @@ SUITES = {
     "interop": [*MORE_WORKERS, "-m", "interop and not timing"],
     "timing": [*ANY_WORKER, "-m", "timing"],
     "clients": [*A_GROUP_EACH, "tests/clients"],
+    "brokers": [*A_FILE_EACH, "tests/brokers"],
     "spark": [*A_FILE_EACH, "tests/spark"],
     "packaging": [*A_FILE_EACH, "tests/packaging"],
     "asan": ["tests/asan"],

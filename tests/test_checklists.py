@@ -31,7 +31,7 @@ LATER = {
     "routing": {
         *range(30, 36),  # HTTP
         *(37, 55, 71, 72, 105),  # between routers: local addresses, their links, cost, priority
-        *(53, 69, 97, *range(107, 125)),  # autoLink, linkRoute, coordinators of a broker, fallback, exchange
+        *(119, *range(121, 125)),  # link routes of a connection, fallback, exchange
     },
 }
 

@@ -1,7 +1,7 @@
 """A configuration wants what this router cannot do yet, which stops its start.
 
-Link routes, auto links, exchanges and fallback destinations, and http listeners. Take the section out, or keep the
-router that has it for this host.
+Exchanges and fallback destinations, and http listeners. Take the section out, or keep the router that has it for this
+host.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,6 @@ TITLE = "not served by this router"
 FAMILY = Family.CORRECTNESS
 
 TYPES = {
-    "linkRoute": "link routes",
-    "autoLink": "auto links",
     "exchange": "exchanges",
     "binding": "bindings of exchanges",
 }
@@ -23,6 +21,7 @@ ATTRIBUTES = {
         "http": "http listeners",
         "httpRootDir": "http listeners",
     },
+    "autoLink": {"fallback": "fallback destinations"},
     "address": {"enableFallback": "fallback destinations"},
 }
 _OFF = ("", "no", "false", "off", "0")

@@ -49,6 +49,7 @@ class Peer(Asker):
     """The engine's Owner for one connection, whose peer is a client."""
 
     links_kind: ClassVar[type[PeerLinks]] = PeerLinks
+    own_sessions: ClassVar[int] = 0  # that the router begins
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class Peer(Asker):
             core.work.touched,
             container_id=core.router_id,
             max_frame_bytes=terms.max_frame_bytes,
-            channel_max=terms.channel_max,
+            channel_max=min(terms.channel_max + self.own_sessions, 32767),
             idle_timeout_ms=terms.idle_timeout_s * 1000,
             is_server=not opening.is_outgoing,
         )
@@ -142,6 +143,7 @@ class Peer(Asker):
         self.links.container = remote.container_id
         self.attachment.account.join(self.core.budgets.user(self._budget_owner()))
         self.tenant = self._tenant()
+        self.links.container = remote.container_id
         self.messages.follow_rates()
         self.messages.follow_replies(self.tenant)
         self.is_open = True
@@ -186,7 +188,7 @@ class Peer(Asker):
             wire.ignore()
 
     def on_detach(self, wire: Wire, *, is_closed: bool) -> None:
-        self.links.drop(wire, "Link detached")
+        self.links.detached(wire, is_closed=is_closed)
 
     def on_close(self, condition: Condition | None) -> None:
         self.close_condition = condition

@@ -5,6 +5,7 @@ from typing import Final
 
 from router.connection.peer import Peer
 from router.connection.peer_auth import AskingRouter
+from router.connection.peer_container import ContainerPeer
 from router.connection.peer_edge import edge_peer
 from router.connection.peer_router import NeighbourRouter
 
@@ -13,8 +14,9 @@ AUTH_SERVICE: Final = "auth-service"
 
 # By the role of a listener or connector.
 KINDS: Final[Mapping[str, Callable[..., Peer]]] = {
-    **dict.fromkeys(("normal", "route-container"), Peer),
+    "normal": Peer,
     "edge": edge_peer,
     "inter-router": NeighbourRouter,
+    "route-container": ContainerPeer,
     AUTH_SERVICE: AskingRouter,
 }

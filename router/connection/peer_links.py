@@ -12,6 +12,7 @@ from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus, describe
 from router.connection.inspection import condition_of, target_of, wire_of
 from router.connection.peer_messages import PeerMessages
+from router.connection.routed_links import RoutedLinks
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
 from router.core.attachments import Attachment
@@ -28,6 +29,9 @@ SERVICE_KEYS: Final = frozenset(f"M0{name}" for name in SERVICES)
 # On a dynamic terminus: the address is to be a topic, whose every receiver gets its copy (JMS TemporaryTopic).
 _TEMPORARY_TOPIC: Final = "temporary-topic"
 FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to the node is forbidden")
+# On the terminus of a container that takes messages from senders and gives them to receivers: the phases between which
+# it stands, by how many containers are before it.
+_WAYPOINTS: Final = {"qd.waypoint": 1} | {f"qd.waypoint.{number}": number for number in range(1, 10)}
 # Ends the other links of a dynamic address when the link that it was made for is gone.
 _ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
 _LINK_OVER_CREDIT: Final = Condition(
@@ -63,7 +67,8 @@ class PeerLinks:
         self._emit = surroundings.emit
         self._resolve = resolve
         self._shut = shut
-        self.container = ""  # the peer's name of itself, once its Open has come
+        self.container = ""  # the container id of the peer
+        self.routed = RoutedLinks(self, surroundings.link_routes)
 
     # Sessions
 
@@ -126,6 +131,8 @@ class PeerLinks:
         assert not isinstance(address, Unclear)  # refused, with or without policy
         wire.named = address
         wire.is_counted = True
+        if self.routed.take(wire, terminus, address, limit_bytes=self.gate.watched_message_bytes):
+            return
         if isinstance(wire, IncomingWire):
             self._attach_sender(wire, terminus)
         else:
@@ -170,7 +177,12 @@ class PeerLinks:
         limit = settings.max_message_size if settings is not None else 0
         wire.accept(dynamic_address=dynamic.written if dynamic is not None else None, max_message_bytes=limit)
         link = self.core.add_in_link(
-            wire, self.attachment, wire.named, is_dynamic=dynamic is not None, is_topic=_is_topic(target)
+            wire,
+            self.attachment,
+            wire.named,
+            is_dynamic=dynamic is not None,
+            is_topic=_is_topic(target),
+            phase=_waypoint(target),
         )
         self.limit_in(link)
         self.messages.choose_inspection(link)
@@ -194,16 +206,33 @@ class PeerLinks:
             return
         assert wire.named is not None  # without a name it would be unroutable
         wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
+        waypoint = _waypoint(source)
         link = self.core.add_out_link(
-            wire, self.attachment, wire.named, is_dynamic=dynamic is not None, is_topic=_is_topic(source)
+            wire,
+            self.attachment,
+            wire.named,
+            is_dynamic=dynamic is not None,
+            is_topic=_is_topic(source),
+            phase=waypoint - 1 if waypoint is not None else None,
         )
         self.limit_out(link)
         self.messages.choose_composition(link)
 
     # Detach
 
+    def detached(self, wire: Wire, *, is_closed: bool) -> None:
+        """The peer detaches."""
+        self.routed.end(wire, is_closed=is_closed)
+        self.drop(wire, "Link detached")
+
+    def forget_routed(self, wire: Wire) -> None:
+        """A routed link is over: it counts no longer."""
+        self.routed.forget(wire)
+        self.drop(wire, "Link detached")
+
     def drop(self, wire: Wire, why: str) -> None:
         """The link is over, whichever side ended it: it counts no longer."""
+        self.routed.end(wire, is_closed=None)
         link = wire.core
         if isinstance(link, InLink | OutLink):
             self._remove(link, why)
@@ -242,6 +271,7 @@ class PeerLinks:
 
         Returns the links, each to be given to `lose`.
         """
+        self.routed.lose()
         in_links, out_links = list(self.attachment.in_links), list(self.attachment.out_links)
         for link in in_links:
             link.wire.read_out()
@@ -346,6 +376,12 @@ def _take_no_more(wire: Wire) -> None:
 
 def _is_topic(terminus: Terminus | None) -> bool:
     return terminus is not None and _TEMPORARY_TOPIC in terminus.capabilities
+
+
+def _waypoint(terminus: Terminus | None) -> int | None:
+    """The place of a container among those that messages pass on their way, from 1; None: the peer is none."""
+    capabilities = terminus.capabilities if terminus is not None else ()
+    return next((_WAYPOINTS[each] for each in capabilities if each in _WAYPOINTS), None)
 
 
 def direction_of(wire: Wire) -> Direction:

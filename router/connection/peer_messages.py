@@ -27,6 +27,7 @@ from router.core.attachments import Attachment
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.rates import Rates
+from router.core.routed import RoutedIn, RoutedOut
 from router.core.selection import AnonymousInLink
 from router.effects import log
 
@@ -69,7 +70,9 @@ class PeerMessages:
                 self.choose_composition(link)
 
     def choose_inspection(self, link: InLink) -> None:
-        """Set the inspection of each message that comes on a link."""
+        """Set the inspection of each message that comes on a link; on a routed one, nothing is looked at."""
+        if isinstance(link, RoutedIn):
+            return
         link.max_message_bytes = self._gate.watched_message_bytes
         replies_to = self._target_of_replies(link)
         may_be_opaque = replies_to is None and not isinstance(link, AnonymousInLink) and not self._may_refuse_messages
@@ -102,7 +105,9 @@ class PeerMessages:
         return target
 
     def choose_composition(self, link: OutLink) -> None:
-        """Set the treatment of each message before it leaves on a link."""
+        """Set the treatment of each message before it leaves on a link; on a routed one, it is as it came."""
+        if isinstance(link, RoutedOut):
+            return
         stamp = composer(self._core.router_id) if self._core.uplink is None else edge_composer
         link.compose = stamp if not self._terms.strips_out else None
         link.on_sending = None

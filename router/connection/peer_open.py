@@ -29,6 +29,7 @@ class Speaker(Protocol):
     gate: ConnectionGate
     surroundings: Surroundings
     engine: Engine
+    own_sessions: ClassVar[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,10 @@ class PeerOpens:
             properties=_properties(peer),
             capabilities=CAPABILITIES,
             max_frame_bytes=max(settings.max_frame_size, 512) if settings and settings.max_frame_size else None,
-            channel_max=min(settings.max_sessions - 1, 32767) if settings and settings.max_sessions else None,
+            # Beyond those of the peer, whom the gate counts, the router begins its own.
+            channel_max=min(settings.max_sessions - 1 + peer.own_sessions, 32767)
+            if settings and settings.max_sessions
+            else None,
         )
         return refusal
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from policy.addressing.address import AREA
+from router.connection.auto_links import AutoLinks
 from router.connection.edge_services import EdgeServices
+from router.connection.link_routes import LinkRoutes
 from router.connection.trunk_messages import priority_of, stamper
 from router.connection.uplinks import Uplinks
 from router.core.addresses import Treatment
@@ -21,6 +23,8 @@ class Surroundings:
     """The parts of the router that every connection uses.
 
     core        routes messages, and has the monotonic clock
+    auto_links  the links that the router attaches to containers
+    link_routes  which attaches go to containers, and to which
     version     of the router, for its Open
     wall_clock  seconds since 1970 UTC, for rules and certificates that hold for a time
     edges       of an interior router: what it does for its edges
@@ -28,6 +32,8 @@ class Surroundings:
     """
 
     core: Core
+    auto_links: AutoLinks
+    link_routes: LinkRoutes
     version: str
     emit: Emit
     wall_clock: Callable[[], float]
@@ -89,4 +95,13 @@ def assemble(
     elif place.is_edge:
         core.uplink = Uplink(core.table, f"{AREA}/{router_id}", priority_of)
         uplinks = Uplinks(core, emit, clock, started_at=int(wall_clock() * 1e9))
-    return Surroundings(core=core, version=version, emit=emit, wall_clock=wall_clock, edges=edges, uplinks=uplinks)
+    return Surroundings(
+        core=core,
+        auto_links=AutoLinks(core, emit),
+        link_routes=LinkRoutes(core, emit),
+        version=version,
+        emit=emit,
+        wall_clock=wall_clock,
+        edges=edges,
+        uplinks=uplinks,
+    )

@@ -32,6 +32,7 @@ from router.control.connectors import Connectors
 from router.control.core_entities import core_owners
 from router.control.credential_watch import watch_credentials
 from router.control.frame_trace import FrameTrace
+from router.control.link_route_entity import container_owners
 from router.control.listeners import Listeners
 from router.control.log_entities import log_owners, trace_as_logged
 from router.control.logs import LogFileError, Logs
@@ -148,7 +149,7 @@ class Application:
         configuration = self.configuration
         for early in configuration.early_logs:
             self.emit(early)
-        self._apply_logs()
+        _apply_logs(self.configuration, self.attributes, self.logs)
         for late in configuration.late_logs:
             self.emit(late)
         self._start_audit()
@@ -219,6 +220,7 @@ class Application:
             *self.authenticators.owners,
             authenticator_stats_owner(lambda: self.authenticators.members),
             *core_owners(core, self.addresses),
+            *container_owners(router.surroundings),
             *self.vhosts.owners,
             vhost_stats_owner(router.gate.ledger),
             budget_owner(core),
@@ -263,22 +265,6 @@ class Application:
         self.router.expiry.learn(ruleset)
         if self.configuration.policy["onPolicyChange"] == "enforce" and ruleset.digest != before.digest:
             self.router.redecision.begin("policy_change")
-
-    def _apply_logs(self) -> None:
-        style = TimeStyle(
-            is_utc=bool(self.attributes.get("timestampsInUTC")),
-            format=self.attributes.get("timestampFormat") or None,
-        )
-        try:
-            self.logs.use(rules_from((each.attributes for each in self.configuration.of_type("log")), style))
-        except LogSettingError as error:
-            raise StartError(f"Configuration: {error}") from None
-        except LogFileError as error:
-            logs = self.configuration.of_type("log")
-            places = [
-                place_in_file(each, "outputFile") for each in logs if each.attributes.get("outputFile") == error.name
-            ]
-            raise StartError(f"Configuration: {error}: {error.reason}{places[0] if places else ''}") from None
 
     def _start_audit(self) -> None:
         loop = asyncio.get_running_loop()
@@ -406,12 +392,31 @@ def place_in_file(entity: ConfiguredEntity, attribute: str = "") -> str:
     return f" ({entity.source.file}:{line})" if line is not None else ""
 
 
+def _apply_logs(configuration: Configuration, attributes: Mapping[str, Any], logs: Logs) -> None:
+    """Errors: StartError."""
+    style = TimeStyle(
+        is_utc=bool(attributes.get("timestampsInUTC")),
+        format=attributes.get("timestampFormat") or None,
+    )
+    try:
+        logs.use(rules_from((each.attributes for each in configuration.of_type("log")), style))
+    except LogSettingError as error:
+        raise StartError(f"Configuration: {error}") from None
+    except LogFileError as error:
+        named = configuration.of_type("log")
+        places = [
+            place_in_file(each, "outputFile") for each in named if each.attributes.get("outputFile") == error.name
+        ]
+        raise StartError(f"Configuration: {error}: {error.reason}{places[0] if places else ''}") from None
+
+
 def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
     """The attributes of the router entity that concern its memory and its loop."""
     budgets = {kind: int(attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
     router.core.budgets = Budgets(Limits(**budgets))
     router.gate.entrance.limit_by(attributes)
     router.progress.timeout_s = int(attributes["messageProgressTimeout"])
+    router.surroundings.link_routes.may_outlive = bool(attributes["allowResumableLinkRoute"])
     handshakes = router.gate.entrance.handshakes
     router.on_second.append(Trimmer(lambda: router.core.budgets.router.held + handshakes.bytes_held).on_second)
     if has_processor_to_spare():

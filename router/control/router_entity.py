@@ -31,6 +31,8 @@ def router_owner(router: Router, attributes: Mapping[str, Any], audit: AuditLog 
                 "hostName": platform.node(),
                 "metadata": attributes.get("metadata"),
                 **totals,
+                "linkRouteCount": router.surroundings.link_routes.count,
+                "autoLinkCount": router.surroundings.auto_links.count,
                 "messagesGivenUp": router.progress.messages_given_up,
                 "receiversGivenUp": router.progress.receivers_given_up,
                 "connectionCount": router.open_count,

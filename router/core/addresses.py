@@ -5,7 +5,7 @@ The meaning of a text is `policy.addressing`'s business. Sources: docs/spec/rout
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
 from policy.addressing.address import Address
@@ -69,6 +69,7 @@ class LiveAddress:
         "edges",
         "far",
         "forward",
+        "holders",
         "in_links",
         "key",
         "made_by",
@@ -98,6 +99,7 @@ class LiveAddress:
         self.outstanding: dict[int, int] = {}
         self.transit = 0  # messages sent to other routers
         self.edges: dict[int, int] = {}
+        self.holders = 0  # auto links: it is there with them, whether or not their containers are
         # Deliveries of links that are gone, and of anonymous links; the rest is summed from the live ones.
         self.retired_ingress = 0
         self.retired_egress = 0
@@ -111,7 +113,7 @@ class LiveAddress:
 
     @property
     def is_unused(self) -> bool:
-        return not (self.in_links or self.out_links or self.subscribers or self.remotes)
+        return not (self.in_links or self.out_links or self.subscribers or self.remotes or self.holders)
 
     @property
     def ingress_count(self) -> int:
@@ -144,6 +146,26 @@ class AddressTable:
         if address.is_mobile:
             return self.treatment_of(address.name)
         return _OF_ROUTER if address.key[0] == "R" else _PLAIN
+
+    def in_phase(self, address: Address, phase: int | None) -> Treatment | None:
+        """The treatment that binds to this phase; None where none is asked for."""
+        if phase is None:
+            return None
+        return replace(self.treatment(address), ingress_phase=phase, egress_phase=phase)
+
+    def hold(self, address: Address, phase: int) -> None:
+        """An auto link serves the address in this phase: it is there, and available, until `let_go`."""
+        treatment = self.in_phase(address, phase)
+        assert treatment is not None
+        if treatment.distribution == "unavailable":
+            treatment = replace(treatment, distribution="balanced")
+        self.obtain(address, is_ingress=True, treatment=treatment).holders += 1
+
+    def let_go(self, address: Address, phase: int) -> None:
+        live = self.find(address, phase)
+        if live is not None and live.holders:
+            live.holders -= 1
+            self.discard_unused(live)
 
     def key(self, address: Address, *, is_ingress: bool, treatment: Treatment | None = None) -> str:
         """The key that a link to the address is bound to: of a sender, or of a receiver.

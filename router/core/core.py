@@ -194,11 +194,13 @@ class Core:
         *,
         is_dynamic: bool = False,
         is_topic: bool = False,
+        phase: int | None = None,
     ) -> InLink:
         """Bind an admitted sender to its target; None makes it anonymous. Grants its credit.
 
         is_dynamic  the address was made for this link
         is_topic    and every receiver gets its copy; else one of them gets the message
+        phase       of the address, 0 to 9; None: the one that is configured for senders, or for receivers
         """
         link: InLink
         if address is None:
@@ -207,7 +209,7 @@ class Core:
             wire.admit(link, None, forward_anonymous, begin_anonymous_stream, link.on_updated)
         else:
             link = InLink(self.next_identity(), wire, attachment, self.work)
-            treatment = (_TOPIC if is_topic else _QUEUE) if is_dynamic else None
+            treatment = (_TOPIC if is_topic else _QUEUE) if is_dynamic else self.table.in_phase(address, phase)
             live = link.address = self.table.obtain(address, is_ingress=True, treatment=treatment)
             live.in_links[link] = None
             if is_dynamic:
@@ -232,14 +234,15 @@ class Core:
         *,
         is_dynamic: bool = False,
         is_topic: bool = False,
+        phase: int | None = None,
     ) -> OutLink:
         """Bind an admitted receiver to its source.
 
-        is_dynamic, is_topic  as for a sender
+        is_dynamic, is_topic, phase  as for a sender
         """
         link = OutLink(self.next_identity(), wire, attachment, self.work)
         wire.admit(link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit)
-        treatment = (_TOPIC if is_topic else _QUEUE) if is_dynamic else None
+        treatment = (_TOPIC if is_topic else _QUEUE) if is_dynamic else self.table.in_phase(address, phase)
         live = link.address = self.table.obtain(address, is_ingress=False, treatment=treatment)
         if is_dynamic:
             live.made_by = link

@@ -186,6 +186,21 @@ class Link:
         """As management shows it: of messages between routers."""
         return 4
 
+    @property
+    def owning_key(self) -> str | None:
+        """The key of the address that it is bound to; None: it is to none."""
+        return self.address.key if self.address is not None else None
+
+    @property
+    def capacity(self) -> int:
+        """The window of its sender, in messages."""
+        return self.attachment.capacity
+
+    @property
+    def peer(self) -> str | None:
+        """The identity of the link at the other side of a link route."""
+        return None
+
     def count_outcome(self, state: int) -> None:
         if state == ACCEPTED:
             self.accepted += 1

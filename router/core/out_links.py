@@ -199,13 +199,17 @@ class OutLink(Link):
             self._send_queued(item)
         if queue or self.leg is not None or room <= 0:
             if wire.drain_limit is not None and room <= 0 and self.leg is None:
-                wire.drained()
+                self.answer_drain()
             return
         if wire.is_draining:
-            wire.drained()
-            self.work.touched.add(self.engine)
+            self.answer_drain()
         else:
             self.room = self.room_given = max(min(room, _ROOM_STEP - self.unchecked), 0)
+
+    def answer_drain(self) -> None:
+        """All is sent that there is for a receiver that drains the link."""
+        self.wire.drained()
+        self.work.touched.add(self.engine)
 
     def count_records(self) -> None:
         """Charge the connection for what the receiver has not settled."""

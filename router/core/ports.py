@@ -154,6 +154,7 @@ class IncomingWire(Wire, Protocol):
         """May the sender send nothing more on the session until some of what it sent has been read?"""
         ...
 
+    def tag(self, delivery: Handle, /) -> bytes: ...
     def read(self) -> int:
         """Read what has come of the current delivery into the message buffer. Returns bytes, 0 for none."""
         ...
@@ -178,8 +179,11 @@ class IncomingWire(Wire, Protocol):
 class OutgoingWire(Wire, Protocol):
     """A link on which the router sends.
 
+    next_tag     of the delivery that is begun next, or sent from bytes; None: one of the router's own
     drain_limit  not None: the receiver drains the link, and was not told yet that it has no credit left
     """
+
+    next_tag: bytes | None
 
     @property
     def drain_limit(self) -> int | None: ...
@@ -204,6 +208,10 @@ class OutgoingWire(Wire, Protocol):
 
     def send(self, size: int, /) -> Handle:
         """Send the first `size` bytes of the message buffer as one delivery."""
+        ...
+
+    def send_as(self, size: int, origin: Handle, /) -> Handle:
+        """As `send`, with the tag of another delivery."""
         ...
 
     def send_bytes(self, payload: bytes, /) -> Handle: ...

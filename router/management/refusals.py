@@ -25,8 +25,6 @@ class Refusal:
 
 # Type -> why none of its entities can be served.
 UNSERVED_TYPES: Final[Mapping[str, str]] = {
-    "linkRoute": f"link routes are {_NOT_BUILT}: take the section out",
-    "autoLink": f"auto links are {_NOT_BUILT}: take the section out",
     "exchange": f"exchanges are {_NOT_BUILT}: take the section out",
     "binding": f"bindings of exchanges are {_NOT_BUILT}: take the section out",
 }
@@ -36,6 +34,7 @@ UNSERVED_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
         "http": f"http listeners are {_NOT_BUILT}: take the section out",
         "httpRootDir": f"http listeners are {_NOT_BUILT}: take the section out",
     },
+    "autoLink": {"fallback": f"fallback destinations are {_NOT_BUILT}: take 'fallback' out"},
     "address": {"enableFallback": f"fallback destinations are {_NOT_BUILT}: take 'enableFallback' out"},
 }
 # Type -> attributes that an empty value would make as if they were left out, which is laxer or not what anybody means:

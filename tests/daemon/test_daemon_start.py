@@ -83,9 +83,7 @@ def test_a_start_that_fails_does_not_wait_for_what_it_does_not_need(tmp_path: Pa
 @pytest.mark.parametrize(
     ("section", "line", "what"),
     [
-        ("linkRoute {\n prefix: b\n direction: in\n}\n", 1, "link routes are not supported"),
-        ("linkRoute {\n direction: in\n}\n", 1, "link routes are not supported"),
-        ("autoLink {\n address: b\n direction: in\n}\n", 1, "auto links are not supported"),
+        ("autoLink {\n address: b\n direction: in\n fallback: yes\n}\n", 4, "fallback destinations are not supported"),
         ("exchange {\n name: e\n address: a\n}\n", 1, "exchanges are not supported"),
         ("binding {\n exchangeName: e\n nextHopAddress: a\n}\n", 1, "bindings of exchanges are not supported"),
         ("listener {\n port: 0\n http: yes\n}\n", 3, "http listeners are not supported"),

@@ -131,7 +131,7 @@ def test_link_routes_are_deleted_by_the_second_column(router: Bench) -> None:
     ],
 )
 def test_bad_auto_links(router: Bench, body: object, text: str) -> None:
-    """management 94"""
+    """management 94, routing 112"""
     assert router.refusal("CREATE", body, type="autoLink") == (400, text)
 
 

@@ -32,7 +32,10 @@ def test_lint_and_the_router_refuse_the_same() -> None:
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        ("linkRoute {\n prefix: a\n direction: in\n}\nautoLink {\n address: a\n direction: in\n}\n", [1, 5]),
+        (
+            "autoLink {\n address: a\n direction: in\n fallback: yes\n}\nexchange {\n name: e\n address: a\n}\n",
+            [4, 6],
+        ),
         ("listener {\n port: 1\n http: yes\n}\n", [3]),
         ("listener {\n port: 1\n http: no\n httpRoot: /srv\n}\n", [4]),
         ("address {\n prefix: a\n enableFallback: on\n}\n", [3]),

@@ -485,11 +485,11 @@ class Engine:
             session.owner.on_end(session)
             self.ending, self.is_late = self._end_links(session), True
             return
+        session.is_ended = True
         for link in list(session.wires.values()):
             link.owner.on_detach(link, is_closed=False)
             self.forget(link.link)
         session.owner.on_end(session)
-        session.is_ended = True
         session.free_charges()
         session.end()
 
@@ -536,11 +536,19 @@ class Engine:
             self.owner.on_attach(wire)
 
     def _attach_alone(self, wire: OutgoingWire) -> None:
+        """Tell the owner; it may attach at once."""
+
+        def tell() -> None:
+            self.owner.on_attach(wire)
+            self._watch(wire)
+
+        self.attach_alone(wire, tell)
+
+    def attach_alone(self, wire: OutgoingWire, attach: Callable[[], None]) -> None:
         """Have our Attach written by itself, behind all that was said before: `_answer_drains` needs its place."""
         while not self.is_blocked and (size := _pull(self.transport)) > 0:
             self.write(bytes(OUTPUT_VIEW[:size]))
-        self.owner.on_attach(wire)
-        self._watch(wire)
+        attach()
         if wire.core is not None and not self.is_blocked and (size := _pull(self.transport)) > 0:
             wire.place = place_of_attach(OUTPUT_VIEW[:size])
             self.write(bytes(OUTPUT_VIEW[:size]))

@@ -43,6 +43,7 @@ _is_settled: Callable[[Handle], bool] = lib.pn_delivery_settled
 _partial: Callable[[Handle], bool] = lib.pn_delivery_partial
 _aborted: Callable[[Handle], bool] = lib.pn_delivery_aborted
 _take, _send_whole, _new_delivery = CHOSEN.take, CHOSEN.send_whole, CHOSEN.new_delivery
+_send_as = CHOSEN.send_as
 _backlog, _incoming = lib.pn_session_outgoing_bytes, lib.pn_session_incoming_bytes
 _queued, _credit = lib.pn_link_queued, lib.pn_link_credit
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
@@ -105,6 +106,7 @@ class Holder(Protocol):
     def promise_link(self, session: "Session", name: bytes, /, *, peer_sends: bool) -> None: ...
     def adopt(self, wire: "IncomingWire | OutgoingWire", /) -> None: ...
     def answer_drain(self, wire: "OutgoingWire", /) -> None: ...
+    def attach_alone(self, wire: "OutgoingWire", attach: Callable[[], None], /) -> None: ...
     def forget(self, pointer: Pointer, /) -> None: ...
 
 
@@ -230,6 +232,26 @@ class Session:
         """The same where the router receives."""
         return self._attach(IncomingWire, lib.pn_receiver, name, owner, source, target)
 
+    def attach_as(
+        self, peers: "IncomingWire | OutgoingWire", name: str, owner: LinkOwner, *, address: str | None
+    ) -> "IncomingWire | OutgoingWire":
+        """Attach a link that goes on where another peer's came, with the termini that this peer wrote.
+
+        address  instead of that of the terminus that is not the peer's own; None: unchanged
+        Errors   CannotBegin
+        """
+        onward: IncomingWire | OutgoingWire
+        if isinstance(peers, IncomingWire):
+            onward = self._make(OutgoingWire, lib.pn_sender, name, owner)
+        else:
+            onward = self._make(IncomingWire, lib.pn_receiver, name, owner)
+        onward.copy_termini(peers)
+        if address is not None:
+            local = lib.pn_link_target if isinstance(peers, IncomingWire) else lib.pn_link_source
+            lib.pn_terminus_set_address(local(onward.link), address.encode())
+        self._open(onward)
+        return onward
+
     def _attach(
         self,
         kind: type[_AnyWire],
@@ -239,20 +261,27 @@ class Session:
         source: Terminus | None,
         target: Terminus | None,
     ) -> _AnyWire:
+        wire = self._make(kind, make, name, owner)
+        put_terminus(lib.pn_link_source(wire.link), source, lib.PN_SOURCE)
+        put_terminus(lib.pn_link_target(wire.link), target, lib.PN_TARGET)
+        self._open(wire)
+        return wire
+
+    def _open(self, wire: "IncomingWire | OutgoingWire") -> None:
+        lib.pn_link_open(wire.link)
+        self.engine.adopt(wire)
+        self.engine.touch()
+
+    def _make(
+        self, kind: type[_AnyWire], make: Callable[[Pointer, bytes], Pointer], name: str, owner: LinkOwner
+    ) -> _AnyWire:
         engine, encoded = self.engine, name.encode()
         if self.channel is None or self.awaits_begin or self.is_closing or self.is_ended or not engine.can_begin:
             raise CannotBegin("the session is not open")
         if any(isinstance(link, kind) and link.name == name for link in self.wires.values()):
             raise CannotBegin(f"the session has a link '{name}' already")
         engine.promise_link(self, encoded, peer_sends=kind is IncomingWire)
-        pointer = make(self.pointer, encoded)
-        wire = kind(engine, pointer, owner)
-        put_terminus(lib.pn_link_source(pointer), source, lib.PN_SOURCE)
-        put_terminus(lib.pn_link_target(pointer), target, lib.PN_TARGET)
-        lib.pn_link_open(pointer)
-        engine.adopt(wire)
-        engine.touch()
-        return wire
+        return kind(engine, make(self.pointer, encoded), owner)
 
     def end(self) -> None:
         lib.pn_session_close(self.pointer)
@@ -350,6 +379,40 @@ class _Wire:
         lib.pn_terminus_set_type(lib.pn_link_remote_source(self.link), lib.PN_SOURCE)
         lib.pn_terminus_set_type(lib.pn_link_remote_target(self.link), lib.PN_TARGET)
         self.accept()
+
+    def copy_termini(self, other: "_Wire") -> None:
+        """Ours are those that the peer of another link wrote, whole."""
+        lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link))
+        lib.pn_terminus_copy(lib.pn_link_target(self.link), lib.pn_link_remote_target(other.link))
+
+    def accept_as(self, onward: "_Wire", *, address: str | None, max_message_bytes: int = 0) -> None:
+        """Answer the Attach with what the peer of another link answered.
+
+        address  instead of the one in the terminus that is not this peer's own; None: unchanged
+        """
+        link = self.link
+        self.copy_termini(onward)
+        local = lib.pn_link_target(link) if lib.pn_link_is_receiver(link) else lib.pn_link_source(link)
+        if address is not None and lib.pn_terminus_get_type(local) != lib.PN_UNSPECIFIED:
+            lib.pn_terminus_set_address(local, address.encode())
+        theirs = int(lib.pn_link_remote_max_message_size(onward.link))
+        if limit := min((size for size in (max_message_bytes, theirs) if size), default=0):
+            lib.pn_link_set_max_message_size(link, limit)
+        lib.pn_link_open(link)
+        self.engine.touch()
+
+    def detach_as(self, other: "_Wire", *, is_closed: bool) -> None:
+        """Detach as the peer of another link did, with its error."""
+        theirs, ours = lib.pn_link_remote_condition(other.link), lib.pn_link_condition(self.link)
+        if lib.pn_condition_is_set(theirs):
+            lib.pn_condition_set_name(ours, lib.pn_condition_get_name(theirs))
+            lib.pn_condition_set_description(ours, lib.pn_condition_get_description(theirs))
+            lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
+        if is_closed:
+            lib.pn_link_close(self.link)
+        else:
+            lib.pn_link_detach(self.link)
+        self.engine.touch()
 
     def _agree_on_settlement(self) -> None:
         """Answer the peer's settlement modes."""
@@ -811,6 +874,10 @@ class IncomingWire(_Granting):
         if self.untaken:
             self._count_untaken()
 
+    def tag(self, delivery: Handle) -> bytes:
+        tag = lib.pn_delivery_tag(delivery)
+        return bytes(ffi.buffer(tag.start, tag.size)) if tag.size else b""
+
     def read(self) -> int:
         """Read what has come of the current delivery into MESSAGE. Returns bytes, 0 for none yet or the end."""
         size = int(_recv(self.link, MESSAGE_C, STREAM_AT_BYTES))
@@ -821,13 +888,14 @@ class IncomingWire(_Granting):
 class OutgoingWire(_Wire):
     """A link on which the router sends."""
 
-    __slots__ = ("drain_limit", "on_accepted", "on_credit", "on_delivery", "place")
+    __slots__ = ("drain_limit", "next_tag", "on_accepted", "on_credit", "on_delivery", "place")
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)
         # The delivery-count that the receiver's credit is up to, where it drains the link and awaits our answer.
         self.drain_limit: int | None = None
         self.place: tuple[int, int] | None = None  # channel and handle of our Attach, once it is written
+        self.next_tag: bytes | None = None  # of the delivery that is begun next; None: one of our own
         self.on_delivery = self.on_accepted = _settle
         self.on_credit: Callable[[], None] | None = None
 
@@ -882,7 +950,17 @@ class OutgoingWire(_Wire):
 
     def begin(self) -> Handle:
         """Start a delivery that grows by `append` until `finish`."""
-        return _new_delivery(self.link)
+        tag, self.next_tag = self.next_tag, None
+        if tag is None:
+            return _new_delivery(self.link)
+        held = ffi.from_buffer(tag)
+        its = ffi.new("pn_delivery_tag_t *", [len(tag), ffi.cast("char *", held)])
+        made: Handle = lib.pn_delivery(self.link, its[0])
+        return made
+
+    def send_as(self, size: int, origin: Handle) -> Handle:
+        """As `send`, with the tag of another delivery."""
+        return _send_as(self.link, size, origin)
 
     def append(self, payload: bytes) -> None:
         _send(self.link, payload, len(payload))

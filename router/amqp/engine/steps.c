@@ -47,6 +47,7 @@ static struct {
   ssize_t (*transport_pending)(void *);
   ssize_t (*transport_peek)(void *, char *, size_t);
   void (*transport_pop)(void *, size_t);
+  tag_t (*delivery_tag)(void *);
 } pn;
 
 static step_t step;
@@ -146,6 +147,14 @@ static void *new_delivery(void *link) {
 
 static void *send_whole(void *link, size_t size) {
   void *delivery = new_delivery(link);
+  pn.link_send(link, message, size);
+  pn.link_advance(link);
+  return delivery;
+}
+
+/* As `send_whole`, with the tag of `origin`. */
+static void *send_as(void *link, size_t size, void *origin) {
+  void *delivery = pn.delivery(link, pn.delivery_tag(origin));
   pn.link_send(link, message, size);
   pn.link_advance(link);
   return delivery;

@@ -43,6 +43,7 @@ class Steps(NamedTuple):
     take         (link) → bytes of its current message, which is now in the message buffer; the next is current
     new_delivery (link) → a delivery with a tag of its own, to be filled
     send_whole   (link, bytes) → a delivery with the first bytes of the message buffer, complete
+    send_as      (link, bytes, origin) → the same with the tag of the delivery `origin`
     accept       (delivery): accept and settle it
     pull         (transport) → bytes put into the output buffer; ≤ 0 when there are none
     """
@@ -54,6 +55,7 @@ class Steps(NamedTuple):
     take: Callable[[Pointer], int]
     new_delivery: Callable[[Pointer], Handle]
     send_whole: Callable[[Pointer, int], Handle]
+    send_as: Callable[[Pointer, int, Handle], Handle]
     accept: Callable[[Handle], None]
     pull: Callable[[Pointer], int]
 
@@ -155,6 +157,13 @@ def _send_whole(link: Pointer, size: int) -> Pointer:
     return delivery
 
 
+def _send_as(link: Pointer, size: int, origin: Pointer) -> Pointer:
+    delivery = _delivery(link, lib.pn_delivery_tag(origin))
+    _send(link, MESSAGE_C, size)
+    _advance(link)
+    return delivery
+
+
 def _accept(delivery: Pointer) -> None:
     _update(delivery, _ACCEPTED)
     _settle(delivery)
@@ -193,6 +202,7 @@ PROTOTYPES: Final = {
     "pn_transport_pending": "ssize_t(*)(struct pn_transport_t *)",
     "pn_transport_peek": "ssize_t(*)(struct pn_transport_t *, char *, size_t)",
     "pn_transport_pop": "void(*)(struct pn_transport_t *, size_t)",
+    "pn_delivery_tag": "struct pn_bytes_t(*)(struct pn_delivery_t *)",
 }
 
 
@@ -219,13 +229,15 @@ def _bind() -> Steps | None:
             return None
         return Steps(
             step, steps.set_slice, steps.first_event, steps.next_event, steps.take, steps.new_delivery,
-            steps.send_whole, steps.accept, steps.pull,
+            steps.send_whole, steps.send_as, steps.accept, steps.pull,
         )  # fmt: skip
     except (AttributeError, TypeError):
         text = "router.amqp.engine._steps was compiled from older sources: run `make`, or install the router anew"
         raise ImportError(text) from None
 
 
-PYTHON: Final = Steps(_step, _set_slice, _first_event, _next_event, _take, _new_delivery, _send_whole, _accept, _pull)
+PYTHON: Final = Steps(
+    _step, _set_slice, _first_event, _next_event, _take, _new_delivery, _send_whole, _send_as, _accept, _pull
+)
 COMPILED: Final = _bind()
 CHOSEN: Final = COMPILED if COMPILED is not None and os.environ.get("PALISADE_ENGINE") != "python" else PYTHON

@@ -17,6 +17,7 @@ ffibuilder.cdef(
     ssize_t take(void *link);
     void *new_delivery(void *link);
     void *send_whole(void *link, size_t size);
+    void *send_as(void *link, size_t size, void *origin);
     void accept(void *delivery);
     ssize_t pull(void *transport);
     """

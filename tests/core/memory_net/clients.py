@@ -4,7 +4,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 import proton
-from proton import Collector, Delivery, Event, Transport
+from proton import Collector, Delivery, Endpoint, Event, Terminus, Transport
 
 from memory_net.ends import Receiver, Refusable, Sender
 from memory_net.frames import Frame, frames
@@ -42,6 +42,9 @@ class Client(Refusable):
         self.condition: proton.Condition | None = None
         self.ends: dict[Any, Sender | Receiver] = {}
         self.router = net.accept(listener, self)
+        # A container answers the links that the router attaches: takes them, or refuses them with this.
+        self.attached_by_router: list[Sender | Receiver] = []
+        self.refusal_of_links: proton.Condition | None = None
         self._is_paused = False
         self._names = itertools.count(1)
 
@@ -210,8 +213,28 @@ class Client(Refusable):
         elif kind == Event.CONNECTION_REMOTE_CLOSE:
             self.condition = self.connection.remote_condition
             self.connection.close()
+        elif kind == Event.SESSION_REMOTE_OPEN and event.session.state & Endpoint.LOCAL_UNINIT:
+            event.session.open()
+        elif kind == Event.LINK_REMOTE_OPEN and event.link.state & Endpoint.LOCAL_UNINIT:
+            self._answer_attach(event.link)
         elif kind == Event.SESSION_REMOTE_CLOSE:
             event.session.close()
+
+    def _answer_attach(self, link: Any) -> None:
+        end = Receiver(self, link, accepts=True) if link.is_receiver else Sender(self, link)
+        self.ends[link] = end
+        self.attached_by_router.append(end)
+        if self.refusal_of_links is None:
+            link.source.copy(link.remote_source)
+            link.target.copy(link.remote_target)
+        else:
+            (link.target if link.is_receiver else link.source).type = Terminus.UNSPECIFIED
+        link.open()
+        if self.refusal_of_links is not None:
+            link.condition = self.refusal_of_links
+            link.close()
+        elif isinstance(end, Receiver):
+            end.flow(100)
 
     def _on_delivery(self, delivery: Delivery) -> None:
         end = self.ends.get(delivery.link)

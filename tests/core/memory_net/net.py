@@ -43,6 +43,7 @@ class Net:
     """One router, its clients and the clock.
 
     distributions  address → distribution; whatever is not in it is `default`
+    phases         address → those of senders and receivers; (0, 0) else
     candidate      a policy to be tried beside that of `vhosts`
     read_bytes     how much of a client's bytes the router reads at once
     progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
@@ -60,6 +61,7 @@ class Net:
         strip: str = "both",
         vhosts: Vhosts | None = None,
         candidate: Vhosts | None = None,
+        phases: Mapping[str, tuple[int, int]] | None = None,
         read_bytes: int = READ_BYTES,
         limits: Limits = NO_LIMITS,
         progress_s: int = 0,
@@ -83,13 +85,14 @@ class Net:
         self.work = Work(message_bytes, _short_turn, later=self.remainders.append) if is_sliced else Work(message_bytes)
         self.work.now_s = int(self.now)
         self.distributions = dict(distributions or {})
+        self.default, self.phases = default, dict(phases or {})
         self._random = itertools.count()
         # As the daemon does, but for its clock, its timers and its threads.
         self.surroundings = assemble(
             router_id=router_id or ROUTER_ID,
             version="1.20.0",
             work=self.work,
-            treatment_of=lambda address: Treatment(distribution=self.distributions.get(address, default)),  # type: ignore[arg-type]
+            treatment_of=self._treatment_of,
             random_name=self._random_name,
             clock=lambda: self.now,
             wall_clock=lambda: self.wall_s,
@@ -133,6 +136,11 @@ class Net:
         self.timers.pop(member, None)
         if deadline is not None:
             self.timers[member] = deadline
+
+    def _treatment_of(self, address: str) -> Treatment:
+        ingress, egress = self.phases.get(address, (0, 0))
+        distribution: Any = self.distributions.get(address, self.default)
+        return Treatment(distribution=distribution, ingress_phase=ingress, egress_phase=egress)
 
     def _random_name(self) -> str:
         number = next(self._random)

@@ -1,0 +1,234 @@
+"""Auto links: links that the router attaches to containers, for an address of its own.
+
+An auto link waits for connections of the role route-container with a name or a container id, and attaches one link to
+each. A container that refuses is asked again. Sources: docs/spec/routing.md §14.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol, TypeVar
+
+from policy.addressing.address import Address
+from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
+from router.amqp.terminus import Condition, Terminus
+from router.core.core import Core
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
+from router.effects import Emit, log
+
+Status = Literal["inactive", "attaching", "failed", "active"]
+
+# After a container has refused a link, or ended it.
+FIRST_RETRY_S: Final = 2.0
+RETRY_S: Final = 5.0
+
+_LINK_NAME: Final = "qdlink.{}"
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What the connections of an auto link have in common: the name of a connector or listener, or the container id."""
+
+    kind: Literal["connection", "container"]
+    text: str
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class AutoLink:
+    """One configured auto link, and what became of it.
+
+    name        as it is called in the log
+    place       None: it is never attached
+    is_in       messages come from the container
+    phase       of the address
+    external    the address at the container
+    last_error  the description that the container gave when it last refused or ended the link
+    link        identity of the link that was attached last
+    """
+
+    name: str
+    place: Place | None
+    address: Address
+    is_in: bool
+    phase: int
+    external: str
+    status: Status = "inactive"
+    last_error: str | None = None
+    link: int | None = None
+    runs: "dict[Container, Run]" = field(default_factory=dict)
+
+
+class Container(Protocol):
+    """An open connection to a container (router.connection.peer_container)."""
+
+    places: tuple[Place, ...]
+
+    def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
+        """Call `call` with a session that is open, now or later; `failed` where there can be none."""
+        ...
+
+    def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
+        """The container has taken the link: messages may go."""
+        ...
+
+    def drop(self, wire: IncomingWire | OutgoingWire) -> None:
+        """The link is over, whichever side ended it."""
+        ...
+
+    def end_link(self, wire: IncomingWire | OutgoingWire) -> None:
+        """Detach the link, without an error."""
+        ...
+
+
+class Run:
+    """An auto link on one connection."""
+
+    __slots__ = ("_auto", "_container", "_core", "_is_first_retry", "_on_failed", "_wire")
+
+    def __init__(self, auto: AutoLink, container: Container, core: Core, on_failed: Callable[[AutoLink], None]) -> None:
+        self._on_failed = on_failed
+        self._auto = auto
+        self._container = container
+        self._core = core
+        self._wire: IncomingWire | OutgoingWire | None = None
+        self._is_first_retry = True
+
+    def begin(self) -> None:
+        self._auto.status = "attaching"
+        self._container.with_session(self._attach, self._failed)
+
+    def _attach(self, session: Session) -> None:
+        auto = self._auto
+        if auto.runs.get(self._container) is not self:
+            return  # deleted while the session was begun
+        name = _LINK_NAME.format(self._core.random_name())
+        there, nowhere = Terminus(address=auto.external), Terminus()
+        try:
+            if auto.is_in:
+                self._wire = session.attach_receiver(name, self, source=there, target=nowhere)
+            else:
+                self._wire = session.attach_sender(name, self, source=nowhere, target=there)
+        except CannotBegin:
+            self._failed()
+            return
+        self._wire.on_answer = self._on_answer
+
+    def _on_answer(self) -> None:
+        wire, auto = self._wire, self._auto
+        assert wire is not None
+        terminus = wire.source if auto.is_in else wire.target
+        if terminus is None or not terminus.address:
+            return  # refused: its Detach follows
+        auto.status, auto.last_error = "active", None
+        self._is_first_retry = True
+        auto.link = self._container.bind(wire, auto.address, auto.phase).identity
+
+    def on_detach(self, wire: IncomingWire | OutgoingWire, *, is_closed: bool) -> None:
+        """The container refuses the link, or ends it."""
+        self._container.drop(wire)
+        self._wire = None
+        self._failed(wire.remote_condition)
+
+    def _failed(self, condition: Condition | None = None) -> None:
+        auto = self._auto
+        if auto.runs.get(self._container) is not self:
+            return
+        auto.status = "failed"
+        auto.last_error = condition.description if condition is not None else None
+        self._on_failed(auto)
+        self._core.set_timer(self, self._core.clock() + (FIRST_RETRY_S if self._is_first_retry else RETRY_S))
+        self._is_first_retry = False
+
+    def on_timer(self, _now: float) -> None:
+        self.begin()
+
+    def end(self, *, is_connection_gone: bool) -> None:
+        """The auto link was deleted, or its connection is gone, which takes the link with it."""
+        self._core.set_timer(self, None)
+        wire, self._wire = self._wire, None
+        if wire is not None and not is_connection_gone:
+            self._container.end_link(wire)
+
+
+class AutoLinks:
+    """The configured auto links, and the connections that are open to containers."""
+
+    def __init__(self, core: Core, emit: Emit) -> None:
+        self._core = core
+        self._emit = emit
+        self._auto_links: dict[Place, dict[AutoLink, None]] = {}
+        self._containers: dict[Place, dict[Container, None]] = {}
+        self.count = 0
+
+    def add(self, auto: AutoLink) -> None:
+        """Attach it wherever its container is."""
+        self.count += 1
+        self._core.table.hold(auto.address, auto.phase)
+        if auto.place is not None:
+            self._auto_links.setdefault(auto.place, {})[auto] = None
+            for container in list(self._containers.get(auto.place, ())):
+                self._activate(auto, container)
+
+    def remove(self, auto: AutoLink) -> None:
+        self.count -= 1
+        for container in list(auto.runs):
+            self._deactivate(auto, container, is_connection_gone=False)
+        if auto.place is not None:
+            _discard(self._auto_links, auto.place, auto)
+        self._core.table.let_go(auto.address, auto.phase)
+
+    def opened(self, container: Container) -> None:
+        """A connection of the role route-container is open. Thousands of links are attached in turns."""
+        for place in container.places:
+            self._containers.setdefault(place, {})[container] = None
+        self._core.work.begin(self._activating(container))
+
+    def _activating(self, container: Container) -> Iterator[None]:
+        for place in container.places:
+            for auto in list(self._auto_links.get(place, ())):
+                # Meanwhile it may have been deleted, and the connection lost.
+                if auto in self._auto_links.get(place, ()) and container in self._containers.get(place, ()):
+                    self._activate(auto, container)
+                yield
+
+    def lost(self, container: Container) -> None:
+        """The connection is gone, and its links with it."""
+        for place in container.places:
+            _discard(self._containers, place, container)
+        self._core.work.begin(self._deactivating(container))
+
+    def _deactivating(self, container: Container) -> Iterator[None]:
+        for place in container.places:
+            for auto in list(self._auto_links.get(place, ())):
+                self._deactivate(auto, container, is_connection_gone=True)
+                yield
+
+    def _activate(self, auto: AutoLink, container: Container) -> None:
+        if container not in auto.runs:
+            self._log("Activated", "", auto)
+            run = auto.runs[container] = Run(auto, container, self._core, self._on_failed)
+            run.begin()
+
+    def _deactivate(self, auto: AutoLink, container: Container, *, is_connection_gone: bool) -> None:
+        run = auto.runs.pop(container, None)
+        if run is not None:
+            run.end(is_connection_gone=is_connection_gone)
+            auto.status = "active" if auto.runs else "inactive"
+            self._log("Deactivated", "", auto)
+
+    def _on_failed(self, auto: AutoLink) -> None:
+        self._log("Activation Failed.", f" {auto.last_error or ''}", auto)
+
+    def _log(self, what: str, why: str, auto: AutoLink) -> None:
+        assert auto.place is not None
+        text = f"Auto Link {what}{why} '{auto.name}' on {auto.place.kind} {auto.place.text}"
+        log(self._emit, "ROUTER_CORE", "info", text)
+
+
+def _discard(index: dict[Place, dict[M, None]], place: Place, member: M) -> None:
+    members = index.get(place, {})
+    members.pop(member, None)
+    if not members:
+        index.pop(place, None)

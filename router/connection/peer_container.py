@@ -1,0 +1,127 @@
+"""The peer of a connection of the role route-container: a client for which the router attaches links of its own."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from policy.addressing.address import Address
+from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
+from router.amqp.terminus import RemoteOpen
+from router.connection.auto_links import Place
+from router.connection.link_routes import Onward
+from router.connection.peer import Peer
+from router.connection.peer_links import PeerLinks
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
+
+# Begin the names of listeners and connectors that have none of their own: no auto link means them.
+_MADE_UP_NAMES: Final = ("listener/", "connector/")
+
+_Waiting = tuple[Callable[[Session], None], Callable[[], None]]
+
+
+class ContainerLinks(PeerLinks):
+    """Those that the router attaches have their place beside those of the peer."""
+
+    def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
+        """The container has taken the link: messages may go."""
+        wire.named = address
+        link: InLink | OutLink
+        if isinstance(wire, IncomingWire):
+            link = self.core.add_in_link(wire, self.attachment, address, phase=phase)
+            self.limit_in(link)
+            self.messages.choose_inspection(link)
+        else:
+            link = self.core.add_out_link(wire, self.attachment, address, phase=phase)
+            self.limit_out(link)
+            self.messages.choose_composition(link)
+        self.log_attached(wire)
+        self.core.work.touched.add(self.engine)
+        return link
+
+    def end_own(self, wire: IncomingWire | OutgoingWire) -> None:
+        """End a link that the router attached, without an error."""
+        if isinstance(wire, IncomingWire):
+            wire.take_no_more()
+        self.drop(wire, "Link detached")
+        wire.close(is_peers_doing=False)
+        self.core.work.touched.add(self.engine)
+
+
+class ContainerPeer(Peer):
+    """A broker, or whatever else auto links are for."""
+
+    links: ContainerLinks
+    links_kind = ContainerLinks
+    own_sessions = 1
+    places: tuple[Place, ...] = ()
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.routed: dict[Onward, None] = {}
+        self._session: Session | None = None  # the one of all links that the router attaches
+        self._is_begun = False
+        self._waiting: list[_Waiting] = []  # for the answer to its Begin
+
+    def on_open(self, remote: RemoteOpen) -> None:
+        super().on_open(remote)
+        if not self.is_open:
+            return
+        places = [Place(kind="container", text=remote.container_id)]
+        if self.terms.name and not self.terms.name.startswith(_MADE_UP_NAMES):
+            places.append(Place(kind="connection", text=self.terms.name))
+        self.places = tuple(places)
+        self.surroundings.link_routes.opened(self)
+        self.surroundings.auto_links.opened(self)
+
+    def retire(self) -> None:
+        if self.places:
+            self.surroundings.link_routes.lost(self)
+            self.surroundings.auto_links.lost(self)
+            self.places = ()
+        super().retire()
+        self.core.work.begin(self._losing_routed())
+
+    def _losing_routed(self) -> Iterator[None]:
+        for routed in list(self.routed):
+            routed.lose()
+            yield
+
+    # Links of the router's own
+
+    def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
+        """As auto links ask for it: one session has them all, begun when the first is attached."""
+        if self._session is not None and self._is_begun:
+            call(self._session)
+            return
+        if self._session is None:
+            try:
+                self._session = self.engine.begin_session(self, incoming_capacity_bytes=self.terms.session_bytes)
+            except CannotBegin:
+                failed()
+                return
+            self._session.on_answer = self._on_begun
+        self._waiting.append((call, failed))
+
+    def _on_begun(self) -> None:
+        session, waiting = self._session, self._waiting
+        assert session is not None
+        self._is_begun, self._waiting = True, []
+        for call, _ in waiting:
+            call(session)
+
+    def on_end(self, session: Session) -> None:
+        if session is self._session:
+            self._session, self._is_begun = None, False
+            waiting, self._waiting = self._waiting, []
+            for _, failed in waiting:
+                failed()
+        super().on_end(session)
+
+    def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
+        return self.links.bind(wire, address, phase)
+
+    def drop(self, wire: IncomingWire | OutgoingWire) -> None:
+        self.links.drop(wire, "Link detached")
+
+    def end_link(self, wire: IncomingWire | OutgoingWire) -> None:
+        self.links.end_own(wire)

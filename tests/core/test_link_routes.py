@@ -1,0 +1,429 @@
+"""Link routes: an attach goes on to a container, and what both peers say passes the router unchanged.
+
+Source: docs/spec/routing.md §15; its checklist, 53, 69, 97, 113 to 118, 120.
+"""
+
+from typing import Any
+
+import proton
+import pytest
+from memory_net import ACCEPTED, MODIFIED, Client, Net, Receiver, Sender, Vhosts
+
+from policy.addressing.patterns import configured_tokens
+from router.connection.auto_links import Place
+from router.connection.link_routes import LinkRoute
+from router.core.views import link_rows
+
+BROKER = Place(kind="container", text="broker")
+
+
+def link_routes(net: Net, prefix: str | None = "q", *, pattern: str | None = None, **terms: Any) -> list[LinkRoute]:
+    """One in each direction."""
+    text = "/".join(configured_tokens(prefix if pattern is None else None, pattern))
+    made = []
+    for direction in ("send", "receive"):
+        terms = {"place": BROKER, "name": f"{text}-{direction}", "key": f"C{text}", **terms}
+        made.append(LinkRoute(pattern=text, direction=direction, **terms))  # type: ignore[arg-type]
+        net.surroundings.link_routes.add(made[-1])
+    return made
+
+
+def broker(net: Net, name: str = "broker", **terms: Any) -> Client:
+    container = net.client(name, role="route-container", **terms)
+    net.pump()
+    return container
+
+
+def receiver_of(container: Client, at: int = -1) -> Receiver:
+    end = container.attached_by_router[at]
+    assert isinstance(end, Receiver)
+    return end
+
+
+def sender_of(container: Client, at: int = -1) -> Sender:
+    end = container.attached_by_router[at]
+    assert isinstance(end, Sender)
+    return end
+
+
+def test_an_attach_reaches_the_container_with_all_its_fields() -> None:
+    """routing 113"""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client("consumer")
+    receiver = client.receiver(
+        "q.1",
+        name="sub",
+        source={
+            "durability": proton.Terminus.DELIVERIES, "expiry_policy": proton.Terminus.EXPIRE_NEVER, "timeout": 7,
+            "distribution_mode": proton.Terminus.DIST_MODE_COPY,
+            "filter": {proton.symbol("selector"): proton.Described(proton.symbol("apache.org:selector"), "a > 1")},
+            "capabilities": proton.symbol("queue"), "properties": {proton.symbol("p"): 1},
+            "outcomes": proton.symbol("amqp:accepted:list"),
+        },
+    )  # fmt: skip
+    net.pump()
+    link = sender_of(container).link
+    assert link.name == "sub@consumer"
+    source = link.remote_source
+    assert (source.address, source.durability, source.expiry_policy, source.timeout) == (
+        "q.1", proton.Terminus.DELIVERIES, proton.Terminus.EXPIRE_NEVER, 7,
+    )  # fmt: skip
+    assert source.distribution_mode == proton.Terminus.DIST_MODE_COPY
+    for part in ("filter", "capabilities", "properties", "outcomes"):
+        getattr(source, part).rewind()
+        assert getattr(source, part).next() is not None, part
+    assert link.remote_target.address == "to-consumer"
+    assert receiver.is_attached
+    assert receiver.link.remote_source.durability == proton.Terminus.DELIVERIES
+    net.no_errors()
+
+
+def test_messages_go_both_ways_unchanged() -> None:
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    sender, receiver = client.sender("q"), client.receiver("q", credit=5)
+    net.pump()
+    taking, giving = receiver_of(container, 0), sender_of(container, 1)
+    assert sender.credit == 100
+    assert giving.credit == 5
+    sender.send(b"no AMQP at all")
+    giving.send(b"from the broker")
+    net.pump()
+    assert taking.bodies == [b"no AMQP at all"]
+    assert receiver.bodies == [b"from the broker"]
+    assert sender.sent[0].outcome == ACCEPTED
+    receiver.received[0].accept()
+    net.pump()
+    assert giving.sent[0].outcome == ACCEPTED
+    assert giving.credit == 4
+    net.no_errors()
+
+
+def test_tags_are_those_of_the_sender() -> None:
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    sender = net.client().sender("q")
+    net.pump()
+    receiver_of(container).accepts = False
+    for tag, body in (("t", b"m"), ("x" * 32, b"m"), ("large", bytes(200_000))):
+        delivery = sender.link.delivery(tag)
+        sender.link.send(body)
+        sender.link.advance()
+        net.pump()
+        assert receiver_of(container).received[-1]._delivery.tag == tag
+        delivery.settle()
+
+
+def test_a_tag_of_33_bytes_ends_the_connection() -> None:
+    """routing 97, as decided in §9.2"""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    sender = client.sender("q")
+    net.pump()
+    sender.link.delivery("x" * 33)
+    sender.link.send(b"m")
+    sender.link.advance()
+    net.pump()
+    assert client.refusal.name == "amqp:invalid-field"
+    assert receiver_of(container).received == []
+
+
+def test_the_prefix_is_of_the_container_alone() -> None:
+    """routing 114"""
+    net = Net()
+    link_routes(net, "front", add="back.", remove="front.")
+    container = broker(net)
+    receiver = net.client().receiver("front.x")
+    net.pump()
+    assert sender_of(container).link.remote_source.address == "back.x"
+    assert receiver.link.remote_source.address == "front.x"
+
+
+def test_without_a_container_there_is_no_route() -> None:
+    """routing 53, 115"""
+    net = Net()
+    link_routes(net)
+    link_routes(net, "$coordinator")
+    client = net.client()
+    sender = client.sender("q")
+    coordinator = client.sender(None, target={"type": proton.Terminus.COORDINATOR})
+    net.pump()
+    for end in (sender, coordinator):
+        assert end.refusal.name == "qd:no-route-to-dest"
+    net.no_errors()
+
+
+def test_containers_get_attaches_in_turn() -> None:
+    """routing 115"""
+    net = Net()
+    link_routes(net, place=Place(kind="connection", text="brokers"))
+    net.listener_terms["name"] = "brokers"
+    first, second = broker(net, "b1"), broker(net, "b2")
+    client = net.client()
+    for _ in range(4):
+        client.sender("q")
+        net.pump()
+    assert len(first.attached_by_router) == len(second.attached_by_router) == 2
+
+
+def test_the_containers_refusal_is_the_clients() -> None:
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    container.refusal_of_links = proton.Condition("amqp:unauthorized-access", "not you")
+    sender = net.client().sender("q")
+    net.pump()
+    assert (sender.refusal.name, sender.refusal.description) == ("amqp:unauthorized-access", "not you")
+    assert sender.link.remote_target.type == proton.Terminus.UNSPECIFIED
+    assert not net.core.links
+    net.no_errors()
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_detach_of_the_client_reaches_the_container(is_closed: bool) -> None:
+    """routing 116"""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    sender = net.client().sender("q")
+    net.pump()
+    sender.link.condition = proton.Condition("x:y", "why")
+    if is_closed:
+        sender.close()
+    else:
+        sender.link._update_cond()  # proton does it only for a close
+        sender.detach()
+    net.pump()
+    end = receiver_of(container)
+    assert end.is_detached
+    assert end.was_closed is is_closed
+    assert end.refusal.name == "x:y"
+    assert not net.core.links
+    net.no_errors()
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_detach_of_the_container_reaches_the_client(is_closed: bool) -> None:
+    """routing 116"""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    receiver = net.client().receiver("q", credit=1)
+    net.pump()
+    end = sender_of(container)
+    end.link.condition = proton.Condition("amqp:resource-deleted", "queue gone")
+    if is_closed:
+        end.close()
+    else:
+        end.link._update_cond()
+        end.detach()
+    net.pump()
+    assert receiver.is_detached
+    assert receiver.was_closed is is_closed
+    assert receiver.refusal.name == "amqp:resource-deleted"
+    assert not net.core.links
+    net.no_errors()
+
+
+def test_the_loss_of_the_container_is_told() -> None:
+    """routing 116"""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    sender, receiver = client.sender("q"), client.receiver("q")
+    net.pump()
+    receiver_of(container, 0).accepts = False
+    sender.send(b"m")
+    net.pump()
+    container.kill()
+    net.pump()
+    for end in (sender, receiver):
+        assert end.was_closed
+        assert end.refusal.name == "qd:routed-link-lost"
+        assert end.refusal.description == "Connectivity to the peer container was lost"
+    assert sender.sent[0].outcome == MODIFIED
+    net.nothing_left()
+
+
+def test_the_loss_of_the_client_is_told() -> None:
+    """routing 116"""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    client.receiver("q", credit=1)
+    net.pump()
+    giving = sender_of(container)
+    giving.send(b"m")
+    net.pump()
+    client.kill()
+    net.pump()
+    assert giving.refusal.name == "qd:routed-link-lost"
+    assert giving.sent[0].outcome == MODIFIED
+    net.nothing_left()
+
+
+def test_a_client_that_leaves_before_the_answer_leaves_nothing() -> None:
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    container.stop_reading()
+    client = net.client()
+    sender = client.sender("q")
+    net.pump()
+    sender.close()
+    net.pump()
+    container.resume_reading()
+    net.pump()
+    assert all(end.is_detached for end in container.attached_by_router)
+    assert sender.is_detached
+    net.nothing_left()
+
+
+def test_a_drain_reaches_the_container_and_its_end_the_client() -> None:
+    """routing 69: and no credit is left over, or doubled"""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    receiver = net.client().receiver("q", credit=10)
+    net.pump()
+    giving = sender_of(container)
+    giving.send(b"one")
+    net.pump()
+    receiver.link.drain(0)
+    net.pump()
+    assert giving.link.drain_mode
+    giving.link.drained()
+    net.pump()
+    assert receiver.link.credit == 0
+    assert giving.credit == 0
+    receiver.link.drain_mode = False
+    receiver.flow(3)
+    net.pump()
+    assert giving.credit == 3
+    giving.send(b"two")
+    net.pump()
+    assert receiver.bodies == [b"one", b"two"]
+    net.no_errors()
+
+
+def test_large_messages_stream_through() -> None:
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    sender = net.client().sender("q")
+    net.pump()
+    body = bytes(range(256)) * 8000
+    sender.send(body)
+    sender.send(b"small")
+    net.pump()
+    assert receiver_of(container).bodies == [body, b"small"]
+    assert [each.outcome for each in sender.sent] == [ACCEPTED, ACCEPTED]
+    assert sender.credit == 98
+    net.no_errors()
+
+
+def test_management_shows_both_links() -> None:
+    """routing 117"""
+    net = Net()
+    link_routes(net)
+    broker(net)
+    net.client("c").sender("q.x", name="s")
+    net.pump()
+    rows = {row["linkName"]: row for row in link_rows(net.core)}
+    near, far = rows["s"], rows["s@c"]
+    assert (near["peer"], far["peer"]) == (far["identity"], near["identity"])
+    assert near["owningAddr"] == far["owningAddr"] == "M0q.x"
+    assert (near["capacity"], far["capacity"]) == (250, 0)
+    assert near["linkType"] == far["linkType"] == "endpoint"
+
+
+def test_the_best_pattern_routes() -> None:
+    """routing 118"""
+    net = Net()
+    link_routes(net, pattern="q.*", place=Place(kind="container", text="other"))
+    link_routes(net, pattern="q.a")
+    container = broker(net)
+    client = net.client()
+    taken, other, none = client.sender("q.a"), client.sender("q.b"), client.sender("r")
+    net.pump()
+    assert len(container.attached_by_router) == 1
+    assert taken.is_attached
+    assert other.refusal.name == "qd:no-route-to-dest"
+    assert none.is_attached
+    assert not none.is_detached
+
+
+def test_a_terminus_that_is_to_outlive_its_link_may_be_forbidden() -> None:
+    """routing 120"""
+    net = Net()
+    net.surroundings.link_routes.may_outlive = False
+    link_routes(net)
+    broker(net)
+    client = net.client()
+    lasting = client.receiver("q", source={"timeout": 5})
+    never = client.receiver("q", source={"expiry_policy": proton.Terminus.EXPIRE_NEVER})
+    plain = client.receiver("q")
+    net.pump()
+    for end in (lasting, never):
+        assert end.refusal.name == "qd:link-expiration"
+    assert not plain.is_detached
+
+
+def test_policy_judges_the_name_that_the_client_wrote() -> None:
+    group = {"remoteHosts": "*", "sources": "q.mine", "targets": "", "maxSenders": 9, "maxReceivers": 1}
+    net = Net(vhosts=Vhosts({"$default": {"allowUnknownUser": True, "groups": {"$default": group}}}))
+    link_routes(net, add="ext.")
+    container = broker(net)
+    client = net.client()
+    theirs = client.receiver("q.theirs")
+    net.pump()
+    assert theirs.refusal.name == "amqp:unauthorized-access"
+    assert not container.attached_by_router
+    mine = client.receiver("q.mine")
+    net.pump()
+    assert not mine.is_detached
+    over = client.receiver("q.mine")
+    net.pump()
+    assert over.is_detached
+    mine.close()
+    net.pump()
+    again = client.receiver("q.mine")
+    net.pump()
+    assert not again.is_detached, "a routed link that is over counts no longer"
+
+
+def test_a_deleted_route_keeps_its_links() -> None:
+    net = Net()
+    routes = link_routes(net)
+    container = broker(net)
+    client = net.client()
+    sender = client.sender("q")
+    net.pump()
+    for route in routes:
+        net.surroundings.link_routes.remove(route)
+    sender.send(b"m")
+    net.pump()
+    assert receiver_of(container).bodies == [b"m"]
+    client.sender("q")
+    net.pump()
+    assert len(container.attached_by_router) == 1
+
+
+def test_the_management_agent_cannot_be_routed_away() -> None:
+    """Attack: a link route for everything, and the container answers for the router."""
+    net = Net()
+    link_routes(net, pattern="#")
+    container = broker(net)
+    net.core.subscribe("$management", lambda _payload, _link: None)
+    net.client().sender("$management")
+    net.pump()
+    assert not container.attached_by_router
