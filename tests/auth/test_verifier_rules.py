@@ -305,6 +305,12 @@ def test_what_is_no_text_is_the_password_of_nobody(cost: Cost) -> None:
     assert verify_hash(Secret("\ud800"), hash_password(Secret("wonderland"), cost)) is False
 
 
+def test_a_hash_whose_parts_are_not_base64_is_named() -> None:
+    phc = hash_password(Secret("wonderland"), CHEAP)
+    with pytest.raises(HashError, match=r"^a hash whose salt or digest is not base64$"):
+        check_hash(phc[:-2])
+
+
 def test_without_argon2id_another_hash_is_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(**_parameters: Any) -> None:
         raise UnsupportedAlgorithm("none")
@@ -317,7 +323,7 @@ def test_without_argon2id_another_hash_is_proposed(monkeypatch: pytest.MonkeyPat
 def test_a_changed_file_keeps_its_owner_and_is_written_beside_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attack: hashes in a folder that is everybody's; and a service that cannot read its users any more."""
     folders: list[Any] = []
-    owners: list[tuple[int, int]] = []
+    owners: list[tuple[int, ...]] = []
     make = tempfile.mkstemp
 
     def mkstemp(**where: Any) -> tuple[int, str]:
@@ -325,7 +331,7 @@ def test_a_changed_file_keeps_its_owner_and_is_written_beside_it(path: str, monk
         return make(**where)
 
     monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
-    monkeypatch.setattr(os, "fchown", lambda _file, user, group: owners.append((user, group)))
+    monkeypatch.setattr(os, "fchown", lambda file, *owner: owners.append(owner) if os.fstat(file) else None)
     set_user(path, "alice", Secret("a"), cost=CHEAP)
     assert folders == [(Path(path).parent, ".users.")]
     assert owners == [], "it is the process' own"
