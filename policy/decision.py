@@ -13,6 +13,7 @@ class Reason(StrEnum):
     NO_VHOST = "no_vhost"
     UNKNOWN_USER = "unknown_user"
     GROUP_NOT_VALID = "group_not_valid"
+    ROUTER_ID_NOT_ALLOWED = "router_id_not_allowed"
     HOST_NOT_ALLOWED = "host_not_allowed"
     VHOST_CONNECTION_LIMIT = "vhost_connection_limit"
     USER_CONNECTION_LIMIT = "user_connection_limit"

@@ -60,7 +60,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "router.amqp.engine": ("router.amqp", "router.amqp.guard", *ROUTER_VOCABULARY),
     "router.admission": ("policy", "auth.identity", *ROUTER_VOCABULARY),
     "router.connection": (
-        *("auth", "policy.replies", "router.admission", "router.core"),
+        *("auth", "policy.replies", "policy.router_ids", "router.admission", "router.core"),
         *("router.amqp", "router.amqp.engine", "router.amqp.layout", *ROUTER_VOCABULARY),
     ),
     "router.audit": ("schemas", *ROUTER_VOCABULARY),

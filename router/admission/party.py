@@ -12,7 +12,8 @@ from router.effects import ConnectionMembers
 class Party:
     """The peer of one connection. Every member may be read; `identity` is set by the layer that authenticates.
 
-    settings  that the connection has now; without any it is unrestricted (§3.1)
+    settings   that the connection has now; without any it is unrestricted (§3.1)
+    router_id  that the peer was admitted under, the only one it may speak under; None: any, or it is no router
     """
 
     __slots__ = (
@@ -24,6 +25,7 @@ class Party:
         "listener",
         "remote_host",
         "requested_vhost",
+        "router_id",
         "settings",
     )
 
@@ -37,6 +39,7 @@ class Party:
         self.hostname: str | None = None  # of the Open
         self.requested_vhost = ""
         self.settings: Settings | None = None
+        self.router_id: str | None = None
 
     @property
     def counted_host(self) -> str:

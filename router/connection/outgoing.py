@@ -122,12 +122,17 @@ def _advertised(entry: object) -> Server | None:
     return Server(str(scheme), str(host), port) if is_named and f"{host}{port}".isprintable() else None
 
 
+def no_name(_der: bytes) -> str | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connector(ConnectionTerms):
     """One `connector` entity, ready for use.
 
     tunnel      makes a TLS tunnel for the host being tried; raises auth.tls.TlsProfileError. None: no TLS
     mechanisms  allowed SASL mechanisms, None for any
+    name_of     (DER certificate) → the name that a server has by it (uidFormat, mapping), None when it gives none
     read_token  the bearer token as it is now. Reads files; errors: ValueError. None: no token is configured
     token       that was read for one attempt
     """
@@ -135,6 +140,7 @@ class Connector(ConnectionTerms):
     reaches_in_process: bool = False
     tunnel: Callable[[str], TlsTunnel] | None = None
     has_certificate: bool = False
+    name_of: Callable[[bytes], str | None] = no_name
     protocol_family: str | None = None  # "IPv4" or "IPv6": connect by that alone
     mechanisms: tuple[str, ...] | None = None
     username: str | None = None
@@ -217,9 +223,15 @@ class Outgoing(Stack):
                 self.on_derive(effect, self._on_derived)
             case Authenticated(identity=identity):
                 self._await_header()
-                self._make_peer(identity, RouterOpens(self.host))
+                self._make_peer(identity, RouterOpens(self.host, self._server_name()))
             case Rejected(condition=condition, description=description):
                 self.fail(Condition(name=condition, description=description), "sasl_failed")
+
+    def _server_name(self) -> str | None:
+        """The name in the server's certificate, where somebody asks for it."""
+        if self.connector.router_ids is None or self.tunnel is None or self.tunnel.peer_certificate is None:
+            return None
+        return self.connector.name_of(self.tunnel.peer_certificate)
 
     def _on_derived(self, salted: bytes) -> None:
         """Perhaps after the connection has ended."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from auth.identity import Identity
 from router.admission.connection_gate import ConnectionGate, Refusal
+from router.admission.joining import admit_router, proved_name
 from router.amqp.engine import Engine
 from router.amqp.terminus import RemoteOpen
 from router.connection.surroundings import Surroundings
@@ -49,6 +50,8 @@ class PeerOpens:
             is_encrypted=bool(peer.security["isEncrypted"]),
             now=peer.surroundings.wall_clock(),
         )
+        if refusal is None:
+            refusal = admit_router(gate, peer.terms.router_ids, remote.container_id, proved_name(peer.identity))
         settings = gate.settings
         peer.engine.open(
             properties=_properties(peer),
@@ -63,10 +66,13 @@ class PeerOpens:
 class RouterOpens:
     """The router connected to a server: its Open goes first, and names the server's host.
 
-    The answer is restricted by the connector's policyVhost alone.
+    The answer is restricted by the connector's policyVhost and routerIds alone.
+
+    server_name  in the server's certificate, where there are routerIds
     """
 
     hostname: str
+    server_name: str | None = None
     is_outgoing: ClassVar[bool] = True
 
     def begin(self, peer: Speaker) -> None:
@@ -74,7 +80,10 @@ class RouterOpens:
         engine.open(properties=_properties(peer), capabilities=CAPABILITIES, hostname=self.hostname)
         engine.touched.add(engine)
 
-    def judge(self, peer: Speaker, _remote: RemoteOpen) -> Refusal | None:
+    def judge(self, peer: Speaker, remote: RemoteOpen) -> Refusal | None:
+        refusal = admit_router(peer.gate, peer.terms.router_ids, remote.container_id, self.server_name)
+        if refusal is not None:
+            return refusal
         if peer.terms.policy_vhost is None:
             return None
         return peer.gate.adopt_connector(

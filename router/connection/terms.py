@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from auth.credentials import Answer, MechanismRequest
 from auth.mechanisms import Channel
 from auth.tls import TlsTunnel
+from policy.router_ids import RouterIds
 from router.amqp.message_text import chosen_components
 from router.connection.relay import RelayTerms
 
@@ -82,6 +83,7 @@ class ConnectionTerms:
     capacity: int = DEFAULT_CAPACITY
     cost: int = 1
     policy_vhost: str | None = None
+    router_ids: RouterIds | None = None  # under which a peer may join the network; None: under any
     is_multi_tenant: bool = False
     reaches_in_process: bool = True  # may reach $management and what else is consumed inside the router
     message_components: tuple[str, ...] = ()  # logged of every message, none: not looked at
@@ -142,6 +144,7 @@ def terms_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
         # Between routers vhost policy does not apply (network §3.4).
         "policy_vhost": (attributes.get("policyVhost") or None) if role != "inter-router" else None,
         "message_components": chosen_components(attributes["messageLoggingComponents"]),
+        "router_ids": RouterIds.parse(attributes["routerIds"]) if attributes.get("routerIds") else None,
         "open_properties": attributes.get("openProperties") or {},
     }
 

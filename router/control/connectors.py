@@ -1,12 +1,19 @@
 """`connector`: the connections that the router makes. Sources: docs/spec/management.md §6.5, §8.5."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from router.connection.outgoing import Connector
+from router.connection.outgoing import Connector, no_name
 from router.connection.terms import ConnectionTerms, terms_of
 from router.control.router import Router
-from router.control.security import SecurityError, TlsFiles, client_tunnels, configured_password, token_reader
+from router.control.security import (
+    SecurityError,
+    TlsFiles,
+    client_tunnels,
+    configured_password,
+    server_names,
+    token_reader,
+)
 from router.control.server import MAX_PORT, service_port
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
@@ -32,6 +39,9 @@ class Connectors:
         check_port(user, attributes["port"], least=1)
         profile_name = attributes.get("sslProfile")
         tunnel, has_certificate = None, False
+        name_of: Callable[[bytes], str | None] = no_name
+        if attributes.get("routerIds") and not profile_name:
+            raise ManagementError(400, f"{user}: routerIds without sslProfile: nothing else proves who the server is")
         if profile_name:
             source = self._profiles.find(profile_name, user)
             verify_hostname = bool(attributes["verifyHostname"])
@@ -39,6 +49,7 @@ class Connectors:
             tunnel = client_tunnels(files, verify_hostname=verify_hostname)
             self._profiles.use(attributes["name"], (files,), user)
             has_certificate = bool(source.profile.cert_file)
+            name_of = server_names(files, self._emit)
         try:
             password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self._emit)
             token = attributes.get("saslToken")
@@ -56,6 +67,7 @@ class Connectors:
             username=attributes.get("saslUsername"),
             password=password,
             read_token=read_token,
+            name_of=name_of,
         )
         log_configured("Connector", connector, attributes.get("protocolFamily"), profile_name, self._emit)
         self._router.add_connector(connector)

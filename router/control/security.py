@@ -289,6 +289,20 @@ def client_tunnels(files: TlsFiles, *, verify_hostname: bool) -> Callable[[str],
     return tunnel
 
 
+def server_names(files: TlsFiles, emit: Emit) -> Callable[[bytes], str | None]:
+    """Gives the name that a server has by its certificate (DER), as users get theirs; None where it gives none."""
+
+    def name_of(der: bytes) -> str | None:
+        uid_format = files.profile.uid_format
+        try:
+            return certificate_user(der, uid_format=uid_format, display_names=files.display_names).user
+        except CertificateError as error:
+            log(emit, "SERVER", "error", f"The server's certificate gives no name: {error}")
+            return None
+
+    return name_of
+
+
 class DisplayNamesError(ValueError):
     """The mapping file is not one JSON object of strings; the text says where."""
 

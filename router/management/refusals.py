@@ -51,8 +51,8 @@ _SERVED_VALUES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 # a listener without TLS, or with every mechanism; a connector that trusts the system's authorities.
 _NEVER_EMPTY: Final[Mapping[str, frozenset[str]]] = {
     "router": frozenset({"id", "auditDir", "saslConfigDir", "saslConfigName"}),
-    "listener": frozenset({"port", "sslProfile", "saslMechanisms", "saslPlugin", "policyVhost"}),
-    "connector": frozenset({"host", "port", "sslProfile", "saslMechanisms", "policyVhost"}),
+    "listener": frozenset({"port", "sslProfile", "saslMechanisms", "saslPlugin", "policyVhost", "routerIds"}),
+    "connector": frozenset({"host", "port", "sslProfile", "saslMechanisms", "policyVhost", "routerIds"}),
     "sslProfile": frozenset({"name", "caCertFile", "certFile", "privateKeyFile", "uidFormat"}),
 }
 

@@ -23,7 +23,7 @@ OF_POLICY = {reason.value for reason in Reason}
 # Where events are made. The rest of `policy` only speaks of reasons.
 SAYING = (
     *sorted((ROOT / "router").rglob("*.py")),
-    *(ROOT / "policy" / f"{name}.py" for name in ("decide", "rights")),
+    *(ROOT / "policy" / f"{name}.py" for name in ("decide", "rights", "router_ids")),
 )
 # Calls that make an event, or what becomes one; and how many arguments stand before the reason.
 CALLS = {"fail": 1, "audit_event": 2, "record": 2, "_record": 0, "_tell": 1}

@@ -109,6 +109,54 @@ def test_an_edge_listener_needs_an_interior_router_and_an_edge_connector_does_no
 
 
 @pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ("routerIds: ${user}", "Configuration: routerIds is for the roles inter-router and edge, not for role normal"),
+        (
+            "role: inter-router\n routerIds: ${usr}",
+            "Configuration: routerIds '${usr}': the only word to be replaced is ${user}, in an id",
+        ),
+        ("role: edge\n routerIds: B*C*", "Configuration: routerIds 'B*C*' has more than one *"),
+        ("role: edge\n routerIds: =B", "Configuration: routerIds '=B' is no item: expected ID or USER=ID"),
+        ('role: edge\n routerIds: ","', "Configuration: routerIds is empty: expected router ids, such as ${user}"),
+    ],
+)
+def test_router_ids_that_cannot_be_read_stop_the_start(settings: str, text: str) -> None:
+    """network 18.1: and name the line."""
+    refusal = refused("router {\n mode: interior\n}\n" + listener(settings))
+    assert refusal.startswith(text)
+
+
+@pytest.mark.parametrize("role", ["inter-router", "edge"])
+def test_router_ids_load_on_both_roles_between_routers(role: str) -> None:
+    """network 18.1"""
+    settings = f"role: {role}\n routerIds: ${{user}}, b.example.com=B"
+    made = configured("router {\n mode: interior\n}\n" + listener(settings)).of_type("listener")
+    assert made[0].attributes["routerIds"] == "${user}, b.example.com=B"
+
+
+def test_the_deprecated_names_of_the_protocols_timers_load() -> None:
+    """network 105"""
+    names = ("helloInterval", "helloMaxAge", "raInterval", "raIntervalFlux", "remoteLsMaxAge")
+    text = "".join(f" {name}: {seconds}\n" for seconds, name in enumerate(names, 2))
+    router = configured("router {\n mode: interior\n" + text + "}\n").router
+    assert [router[f"{name}Seconds"] for name in names] == [2, 3, 4, 5, 6]
+
+
+def test_the_protocols_timers_have_the_defaults_of_1_20() -> None:
+    """network 7.1"""
+    router = configured("router {\n mode: interior\n}\n").router
+    names = ("helloInterval", "helloMaxAge", "raInterval", "raIntervalFlux", "remoteLsMaxAge")
+    assert [router[f"{name}Seconds"] for name in names] == [1, 3, 30, 4, 60]
+
+
+@pytest.mark.parametrize("cost", [0, -1, 2**31])
+def test_a_cost_is_a_number_from_one(cost: int) -> None:
+    """network 3.3: the wire has an int."""
+    assert "'cost' is 1 to 2147483647" in refused(listener(f"cost: {cost}"))
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [
         ("[1, 2]", "Properties must be a map"),

@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from router.management.kinds.kind import Attributes, Kind
+from policy.attributes import InvalidValue
+from policy.router_ids import RouterIds
+from router.management.kinds.kind import Attributes, Kind, misconfigured
 from router.management.rules import RuleError
 from router.management.schema import EntityType
 
@@ -54,6 +56,7 @@ class EndpointKind(Kind):
             if isinstance(value, int) and not least <= value <= most:
                 raise RuleError(f"{entity_type.long_name}: '{name}' is {least} to {most}, not {value}", name)
         _check_open_properties(attributes)
+        _check_router_ids(attributes)
         components = str(attributes.get("messageLoggingComponents") or "")
         if any(character.isspace() for character in components):
             # 1.20 would pass over every name with a blank in it.
@@ -81,3 +84,16 @@ def _check_open_properties(attributes: Attributes) -> None:
     for key in properties:
         if key in RESERVED_OPEN_KEYS or str(key).startswith(RESERVED_OPEN_PREFIXES):
             raise RuleError(f"Reserved key '{str(key)[:200]}' not allowed in openProperties", "openProperties")
+
+
+def _check_router_ids(attributes: Attributes) -> None:
+    written = attributes.get("routerIds")
+    if not isinstance(written, str):
+        return
+    role = attributes.get("role")
+    if role not in _NETWORK_ROLES:
+        raise misconfigured(f"routerIds is for the roles inter-router and edge, not for role {role}", "routerIds")
+    try:
+        RouterIds.parse(written)
+    except InvalidValue as error:
+        raise misconfigured(f"routerIds {error}", "routerIds") from None

@@ -1,0 +1,104 @@
+"""Which routers may join the network over a listener or connector: `routerIds`, an extension.
+
+A router says its id in its Open, and all that it claims later it claims under that id. The items of `routerIds` say
+which ids the peer's authenticated name entitles it to. Pure. Source: docs/spec/network.md §18.1.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from policy.attributes import InvalidValue
+from policy.decision import Decision, Reason, Rule
+
+USER: Final = "${user}"
+# Of the protocol: docs/spec/network.md §1.
+MAX_ROUTER_ID_CHARACTERS: Final = 127
+
+
+@dataclass(frozen=True, slots=True)
+class _Pattern:
+    """A text in which one `*` stands for any characters.
+
+    rest  what follows the `*`; None: there is no `*`
+    """
+
+    start: str
+    rest: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "_Pattern":
+        start, star, rest = text.partition("*")
+        if "*" in rest:
+            raise InvalidValue(f"'{text}' has more than one *")
+        return cls(start, rest if star else None)
+
+    def matches(self, text: str, user: str = USER) -> bool:
+        start = self.start.replace(USER, user)
+        if self.rest is None:
+            return text == start
+        rest = self.rest.replace(USER, user)
+        return len(text) >= len(start) + len(rest) and text.startswith(start) and text.endswith(rest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """user  None: every authenticated one"""
+
+    user: _Pattern | None
+    router_id: _Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class RouterIds:
+    """The items of one `routerIds`, and the text they were read from."""
+
+    text: str
+    items: tuple[_Item, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "RouterIds":
+        """`ID` or `USER=ID`, separated by commas. Errors: InvalidValue, which says what would be right."""
+        return cls(text, tuple(_parse_item(item) for item in _items(text)))
+
+    @property
+    def is_for_everybody(self) -> bool:
+        """Does some item let every authenticated peer join under any id?"""
+        return any(item.user is None and item.router_id == _Pattern("", "") for item in self.items)
+
+
+def _items(text: str) -> list[str]:
+    items = [stripped for item in text.split(",") if (stripped := item.strip())]
+    if not items:
+        raise InvalidValue(f"is empty: expected router ids, such as {USER}, or users and ids, such as b.example.com=B")
+    return items
+
+
+def _parse_item(text: str) -> _Item:
+    # Names of users may have a `=`, as those of certificates without uidFormat do; ids in this list have none.
+    user, equals, router_id = (part.strip() for part in text.rpartition("="))
+    if not router_id or (equals and not user):
+        raise InvalidValue(f"'{text}' is no item: expected ID or USER=ID")
+    if "${" in text.replace(USER, "") or USER in user:
+        raise InvalidValue(f"'{text}': the only word to be replaced is {USER}, in an id")
+    return _Item(_Pattern.parse(user) if equals else None, _Pattern.parse(router_id))
+
+
+def decide_router(router_ids: RouterIds, user: str | None, router_id: str) -> Decision:
+    """May a peer join the network under this router id?
+
+    user       name that the peer has proved; None: there is none, and nothing entitles the peer
+    router_id  the container-id of its Open
+    """
+    rule = Rule(item=f"routerIds: {router_ids.text}")
+    denied = Decision(is_allowed=False, reason=Reason.ROUTER_ID_NOT_ALLOWED, rule=rule)
+    if not user or not _is_router_id(router_id):
+        return denied
+    for item in router_ids.items:
+        if (item.user is None or item.user.matches(user)) and item.router_id.matches(router_id, user):
+            return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=rule)
+    return denied
+
+
+def _is_router_id(text: str) -> bool:
+    """Can it be one at all? It is a part of addresses, of log lines and of keys."""
+    return 0 < len(text) <= MAX_ROUTER_ID_CHARACTERS and text.isprintable() and not set(text) & {" ", "/"}
