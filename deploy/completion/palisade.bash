@@ -12,7 +12,7 @@ _palisade_options() {
         "qdpolicy diff") echo "-h --help --fail-on --at --router-id --resolve --json" ;;
         "qdpolicy explain") echo "-h --help --user --host --vhost --mechanism --group --tls --router-id --multi-tenant --send --receive --receive-dynamic --manage --reply-age --own --capability --connections --connections-of-user --connections-of-host --links --at --resolve --json" ;;
         "qdpolicy fmt") echo "-h --help --check --diff" ;;
-        "qdpolicy lint") echo "-h --help --format --explain --output --fail-level --ignore --config --baseline --write-baseline --at --fix --diff --unsafe" ;;
+        "qdpolicy lint") echo "-h --help --format --explain --output --fail-level --ignore --config --baseline --write-baseline --fleet --at --fix --diff --unsafe" ;;
         "qdpolicy lsp") echo "-h --help --stdio" ;;
         "qdpolicy rules") echo "-h --help" ;;
         "qdpolicy rule") echo "-h --help" ;;

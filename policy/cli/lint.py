@@ -26,6 +26,7 @@ from policy.cli.sources import (
     WRONG_USE,
     Loaded,
     UnreadableError,
+    cannot_be_read,
     load,
     read_text,
 )
@@ -33,12 +34,12 @@ from policy.cli.style import is_colored
 from policy.files.positioned_json import NotJson, parse
 from policy.files.redaction import lines_without_secrets, without_secrets
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
-from policy.lint.findings import Finding, Level
+from policy.lint.findings import Finding, Level, PolicyText
 from policy.lint.ignoring import fingerprints, with_levels, without_known
 from policy.lint.mending import harm
 from policy.lint.places import mended
 from policy.lint.reports import FOR_PEOPLE, FORMATS, Report
-from policy.lint.rules import check_all
+from policy.lint.rules import check_all, check_fleet
 from policy.printing import printable
 
 CONFIGURATION = "qdpolicy.toml"
@@ -47,7 +48,8 @@ DESCRIPTION = """\
 Look for mistakes in policy files, the JSON files of a router's policyDir, and in router configurations (.conf).
 
 A folder stands for its *.json files, which one router loads together; a configuration for itself and its policyDir. No
-host name is looked up, and nothing is changed without --fix.
+host name is looked up, and nothing is changed without --fix. With --fleet the configurations are those of the routers
+of one network, and a folder stands for the *.conf files in it and in its folders.
 """
 EPILOG = """\
 exit status:
@@ -91,6 +93,8 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--config", metavar="FILE", type=Path, help=f"default: {CONFIGURATION}, if it is there")
     parser.add_argument("--baseline", metavar="FILE", type=Path, help="leave out the findings recorded there")
     parser.add_argument("--write-baseline", metavar="FILE", type=Path, help="record the findings, and succeed")
+    fleet_help = "the configurations are those of one network: also look at them beside each other"
+    parser.add_argument("--fleet", action="store_true", help=fleet_help)
     add_at_option(parser, "for rules that ask for the time: as if it were this (default: now)")
     changing = parser.add_mutually_exclusive_group()
     changing.add_argument(
@@ -146,14 +150,18 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> R
     findings: list[Finding] = []
     whole = Loaded()
     now = time.time() if options.at is None else options.at
+    ignored = (*options.ignore, *configuration.ignored)
+    routers: list[PolicyText] = []
     with progress() as watch:
-        for path in options.paths:
+        for path in _routers_in(options.paths, whole) if options.fleet else options.paths:
             loaded = load(path, partial(watch, "reading files"))
-            ignored = (*options.ignore, *configuration.ignored)
             found = check_all(tuple(loaded.entities), ignored, loaded.texts, now, partial(watch, "rules checked"))
             findings += with_levels(found, configuration.levels)
             whole.problems += loaded.problems
             whole.texts.update(loaded.texts)
+            routers.append(PolicyText(entities=tuple(loaded.entities), texts=loaded.texts))
+        if options.fleet:
+            findings += with_levels(check_fleet(tuple(routers), ignored, whole.texts), configuration.levels)
     return Report(
         findings=tuple(dict.fromkeys(findings)),
         problems=tuple(whole.problems),
@@ -163,6 +171,18 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> R
         rules_url=configuration.rules_url,
         version=product_version(),
     )
+
+
+def _routers_in(paths: Sequence[Path], whole: Loaded) -> list[Path]:
+    """The configurations of a fleet: each path, a folder standing for those in it. A fault becomes a problem."""
+    found: list[Path] = []
+    for path in paths:
+        files = [*sorted(path.glob("*.conf")), *sorted(path.glob("*/*.conf"))] if path.is_dir() else [path]
+        if not files:
+            why = "there is no *.conf file in this folder or in one of its own"
+            whole.problems.append((str(path), cannot_be_read(why)))
+        found += files
+    return found
 
 
 def _show_fixes(report: Report, options: argparse.Namespace) -> int:

@@ -222,15 +222,17 @@ class SectionText:
 class PolicyText:
     """All files that are looked at together.
 
-    texts  file -> its text, as far as it is known
-    now    the time, seconds since 1970 UTC; None: not known, and rules that would ask are silent
-    ids    of the rules there are
+    texts    file -> its text, as far as it is known
+    now      the time, seconds since 1970 UTC; None: not known, and rules that would ask are silent
+    ids      of the rules there are
+    routers  several configurations that are looked at beside each other; none where this is one
     """
 
     entities: tuple[Section, ...]
     texts: Mapping[str, str] = field(default_factory=dict, repr=False)
     now: float | None = None
     ids: frozenset[str] = frozenset()
+    routers: "tuple[PolicyText, ...]" = ()
 
     @cached_property
     def vhosts(self) -> tuple[VhostText, ...]:

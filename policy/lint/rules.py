@@ -18,13 +18,16 @@ from policy.lint import (
     conflicting_lists,
     connector_attribute,
     connector_in_the_clear,
+    connector_to_nobody,
     covered_host,
     covered_item,
     denied_item,
     deprecated_name,
     duplicate_item,
+    duplicate_router_id,
     enforcement_off,
     extension,
+    few_sessions,
     groups_without_users,
     host_names,
     idle_denial,
@@ -46,9 +49,13 @@ from policy.lint import (
     mute_responder,
     names_alike,
     nested_tenants,
+    network_in_the_clear,
+    network_without_login,
     no_connections,
     no_links_allowed,
     no_messages_allowed,
+    no_redundant_path,
+    no_router_ids,
     no_timeout,
     no_trusted_authority,
     nobody_admitted,
@@ -60,6 +67,7 @@ from policy.lint import (
     refused_vhost,
     same_port,
     secret_in_file,
+    shared_with_clients,
     similar_user_names,
     size_limit_off,
     small_window,
@@ -67,6 +75,7 @@ from policy.lint import (
     tenants_by_claim,
     token_in_the_clear,
     trusted_certificates,
+    unenforced_router,
     unknown_attribute,
     unknown_key,
     unreachable_limit,
@@ -74,9 +83,11 @@ from policy.lint import (
     unserved_mechanisms,
     unused_group,
     unused_ignore,
+    unverified_router,
     unverified_server,
     user_id_proxy,
     user_in_two_groups,
+    vhost_missing_on_router,
     weak_ciphers,
     weak_tls,
     wide_range,
@@ -86,8 +97,17 @@ from policy.lint import (
     without_effect,
 )
 from policy.lint.findings import Finding, LintRule, PolicyText
-from policy.lint.ignoring import without_ignored
+from policy.lint.ignoring import UNUSED_ID, without_ignored
 from policy.lint.places import placed
+
+# Those that look at the configurations of several routers beside each other.
+FLEET_RULES: tuple[LintRule, ...] = (
+    duplicate_router_id,
+    no_redundant_path,
+    vhost_missing_on_router,
+    unenforced_router,
+    connector_to_nobody,
+)
 
 RULES: tuple[LintRule, ...] = (
     refused_vhost,
@@ -170,7 +190,16 @@ RULES: tuple[LintRule, ...] = (
     trusted_certificates,
     token_in_the_clear,
     keys_over_http,
+    network_in_the_clear,
+    network_without_login,
+    unverified_router,
+    no_router_ids,
+    shared_with_clients,
+    few_sessions,
+    *FLEET_RULES,
 )
+
+_IDS = frozenset(rule.ID for rule in RULES)
 
 
 def check_all(
@@ -188,8 +217,26 @@ def check_all(
     watch     passes the rules on, one by one
     """
     known = {} if texts is None else texts
-    ids = frozenset(rule.ID for rule in RULES)
-    policy = PolicyText(entities=entities, texts=known, now=now, ids=ids)
-    findings = [finding for rule in watch(RULES) if rule.ID not in ignored for finding in rule.check(policy)]
-    kept = placed(without_ignored(findings, known, ids - {*ignored}), known)
+    rules = [rule for rule in RULES if rule not in FLEET_RULES]
+    policy = PolicyText(entities=entities, texts=known, now=now, ids=_IDS)
+    return _found(rules, policy, ignored, watch)
+
+
+def check_fleet(
+    routers: tuple[PolicyText, ...], ignored: Collection[str] = (), texts: Mapping[str, str] | None = None
+) -> tuple[Finding, ...]:
+    """The findings of the rules that look at the routers of one network beside each other; otherwise as check_all."""
+    policy = PolicyText(entities=(), texts={} if texts is None else texts, ids=_IDS, routers=routers)
+    return _found(FLEET_RULES, policy, ignored, iter)
+
+
+def _found(
+    rules: Collection[LintRule],
+    policy: PolicyText,
+    ignored: Collection[str],
+    watch: Callable[[Iterable[LintRule]], Iterable[LintRule]],
+) -> tuple[Finding, ...]:
+    findings = [finding for rule in watch(rules) if rule.ID not in ignored for finding in rule.check(policy)]
+    sought = {*(rule.ID for rule in rules), UNUSED_ID} - {*ignored}
+    kept = placed(without_ignored(findings, policy.texts, sought), policy.texts)
     return tuple(sorted(kept, key=lambda each: (each.file, each.line, each.column, each.rule, each.text)))

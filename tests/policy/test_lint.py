@@ -13,9 +13,12 @@ from policy.files.sections import Section
 from policy.files.validation import load_sections
 from policy.lint import mute_responder
 from policy.lint.findings import Level, LintRule, PolicyText
-from policy.lint.rules import RULES, check_all
+from policy.lint.rules import FLEET_RULES, RULES, check_all, check_fleet
 
 CASES = Path(__file__).resolve().parent.parent / "lint_cases"
+# A case of a rule that looks at several routers is a folder of configurations.
+FLEET_CASES = CASES.parent / "fleet_cases"
+OF_ONE_ROUTER = [rule for rule in RULES if rule not in FLEET_RULES]
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 EXAMPLES = ("quickstart", "tenants")
 
@@ -31,13 +34,59 @@ def case(rule: LintRule, kind: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.ID)
+def fleet_findings_of(folder: Path) -> list[tuple[str, str]]:
+    """(rule, file) of each."""
+    files = sorted(folder.glob("*.conf"))
+    routers = tuple(PolicyText(entities=load_sections(file.read_text("utf-8"), str(file))) for file in files)
+    found = check_fleet(routers, texts={str(file): file.read_text("utf-8") for file in files})
+    return [(finding.rule, Path(finding.file).name) for finding in found]
+
+
+@pytest.mark.parametrize("rule", OF_ONE_ROUTER, ids=lambda rule: rule.ID)
 def test_a_rule_finds_its_bad_case_and_nothing_else_does(rule: LintRule) -> None:
     found = findings_of(case(rule, "bad"))
     assert {id_ for id_, _ in found} == {rule.ID}
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.ID)
+@pytest.mark.parametrize("rule", FLEET_RULES, ids=lambda rule: rule.ID)
+def test_a_rule_of_a_fleet_finds_its_bad_case_and_nothing_else_does(rule: LintRule) -> None:
+    assert {id_ for id_, _ in fleet_findings_of(FLEET_CASES / f"{rule.ID}.bad")} == {rule.ID}
+    assert fleet_findings_of(FLEET_CASES / f"{rule.ID}.good") == []
+
+
+def test_a_folder_of_routers_is_checked_as_a_fleet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where each router has a folder of its own. Without --fleet nothing is said of the fleet."""
+    for name in ("A", "B"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "qdrouterd.conf").write_text("router {\n    id: same\n}\n")
+    arguments = ["lint", str(tmp_path), "--fleet", "--format", "concise"]
+    assert main(arguments) == 1
+    place = tmp_path / "B" / "qdrouterd.conf"
+    text = f"the id 'same' is also that of {tmp_path / 'A' / 'qdrouterd.conf'}"
+    assert f"{place}:2:5: error PAL110: router: {text}" in capsys.readouterr().out
+    assert main([*arguments, "--ignore", "PAL110"]) == 0
+    assert main(["lint", str(tmp_path / "A" / "qdrouterd.conf"), str(place)]) == 0
+    place.write_text("router {\n    # qdpolicy: ignore[PAL110] a test\n    id: same\n}\n")
+    assert main(arguments) == 0
+    place.write_text("router {\n    # qdpolicy: ignore[PAL110] once it was\n    id: other\n}\n")
+    capsys.readouterr()
+    main(arguments)
+    assert "there is no finding of PAL110 to ignore here" in capsys.readouterr().out
+
+
+def test_an_empty_fleet_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "--fleet", str(tmp_path)]) == 3
+    assert "there is no *.conf file in this folder or in one of its own" in capsys.readouterr().out
+
+
+def test_rules_of_a_fleet_say_nothing_about_one_router() -> None:
+    for folder in FLEET_CASES.iterdir():
+        for file in folder.iterdir():
+            entities = load_sections(file.read_text("utf-8"), str(file))
+            assert not any(list(rule.check(PolicyText(entities=entities))) for rule in FLEET_RULES)
+
+
+@pytest.mark.parametrize("rule", OF_ONE_ROUTER, ids=lambda rule: rule.ID)
 def test_a_good_case_is_good_for_all_rules(rule: LintRule) -> None:
     assert findings_of(case(rule, "good")) == []
 
@@ -47,7 +96,10 @@ def test_rules_are_ordered_documented_and_all_have_cases() -> None:
     assert ids == sorted(set(ids))
     assert all(rule.__doc__ and rule.TITLE for rule in RULES)
     assert sorted(path.stem for path in CASES.iterdir()) == sorted(
-        f"{id_}.{kind}" for id_ in ids for kind in ("bad", "good")
+        f"{rule.ID}.{kind}" for rule in OF_ONE_ROUTER for kind in ("bad", "good")
+    )
+    assert sorted(path.name for path in FLEET_CASES.iterdir()) == sorted(
+        f"{rule.ID}.{kind}" for rule in FLEET_RULES for kind in ("bad", "good")
     )
 
 
