@@ -7,7 +7,6 @@ texts, its host. Where it cannot, the answer is that it is not known.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePath
 from typing import Final
 
 from policy.lint.findings import PolicyText, SectionText
@@ -51,7 +50,8 @@ class FleetRouter:
 
     def is_at(self, host: str) -> bool:
         """Does a host name say that it is this router's?"""
-        return host.lower() in (self.id.lower(), PurePath(self.file).stem.lower())
+        file = self.file.rpartition("/")[2].removesuffix(".conf")
+        return host.lower() in (self.id.lower(), file.lower())
 
 
 def fleet(policy: PolicyText) -> tuple[FleetRouter, ...]:

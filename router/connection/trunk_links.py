@@ -51,7 +51,7 @@ class TrunkLinks(PeerLinks):
     def open_trunk(self, *, cost: int, container: str) -> None:
         """The Opens are exchanged."""
         self._arrivals = Arrivals()
-        self.trunk = self.network.connect(self.attachment, cost=cost, container=container)
+        self.trunk = self.network.connect(self.attachment, cost=cost, container=container, admitted=self.gate.router_id)
         if self.trunk is None:
             text = f"Exceeded maximum inter-router connection count: {MAX_TRUNKS}"
             log(self._emit, "ROUTER_CORE", "critical", text)

@@ -33,6 +33,7 @@ from router.control.listeners import Listeners
 from router.control.log_entities import log_owners, trace_as_logged
 from router.control.logs import LogFileError, Logs
 from router.control.management_service import ManagementService
+from router.control.network_entities import node_rows_owner, nodes_of
 from router.control.networking import is_interior, join, start_text
 from router.control.profiling import Profiling
 from router.control.reloading import Reloading
@@ -204,8 +205,9 @@ class Application:
         # Every owner of entities there is.
         store.own(
             node_owner(
-                self.schema, store.extensions, log_entries=self.logs.ring.entries, profile=Profiling(emit).perform
+                self.schema, store.extensions, nodes_of(self.network), self.logs.ring.entries, Profiling(emit).perform
             ),
+            node_rows_owner(self.network, router.clock, router.wall_clock),
             router_owner(router, self.attributes),
             *log_owners(self.logs, router),
             profiles.owner,

@@ -100,13 +100,20 @@ class Network:
 
     # Connections
 
-    def connect(self, attachment: Attachment, *, cost: int, container: str) -> Trunk | None:
-        """A connection to another router is open. None: there are MAX_TRUNKS already."""
+    def connect(
+        self, attachment: Attachment, *, cost: int, container: str, admitted: str | None = None
+    ) -> Trunk | None:
+        """A connection to another router is open; members as of Trunk. None: there are MAX_TRUNKS already."""
         tag = next((tag for tag in range(MAX_TRUNKS) if tag not in self.trunks), None)
         if tag is None:
             return None
         trunk = self.trunks[tag] = Trunk(
-            tag=tag, cost=cost, attachment=attachment, container=container, data=[None] * PRIORITIES
+            tag=tag,
+            cost=cost,
+            attachment=attachment,
+            container=container,
+            admitted=admitted,
+            data=[None] * PRIORITIES,
         )
         return trunk
 

@@ -26,7 +26,7 @@ def gate_of(net: Net) -> ConnectionGate:
 @pytest.mark.parametrize("role", ["inter-router", "edge"])
 def test_a_peer_that_skips_the_login_is_closed_before_its_links(role: str) -> None:
     """network 18.1: with an item for everybody, too. Its links came with its Open."""
-    net = Net()
+    net = Net(router_id="A")
     client = net.client("B", role=role, router_ids=RouterIds.parse("*"))
     client.receiver("orders")
     net.pump()
@@ -73,7 +73,7 @@ def test_an_admitted_peer_may_speak_under_its_id_only() -> None:
 
 def test_without_the_setting_any_peer_may_join_under_any_id() -> None:
     """network 3.3: as in 1.20."""
-    net = Net()
+    net = Net(router_id="A")
     client = net.client("anything", role="inter-router")
     net.pump()
     assert not client.is_closed_by_router

@@ -16,7 +16,7 @@ def nodes(source: Source) -> list[Block]:
     rows = []
     for node in found:
         next_hop, link = node.get("nextHop"), node.get("routerLink")
-        row = [node.get("id"), next_hop or "-", "-" if next_hop or link is None else plain(link)]
+        row = [node.get("id"), next_hop or "-", "-" if next_hop else plain(link)]
         if source.is_verbose:
             row += [plain(node.get("protocolVersion")), plain(node["cost"]) if node.get("cost") else ""]
             row += [str(node.get("linkState") or []), str(node.get("validOrigins") or [])]
