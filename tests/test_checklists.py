@@ -19,12 +19,11 @@ LATER = {
     "management": {
         35,  # the log of connections between routers
         61,  # link routes of a connection
-        65,  # router.node: the routers of the network
     },
     # What is not the protocol's alone, which router.linkstate has: connections, links, messages of users, edges.
     "network": {
         *(5, 16),
-        *(*range(80, 105), *range(108, 112)),
+        *(*range(80, 101), *range(108, 112)),
     },
     "policy": {
         36,  # links between routers

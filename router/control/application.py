@@ -12,6 +12,7 @@ from typing import Any, Final
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
 from policy.failures import read_failure_rule
+from policy.rights import read_rights
 from policy.ruleset import PolicyError, Ruleset
 from policy.usage import UsageLedger
 from router.admission.candidate import Shadow
@@ -238,7 +239,7 @@ class Application:
             host_values=self._host_values(),
             may_record=lambda: self.audit is None or self.audit.has_room(),
         )
-        requesters = Requesters(router)
+        requesters = Requesters(router, read_rights(self.configuration.policy["networkManagement"]))
         ManagementService(
             core,
             agent,

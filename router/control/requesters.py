@@ -1,7 +1,8 @@
 """The standing of a connection that sends management requests: its rights, and where its replies may go."""
 
 from policy.addressing.address import Address
-from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED
+from policy.decision import Rule
+from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED, ManagementRights
 from router.control.router import Router
 from router.core.in_links import InLink
 from router.effects import Log, Refused, RequestMembers, audit_event
@@ -9,8 +10,10 @@ from router.management.requests import Requester
 
 
 class Requesters:
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, network_rights: ManagementRights) -> None:
+        """network_rights  of requests that other routers pass on, where vhost policy is enforced"""
         self._router = router
+        self._network_rights = network_rights
 
     def requester(self, connection_id: int) -> Requester:
         """A connection's rights of management now.
@@ -24,12 +27,16 @@ class Requesters:
             return Requester(connection_id=connection_id, rights=rights, is_admin_update_allowed=False)
         gate = connection.gate
         gate.catch_up()
-        rights = gate.management_rights()
-        settings = gate.settings
+        rights, settings = gate.management_rights(), gate.settings
+        rule = settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None
+        if connection.terms.role == "inter-router" and ruleset.is_enabled:
+            # Attack: a user who may only read at his own router asks another one, which knows no group of his.
+            rights = self._network_rights
+            rule = Rule(item=f"policy, networkManagement: {rights}")
         return Requester(
             connection_id=connection_id,
             rights=rights,
-            rule=settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None,
+            rule=rule,
             facts={**gate.facts(), "ruleset_digest": ruleset.digest},
             is_admin_update_allowed=gate.may_update_admin_status(),
         )

@@ -28,7 +28,8 @@ class Certificates:
         return str(self.folder / f"{name}.crt"), str(self.folder / f"{name}.key")
 
     @classmethod
-    def make(cls, folder: Path) -> "Certificates":
+    def make(cls, folder: Path, *others: str) -> "Certificates":
+        """others  further names that the authority vouches for"""
         ca_key, other_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
         ca_name, other_name = _name("tests"), _name("others")
         _write(folder / "ca.crt", _sign(ca_name, ca_key.public_key(), ca_name, ca_key, is_ca=True))
@@ -37,6 +38,7 @@ class Certificates:
             ("carol", "carol", ca_name, ca_key),
             ("dave", "dave", ca_name, ca_key),
             ("stranger", "carol", other_name, other_key),
+            *((name, name, ca_name, ca_key) for name in others),
         ):
             key = ec.generate_private_key(ec.SECP256R1())
             _write(folder / f"{file}.crt", _sign(_name(common_name), key.public_key(), issuer, issuer_key))

@@ -2,8 +2,10 @@
 
 from typing import Final
 
+from policy.attributes import InvalidValue
 from policy.ban_set import BanError
 from policy.failures import read_failure_rule, read_max_delay
+from policy.rights import read_rights
 from router.management.kinds.kind import Attributes, Kind, misconfigured
 from router.management.schema import EntityType
 
@@ -24,6 +26,10 @@ class PolicyKind(Kind):
             raise misconfigured(text, "policyDirWatchSeconds")
         if not 1 <= int(str(attributes["revalidateInterval"])) <= MAX_WATCH_SECONDS:
             raise misconfigured(f"revalidateInterval must be 1 to {MAX_WATCH_SECONDS}", "revalidateInterval")
+        try:
+            read_rights(attributes["networkManagement"])
+        except InvalidValue as error:
+            raise misconfigured(f"networkManagement {error}", "networkManagement") from None
         try:
             read_failure_rule(attributes)
             read_max_delay(attributes)
