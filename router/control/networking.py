@@ -7,7 +7,7 @@ from typing import Any
 from policy.addressing.address import AREA
 from router.control.router import Router
 from router.effects import Emit
-from router.network.host import POOL, TEST_HOOKS, Host, settings_of
+from router.network.host import POOL, TEST_HOOKS, Host, limits_of, settings_of
 
 
 def is_interior(attributes: Mapping[str, Any]) -> bool:
@@ -31,6 +31,7 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_
         return None
     settings = settings_of(router.router_id, int(time.time()), attributes)
     pool = TEST_HOOKS if has_test_hooks else POOL
-    host = Host(settings=settings, network=network, emit=emit, clock=router.clock, pool=pool)
+    limits = limits_of(attributes)
+    host = Host(settings=settings, network=network, emit=emit, clock=router.clock, limits=limits, pool=pool)
     router.on_second.append(host.on_second)
     return host

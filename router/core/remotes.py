@@ -68,7 +68,6 @@ class Trunk:
     tag         0..127, of the connections between routers that this router has
     cost        as both ends agreed
     container   the container-id of the peer's Open; for people
-    admitted    the only router id that may speak on it; None: any, but one at a time
     control     control messages leave by it; None while it does not stand
     data        by priority; a slot whose link is gone stays empty
     neighbour   the router id that speaks on it and uses it, where that is known
@@ -82,7 +81,6 @@ class Trunk:
     cost: int
     attachment: Connection
     container: str
-    admitted: str | None = None
     control: ControlOutLink | None = None
     data: list[DataOutLink | None] = field(default_factory=list)
     neighbour: str | None = None

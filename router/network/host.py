@@ -272,6 +272,21 @@ class Host:
                         yield
 
 
+def limits_of(attributes: Mapping[str, object]) -> Limits:
+    """What a neighbour may use up, from the validated attributes of the `router` entity."""
+
+    def number(name: str) -> int:
+        return int(str(attributes[name]))
+
+    return Limits(
+        control_message_bytes=number("maxControlMessageBytes"),
+        messages_per_link_and_tick=number("maxControlMessageRate"),
+        addresses_per_router=number("maxAddressesPerRouter"),
+        addresses_per_link=number("maxAddressesPerNeighbor"),
+        address_bytes_per_link=number("maxAddressBytesPerNeighbor"),
+    )
+
+
 def settings_of(router_id: str, instance: int, attributes: Mapping[str, object]) -> Settings:
     """The protocol's settings from the validated attributes of the `router` entity."""
 

@@ -9,9 +9,12 @@ from agent_bench import configured
 from config_texts import OLD_BOOK_GROUPS, TEXTS
 from hypothesis import given
 
+from router.linkstate.limits import Limits
 from router.management.config import ConfigError, load_config
+from router.management.kinds.router import NETWORK_LIMITS
 from router.management.logrules import MODULES
 from router.management.schema import load_schema
+from router.network.host import limits_of
 
 PREFIX = "org.apache.qpid.dispatch"
 CANNOT_LOAD = "Python: Exception: Cannot load configuration file X.conf: "
@@ -148,6 +151,25 @@ def test_the_protocols_timers_have_the_defaults_of_1_20() -> None:
     router = configured("router {\n mode: interior\n}\n").router
     names = ("helloInterval", "helloMaxAge", "raInterval", "raIntervalFlux", "remoteLsMaxAge")
     assert [router[f"{name}Seconds"] for name in names] == [1, 3, 30, 4, 60]
+
+
+def test_what_a_neighbour_may_use_up_has_the_protocols_defaults() -> None:
+    """Attack: as many as a neighbour likes. Every one of them is finite."""
+    assert limits_of(configured("router {\n mode: interior\n}\n").router) == Limits()
+
+
+@pytest.mark.parametrize("name", NETWORK_LIMITS)
+def test_what_a_neighbour_may_use_up_has_a_range(name: str) -> None:
+    least, most = NETWORK_LIMITS[name]
+    for value in (0, least - 1, most + 1):
+        text = f"Configuration: {name} is {least} to {most}, not {value}"
+        assert refused(f"router {{\n {name}: {value}\n}}\n").startswith(text)
+    assert configured(f"router {{\n {name}: {most}\n}}\n").router[name] == most
+
+
+@pytest.mark.parametrize("text", ["everything", "none, observer", "read"])
+def test_rights_of_the_network_that_are_none_stop_the_start(text: str) -> None:
+    assert refused(f"policy {{\n networkManagement: {text}\n}}\n").startswith("Configuration: networkManagement ")
 
 
 @pytest.mark.parametrize("cost", [0, -1, 2**31])

@@ -26,6 +26,15 @@ MIN_AUDIT_FILE_BYTES: Final = 64 * 1024
 MAX_AUDIT_BYTES: Final = 1 << 50
 MAX_AUDIT_FILES: Final = 1_000_000
 MAX_AUDIT_DAYS: Final = 36_500
+# What a neighbour may make the router hold and do (router.linkstate.limits); each has a least value with which a small
+# network still works, and a most.
+NETWORK_LIMITS: Final[Mapping[str, tuple[int, int]]] = {
+    "maxAddressesPerRouter": (1, 1_000_000),
+    "maxAddressesPerNeighbor": (1, 10_000_000),
+    "maxAddressBytesPerNeighbor": (64 * 1024, 1 << 30),
+    "maxControlMessageBytes": (64 * 1024, 64 * 1024 * 1024),
+    "maxControlMessageRate": (16, 1_000_000),
+}
 AREA: Final = "0"  # there is one
 EVERY_ROUTER: Final = "all"  # in an address, in the place of a router's id
 # The agent's view: totals of entities that the agent's view does not hold (§6.5).
@@ -80,6 +89,9 @@ class RouterKind(Kind):
             if not isinstance(budget, int) or budget < 0 or 0 < budget < MIN_BYTE_BUDGET:
                 text = f"{name} is 0, for no limit, or at least {MIN_BYTE_BUDGET} bytes, not {budget}"
                 raise misconfigured(text, name)
+        for name, (least, most) in NETWORK_LIMITS.items():
+            if not least <= int(str(attributes.get(name, least))) <= most:
+                raise misconfigured(f"{name} is {least} to {most}, not {attributes[name]}", name)
         for name in ("maxHandshakes", "maxHandshakesPerHost"):
             if int(str(attributes.get(name) or 0)) < 0:
                 raise misconfigured(f"{name} must be 0 or more", name)
