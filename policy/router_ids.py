@@ -40,12 +40,19 @@ class _Pattern:
         return len(text) >= len(start) + len(rest) and text.startswith(start) and text.endswith(rest)
 
 
+_EVERYTHING: Final = _Pattern("", "")
+
+
 @dataclass(frozen=True, slots=True)
 class _Item:
     """user  None: every authenticated one"""
 
     user: _Pattern | None
     router_id: _Pattern
+
+    @property
+    def is_of_everybody(self) -> bool:
+        return self.user in (None, _EVERYTHING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +70,12 @@ class RouterIds:
     @property
     def is_for_everybody(self) -> bool:
         """Does some item let every authenticated peer join under any id?"""
-        return any(item.user is None and item.router_id == _Pattern("", "") for item in self.items)
+        return any(item.is_of_everybody and item.router_id == _EVERYTHING for item in self.items)
+
+    @property
+    def names_users(self) -> bool:
+        """Does every item say whose it is? If not, whoever logs in may join, if only under a new id."""
+        return not any(item.is_of_everybody for item in self.items)
 
 
 def _items(text: str) -> list[str]:

@@ -31,6 +31,14 @@ def limits_ids(section: SectionText) -> bool:
         return True  # the router does not start with it
 
 
+def names_users(section: SectionText) -> bool:
+    """Is there a `routerIds` each of whose items says whose it is?"""
+    try:
+        return bool(section.text("routerIds")) and RouterIds.parse(section.text("routerIds")).names_users
+    except InvalidValue:
+        return True
+
+
 def demands_login(section: SectionText) -> bool:
     """Does a listener let in only peers that have proved a name?"""
     # Without saslMechanisms every mechanism is offered, ANONYMOUS among them.

@@ -2,14 +2,15 @@
 
 A listener for clients of the same configuration takes the same credentials: certificates of the same `sslProfile`, or
 passwords from the same place. A client that connects to the other port and speaks as a router is one: it is told of all
-addresses, sends to all, and on an `inter-router` listener vhost policy does not look at it. Write `routerIds`, so that
-a login of a client lets it join under no id of a router, or give routers an authority or authenticator of their own.
+addresses, sends to all, and on an `inter-router` listener vhost policy does not look at it. With `routerIds: ${user}` it
+does so under its own name. Write whose each id is, `routerIds: b.example.com=B, c.example.com=C`, or give routers an
+authority or authenticator of their own.
 """
 
 from collections.abc import Iterator
 
 from policy.lint.findings import About, Family, Finding, Level, PolicyText, SectionText
-from policy.lint.network_roles import ROLES, demands_login, limits_ids, network_sections, role_of
+from policy.lint.network_roles import ROLES, demands_login, names_users, network_sections, role_of
 
 ID = "PAL104"
 TITLE = "clients may join as routers"
@@ -18,11 +19,11 @@ FAMILY = Family.SECURITY
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for section in network_sections(policy, "listener"):
-        if not demands_login(section) or limits_ids(section):
+        if not demands_login(section) or names_users(section):
             continue
         if (other := client_listener_like(policy, section)) is not None:
-            text = f"clients of the listener in line {other.source.line} can log in here, and join as any router"
-            yield section.finding(ID, Level.ERROR, text, "role", About(instead="routerIds: ${user}"))
+            text = f"clients of the listener in line {other.source.line} can log in here, and join as routers"
+            yield section.finding(ID, Level.ERROR, text, "role", About(instead="routerIds: USER=ID, ..."))
 
 
 def client_listener_like(policy: PolicyText, section: SectionText) -> SectionText | None:

@@ -79,6 +79,13 @@ def test_the_rule_is_the_setting_as_it_is_written() -> None:
     assert decision.rule.item == "routerIds: ${user}, B"
 
 
+@pytest.mark.parametrize(
+    ("text", "names_users"), [("a=A, b*=B", True), ("${user}", False), ("a=A, B", False), ("*=${user}", False)]
+)
+def test_an_item_without_a_user_is_everybodys(text: str, names_users: bool) -> None:
+    assert RouterIds.parse(text).names_users is names_users
+
+
 @pytest.mark.parametrize(("text", "is_for_everybody"), [("*", True), ("B, *", True), ("b=*", False), ("B*", False)])
 def test_a_lone_star_is_for_everybody(text: str, is_for_everybody: bool) -> None:
     assert RouterIds.parse(text).is_for_everybody is is_for_everybody
