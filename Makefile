@@ -1,6 +1,7 @@
 # Palisade Router. Everything happens in ignored folders of this checkout: .venv/, .run/, node_modules/.
 #
 #   make run      a secured router on 127.0.0.1, ready to be talked to     make run PORT=5771
+#   make network  three interior routers and two edges on 127.0.0.1        make network PORT=6771
 #   make test     every suite, from nothing                                make test SUITES="unit spark"
 #   make attack   an hour of all attacks at once                           make attack SECONDS=60
 #   make check    ruff, mypy strict over source and tests, the architecture test
@@ -15,10 +16,13 @@ KERBEROS := $(if $(shell command -v krb5-config),$(shell echo ,kerberos))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: run test unit check attack bench clean
+.PHONY: run network test unit check attack bench clean
 
 run: .venv/.installed
 	@$(BIN)/python deploy/quickstart.py $(if $(PORT),--port $(PORT))
+
+network: .venv/.installed
+	@$(BIN)/python deploy/network.py $(if $(PORT),--port $(PORT))
 
 test: .venv/.dev tests/interop/node_modules/.installed
 	@$(BIN)/python tests/run_suites.py $(SUITES)
@@ -30,7 +34,7 @@ check: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/preflight.py deploy/examples/send_receive.py deploy/completion/generate.py
+	$(BIN)/mypy --no-incremental deploy/quickstart.py deploy/network.py deploy/preflight.py deploy/examples/send_receive.py deploy/completion/generate.py
 	$(BIN)/mypy --config-file tests/mypy.ini
 	@git ls-files 'tests/*conftest.py' | xargs -n 1 $(BIN)/mypy --config-file tests/mypy.ini --no-error-summary
 	$(BIN)/python -m pytest -q tests/test_architecture.py

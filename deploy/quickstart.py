@@ -138,8 +138,13 @@ def certificate(
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     issuer_key: ec.EllipticCurvePrivateKey,
+    *,
+    is_router: bool = False,
 ) -> x509.Certificate:
-    """Sign one certificate: the CA's own when `key` is `issuer_key`, the server's for localhost, else a client's."""
+    """Sign one certificate: the CA's own when `key` is `issuer_key`, the server's for localhost, else a client's.
+
+    is_router  it serves, on this machine, and is a client of other routers
+    """
     is_ca = key is issuer_key
     now = datetime.datetime.now(datetime.UTC)
     builder = (
@@ -170,9 +175,11 @@ def certificate(
     )
     common_name = subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
     if not is_ca:
-        is_server = common_name == "localhost"
-        purpose = ExtendedKeyUsageOID.SERVER_AUTH if is_server else ExtendedKeyUsageOID.CLIENT_AUTH
-        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        is_server = is_router or common_name == "localhost"
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if is_server else []
+        if is_router or not is_server:
+            purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         if is_server:
             addresses = [x509.IPAddress(ipaddress.ip_address(text)) for text in ("127.0.0.1", "::1")]
             names = x509.SubjectAlternativeName([x509.DNSName("localhost"), *addresses])

@@ -3,6 +3,8 @@
     printf %s "$ALICE_PASSWORD" | python deploy/examples/send_receive.py \\
         -b amqps://127.0.0.1:5671 --ssl-trustfile .run/tls/ca.crt --user alice --address orders.new
 
+With --only send or --only receive it does one of the two: the other may be done at another router of a network.
+
 The password is read from standard input. With --ssl-certificate and --ssl-key instead of --user the certificate is the
 identity. TLS is Python's own `ssl`, SASL is this project's, and AMQP python-qpid-proton's, so this also works where pip
 had no OpenSSL or Cyrus to build proton against. Exit status 0 when every message was accepted and received, 1 when the
@@ -22,6 +24,7 @@ from auth.secrets import Secret
 
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 TIMEOUT_S = 10.0
+PATIENCE_S = 120.0  # of a receiver alone, and of a sender alone, which waits for one
 MESSAGES = 5
 
 
@@ -30,10 +33,13 @@ class RefusedError(Exception):
 
 
 class Exchange:
-    """One connection with a sender and a receiver on the same address, driven by proton's events."""
+    """One connection with a sender and a receiver on the same address, or one of them, driven by proton's events."""
 
-    def __init__(self, host: str, address: str) -> None:
+    def __init__(self, host: str, address: str, only: str | None = None) -> None:
+        """only  `send` or `receive`; None: both"""
         self.address = address
+        self.to_accept = MESSAGES if only != "receive" else 0
+        self.to_receive = MESSAGES if only != "send" else 0
         self.sent = self.accepted = self.received = 0
         self.collector = Collector()
         self.connection = Connection()
@@ -48,9 +54,11 @@ class Exchange:
         self.receiver.source.address = address
         self.sender: Sender = session.sender("sender")
         self.sender.target.address = address
-        self.receiver.open()
-        self.receiver.flow(MESSAGES)
-        self.sender.open()
+        if self.to_receive:
+            self.receiver.open()
+            self.receiver.flow(MESSAGES)
+        if self.to_accept:
+            self.sender.open()
 
     def run(self, stream: ssl.SSLSocket, data: bytes) -> None:
         """Exchange frames until the connection is closed; `data` came after the SASL exchange.
@@ -99,7 +107,7 @@ class Exchange:
                 raise RefusedError(f"message to {self.address}: {delivery.remote_state}")
             self.accepted += 1
             delivery.settle()
-        if self.accepted == self.received == MESSAGES:
+        if self.accepted == self.to_accept and self.received == self.to_receive:
             self.connection.close()
 
     def on_remote_close(self, endpoint: Endpoint) -> None:
@@ -150,6 +158,7 @@ def main() -> int:
     parser.add_argument("--ssl-certificate", help="PEM file; without --user it is the identity")
     parser.add_argument("--ssl-key", help="PEM file")
     parser.add_argument("--address", required=True)
+    parser.add_argument("--only", choices=("send", "receive"), help=f"wait for the other end, up to {PATIENCE_S:.0f} s")
     options = parser.parse_args()
     bus = urlsplit(options.bus)
     if bus.scheme != "amqps" or not bus.hostname:
@@ -161,12 +170,14 @@ def main() -> int:
         context = ssl.create_default_context(cafile=options.ssl_trustfile)
         if options.ssl_certificate:
             context.load_cert_chain(options.ssl_certificate, options.ssl_key)
-        exchange = Exchange(bus.hostname, options.address)
+        exchange = Exchange(bus.hostname, options.address, options.only)
         with (
             socket.create_connection((bus.hostname, bus.port or 5671), timeout=TIMEOUT_S) as plain,
             context.wrap_socket(plain, server_hostname=bus.hostname) as stream,
         ):
-            exchange.run(stream, authenticate(stream, options.user, password))
+            rest = authenticate(stream, options.user, password)
+            stream.settimeout(PATIENCE_S if options.only else TIMEOUT_S)
+            exchange.run(stream, rest)
     except RefusedError as error:
         print(f"denied: {error}")
         return 1

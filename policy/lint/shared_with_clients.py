@@ -2,9 +2,9 @@
 
 A listener for clients of the same configuration takes the same credentials: certificates of the same `sslProfile`, or
 passwords from the same place. A client that connects to the other port and speaks as a router is one: it is told of all
-addresses, sends to all, and on an `inter-router` listener vhost policy does not look at it. With `routerIds: ${user}` it
-does so under its own name. Write whose each id is, `routerIds: b.example.com=B, c.example.com=C`, or give routers an
-authority or authenticator of their own.
+addresses, sends to all, and on an `inter-router` listener vhost policy does not look at it. With `${user}` in
+`routerIds` it does so under its own name. Write whose each id is, `routerIds: b.example.com=B, c.example.com=C`, or
+give routers an authority or authenticator of their own.
 """
 
 from collections.abc import Iterator

@@ -1,0 +1,239 @@
+"""Run a network on 127.0.0.1: three interior routers in a ring and two edge routers, over mutual TLS: `make network`.
+
+The configurations are those of policies/network, copied into the ignored folder .run/network, where they may be edited;
+a second run keeps them, and the certificates. The key of the certificate authority never touches the disk: it signs a
+certificate for each router, for the client `demo` and for the operator, and is forgotten.
+"""
+
+import argparse
+import errno
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from quickstart import (
+    BIN,
+    PORT_LINE,
+    ROOT,
+    QuickstartError,
+    certificate,
+    own_terminal,
+    refuse_expired,
+    shown,
+    write_new,
+)
+
+INTERIORS = ("A", "B", "C")
+EDGES = ("E1", "E2")
+CLIENTS = ("demo", "operator")
+# The least of those in policies/network; --port moves all of them alike. The routers' client ports follow each other.
+FIRST_PORT = 5771
+START_TIMEOUT_S = 30.0
+
+
+def make_certificates(tls: Path) -> None:
+    """A CA, and a certificate for each router and client; all anew when any file of them is missing."""
+    holders = (*INTERIORS, *EDGES, *CLIENTS)
+    names = ["ca.crt", *(f"{holder}.{kind}" for holder in holders for kind in ("crt", "key"))]
+    if all((tls / name).is_file() for name in names):
+        refuse_expired(tls)
+        return
+    tls.mkdir(mode=0o700, exist_ok=True)
+    for name in names:
+        (tls / name).unlink(missing_ok=True)
+    ca_key = ec.generate_private_key(ec.SECP256R1())
+    ca_name = _name("Palisade example network CA")
+    write_new(tls / "ca.crt", _pem(certificate(ca_name, ca_name, ca_key, ca_key)), 0o644)
+    for holder in holders:
+        key = ec.generate_private_key(ec.SECP256R1())
+        signed = certificate(_name(holder), ca_name, key, ca_key, is_router=holder not in CLIENTS)
+        write_new(tls / f"{holder}.crt", _pem(signed), 0o644)
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        write_new(tls / f"{holder}.key", private)
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _pem(signed: x509.Certificate) -> bytes:
+    return signed.public_bytes(serialization.Encoding.PEM)
+
+
+def copy_examples(run: Path) -> None:
+    """The configurations and the policy, where they are not there yet."""
+    (run / "policy").mkdir(mode=0o700, exist_ok=True)
+    (run / "audit").mkdir(mode=0o700, exist_ok=True)
+    example = resources.files("policies").joinpath("network")
+    for name in (*(f"{router}.conf" for router in (*INTERIORS, *EDGES)), "policy/network.json"):
+        if not (run / name).exists():
+            write_new(run / name, example.joinpath(name).read_bytes())
+
+
+def client_ports(run: Path) -> dict[str, int]:
+    """The port of each router's first listener, which is for clients. Errors: QuickstartError."""
+    found = {}
+    for router in (*INTERIORS, *EDGES):
+        path = run / f"{router}.conf"
+        if (line := PORT_LINE.search(path.read_text())) is None:
+            raise QuickstartError(f"{path} has no port any more. Delete it to have it written again.")
+        found[router] = int(line[2])
+    return found
+
+
+def move_ports(run: Path, first: int) -> None:
+    """Write the ports of all configurations anew, so that the least of them is `first`."""
+    by = first - min(client_ports(run).values())
+    for router in (*INTERIORS, *EDGES):
+        path = run / f"{router}.conf"
+        path.write_text(PORT_LINE.sub(lambda line: f"{line[1]}{int(line[2]) + by}", path.read_text()))
+
+
+def refuse_used_ports(run: Path, routers: tuple[str, ...]) -> None:
+    """Errors: QuickstartError when a listener's port is somebody's."""
+    for router in routers:
+        text = (run / f"{router}.conf").read_text()
+        listeners = text.partition("\nconnector {")[0]
+        for _, port in PORT_LINE.findall(listeners):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", int(port)))
+                except OSError as error:
+                    why = "in use by another program" if error.errno == errno.EADDRINUSE else error.strerror
+                    raise QuickstartError(f"127.0.0.1:{port} is {why}. Try: make network PORT=6771") from None
+
+
+def served_edges(run: Path) -> tuple[str, ...]:
+    """The edge routers, as far as this version serves their mode."""
+    from router.management.config import ConfigError, load_config
+    from router.management.refusals import refusal
+    from router.management.schema import load_schema
+
+    try:
+        load_config(str(run / f"{EDGES[0]}.conf"), load_schema(), refuse=refusal)
+    except ConfigError as error:
+        print(f"No edge routers are started: {error}", file=sys.stderr)
+        return ()
+    return EDGES
+
+
+class Network:
+    """The running routers."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, router: str) -> None:
+        log = (self._run / f"{router}.log").open("wb")
+        with log:
+            self._processes[router] = subprocess.Popen(
+                [BIN / "qdrouterd", "-c", f"{router}.conf"], cwd=self._run, stdout=log, stderr=log
+            )
+
+    def await_ports(self, ports: dict[str, int]) -> None:
+        """Errors: QuickstartError when a router ends, or does not listen in time."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for router, process in self._processes.items():
+            while not _answers(ports[router]):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise QuickstartError(f"router {router} does not serve: see {self._run / f'{router}.log'}")
+                time.sleep(0.05)
+
+    def wait(self) -> int:
+        """Until all have ended, or one has by itself. Returns the exit status."""
+        while all(process.poll() is None for process in self._processes.values()):
+            time.sleep(0.2)
+        return 0 if all(process.poll() in (None, 0, -signal.SIGINT) for process in self._processes.values()) else 1
+
+    def stop(self) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for process in self._processes.values():
+            process.wait()
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def commands(run: Path, ports: dict[str, int], edges: tuple[str, ...]) -> list[tuple[str, str]]:
+    """Things to try, each with its command, for a shell in the checkout."""
+    bin_, here = shown(BIN), shown(run)
+    sender, receiver = edges if edges else (INTERIORS[0], INTERIORS[-1])
+
+    def at(router: str, holder: str) -> str:
+        files = f"--ssl-certificate {here}/tls/{holder}.crt --ssl-key {here}/tls/{holder}.key"
+        return f"-b amqps://127.0.0.1:{ports[router]} --ssl-trustfile {here}/tls/ca.crt {files}"
+
+    example = f"{bin_}/python deploy/examples/send_receive.py"
+    return [
+        (f"receive at {receiver}", f"{example} {at(receiver, 'demo')} --address demo.orders --only receive"),
+        (f"send at {sender}, in another terminal", f"{example} {at(sender, 'demo')} --address demo.orders --only send"),
+        ("the routers of the network, as A sees them", f"{bin_}/qdstat {at('A', 'operator')} -n"),
+        ("the connections of B, asked by way of A", f"{bin_}/qdstat {at('A', 'operator')} -r B -c"),
+        ("every router's addresses", f"{bin_}/qdstat {at('A', 'operator')} --all-routers -a"),
+        ("are there mistakes in the configurations?", f"{bin_}/qdpolicy lint --fleet {here}"),
+    ]
+
+
+def introduce(run: Path, ports: dict[str, int], edges: tuple[str, ...]) -> None:
+    print(f"\nRouters {', '.join((*INTERIORS, *edges))} serve. In another terminal:\n")
+    print(f"  cd {shlex.quote(str(ROOT))}")
+    for what, command in commands(run, ports, edges):
+        print(f"\n  # {what}\n  {command}")
+    print(f"\nCtrl-C stops the routers. Configurations, policy, logs and records stay in {shown(run)}\n", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Three interior routers and two edges on 127.0.0.1, over mutual TLS.")
+    parser.add_argument("--port", type=int, help=f"the least of the ports (default in a new folder: {FIRST_PORT})")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".run" / "network", help="default: .run/network")
+    options = parser.parse_args()
+    run: Path = options.folder.resolve()
+    os.umask(0o077)
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    network = Network(run)
+    with own_terminal():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: network.stop())
+        try:
+            make_certificates(run / "tls")
+            copy_examples(run)
+            if options.port:
+                move_ports(run, options.port)
+            edges, ports = served_edges(run), client_ports(run)
+            routers = (*INTERIORS, *edges)
+            refuse_used_ports(run, routers)
+            for router in routers:
+                network.start(router)
+            network.await_ports(ports)
+            introduce(run, ports, edges)
+            return network.wait()
+        except QuickstartError as error:
+            print(error, file=sys.stderr)
+            return 1
+        finally:
+            network.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
