@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from daemon_process import audit_events, eventually
-from router_network import RouterNetwork, router_network
+from joined_routers import RouterNetwork, router_network
 
 from router.management.client import ForbiddenStatus
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from daemon_process import audit_events, eventually
-from router_network import RouterNetwork, nodes, router_network
+from joined_routers import RouterNetwork, nodes, router_network
 
 REFUSED = "this identity may not join the network under this router id"
 

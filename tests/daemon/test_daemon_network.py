@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from daemon_process import eventually
-from router_network import RouterNetwork, nodes, router_network
+from joined_routers import RouterNetwork, nodes, router_network
 
 from router.management.client import NotFoundStatus
 
