@@ -137,21 +137,21 @@ class Network:
         self._run = run
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, router: str) -> None:
+    def start(self, router: str, port: int) -> None:
+        """Start a router and wait until it serves: those that connect to it then find it at once.
+
+        Errors  QuickstartError when it ends, or does not serve in time.
+        """
         log = (self._run / f"{router}.log").open("wb")
         with log:
-            self._processes[router] = subprocess.Popen(
+            process = self._processes[router] = subprocess.Popen(
                 [BIN / "qdrouterd", "-c", f"{router}.conf"], cwd=self._run, stdout=log, stderr=log
             )
-
-    def await_ports(self, ports: dict[str, int]) -> None:
-        """Errors: QuickstartError when a router ends, or does not listen in time."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        for router, process in self._processes.items():
-            while not _answers(ports[router]):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise QuickstartError(f"router {router} does not serve: see {self._run / f'{router}.log'}")
-                time.sleep(0.05)
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise QuickstartError(f"router {router} does not serve: see {self._run / f'{router}.log'}")
+            time.sleep(0.05)
 
     def wait(self) -> int:
         """Until all have ended, or one has by itself. Returns the exit status."""
@@ -224,8 +224,7 @@ def main() -> int:
             routers = (*INTERIORS, *edges)
             refuse_used_ports(run, routers)
             for router in routers:
-                network.start(router)
-            network.await_ports(ports)
+                network.start(router, ports[router])
             introduce(run, ports, edges)
             return network.wait()
         except QuickstartError as error:
