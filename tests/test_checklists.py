@@ -22,7 +22,7 @@ LATER = {
     },
     # What is not the protocol's alone, which router.linkstate has: connections, links, messages of users, edges.
     "network": {
-        *(5, 16),
+        5,
         *(*range(80, 101), *range(108, 112)),
     },
     "policy": {

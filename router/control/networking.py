@@ -6,7 +6,7 @@ from typing import Any
 
 from policy.addressing.address import AREA
 from router.control.router import Router
-from router.effects import Emit
+from router.effects import Emit, log
 from router.network.host import POOL, TEST_HOOKS, Host, limits_of, settings_of
 
 
@@ -31,6 +31,8 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_
         return None
     settings = settings_of(router.router_id, int(time.time()), attributes)
     pool = TEST_HOOKS if has_test_hooks else POOL
+    for name in ("L/qdhello", "L/qdrouter", "T/qdrouter", "L/qdrouter.ma", "T/qdrouter.ma"):
+        log(emit, "ROUTER_CORE", "info", f"In-process subscription {name}")
     limits = limits_of(attributes)
     host = Host(settings=settings, network=network, emit=emit, clock=router.clock, limits=limits, pool=pool)
     router.on_second.append(host.on_second)

@@ -30,7 +30,7 @@ class Requesters:
         rights, settings = gate.management_rights(), gate.settings
         rule = settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None
         if connection.terms.role == "inter-router" and ruleset.is_enabled:
-            # Attack: a user who may only read at his own router asks another one, which knows no group of his.
+            # Attack: a router that was taken, or that has another policy or none, asks in the name of anybody.
             rights = self._network_rights
             rule = Rule(item=f"policy, networkManagement: {rights}")
         return Requester(

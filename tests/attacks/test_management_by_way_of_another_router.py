@@ -1,5 +1,5 @@
-"""Attack: a user who may only read at his own router sends a request that changes something to another router of the
-network, which knows neither him nor his group.
+"""Attack: a router of the network that was taken, or its administrator, or one with another policy or none, passes on
+requests that change another router, which knows neither the user nor his group.
 """
 
 import json
@@ -19,13 +19,13 @@ GROUP = {
     "targets": "*",
     "allowDynamicSource": True,
     "allowAnonymousSender": True,
-    "management": "observer",
+    "management": "administrator",
 }
 TYPE = "org.apache.qpid.dispatch.router.config.address"
 
 
 def policy(terms: str = "") -> str:
-    vhost = f"vhost {{\n    hostname: $default\n    groups: {json.dumps({'readers': GROUP})}\n}}\n"
+    vhost = f"vhost {{\n    hostname: $default\n    groups: {json.dumps({'masters': GROUP})}\n}}\n"
     return f"policy {{\n    enableVhostPolicy: yes\n    {terms}\n}}\n{vhost}"
 
 
@@ -35,7 +35,7 @@ def network(tmp_path: Path) -> Iterator[RouterNetwork]:
         yield made
 
 
-def test_an_observer_changes_nothing_on_another_router(network: RouterNetwork) -> None:
+def test_the_administrator_of_one_router_changes_nothing_on_another(network: RouterNetwork) -> None:
     network.start("B", extra=policy())
     network.start("A", "B", extra=policy())
     network.settle("A", "B")

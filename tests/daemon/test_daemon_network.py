@@ -8,7 +8,7 @@ import pytest
 from daemon_process import eventually
 from joined_routers import RouterNetwork, nodes, router_network
 
-from router.management.client import NotFoundStatus
+from router.management.client import ForbiddenStatus, NotFoundStatus
 
 pytestmark = pytest.mark.interop
 
@@ -126,6 +126,19 @@ def test_qdmanage_asks_another_router(network: RouterNetwork) -> None:
     listed = json.loads(router.tool("qdmanage", "get-mgmt-nodes").out)
     assert listed[0] == "amqp:/_topo/0/A/$management"
     assert len(listed) == 3
+
+
+def test_no_request_closes_a_connection_between_routers(network: RouterNetwork) -> None:
+    """network 16"""
+    with network.routers["B"].client() as client:
+        found = client.query("org.apache.qpid.dispatch.connection", ["identity", "role"])
+        routers = [identity for identity, role in found.rows if role == "inter-router"]
+        assert len(routers) == 2
+        for identity in routers:
+            with pytest.raises(ForbiddenStatus, match="You are not allowed to perform this operation"):
+                client.update(
+                    {"adminStatus": "deleted"}, type="org.apache.qpid.dispatch.connection", identity=str(identity)
+                )
 
 
 def test_an_unknown_router_is_told(network: RouterNetwork) -> None:
