@@ -18,6 +18,7 @@ class Link:
     admitted_id   the only router id that may speak on it; None: any, but one at a time
     heard_id      of the last HELLO, while that is not too old
     qualified_at  when a HELLO last named this router; None: never
+    is_blamed     a HELLO of another router than the admitted one was told of
     """
 
     tag: int
@@ -27,6 +28,7 @@ class Link:
     heard_id: str | None = None
     heard_at: float = 0.0
     qualified_at: float | None = None
+    is_blamed: bool = False
 
 
 class Neighbours:

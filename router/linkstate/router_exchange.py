@@ -111,7 +111,10 @@ class RouterExchange:
                 text = f"Detected Neighbor Router with a Duplicate ID - {hello.id}"
                 self._output.log("ROUTER_HELLO", "critical", text)
             return
-        if not self._neighbours.hear(link, hello.id, now) or self._id not in hello.seen:
+        if not self._neighbours.hear(link, hello.id, now):
+            self._blame(link, hello.id)
+            return
+        if self._id not in hello.seen:
             return
         record = self._topology.known(hello.id, link.tag)
         if record is None:
@@ -122,6 +125,13 @@ class RouterExchange:
         if self._neighbours.in_use.get(record.id) == link.tag:
             self._look_at_instance(record, hello.instance)
         self._topology.show(record)
+
+    def _blame(self, link: Link, router: str) -> None:
+        """Tell, once for a link, that not the router speaks on it that was admitted. Its HELLOs are ignored."""
+        if link.admitted_id not in (None, router) and not link.is_blamed:
+            link.is_blamed = True
+            where = f"link_tag={link.tag}, admitted as {shortened(link.admitted_id)}"
+            self._output.log("ROUTER_HELLO", "error", f"HELLO of {shortened(router)} on {where}: ignored")
 
     def _take(self, message: RouterMessage, link: Link, now: float) -> bool:
         """False: the message does not count, and is not forwarded either."""

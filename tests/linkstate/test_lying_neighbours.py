@@ -51,6 +51,20 @@ def test_only_the_admitted_router_speaks_on_a_link() -> None:
     assert router.reached() == {"R2": 1}
 
 
+def test_another_router_than_the_admitted_one_is_told_of_once() -> None:
+    """Attack: a router that joined under its own id and then speaks as others; log lines without end."""
+    router = OneRouter()
+    router.link(1, admitted_id="R2")
+    for index in range(3, 50):
+        router.hello(f"R{index}")
+        router.tick()
+    told = [text for module, level, text in router.logs if (module, level) == ("ROUTER_HELLO", "error")]
+    assert told == ["HELLO of 'R3' on link_tag=1, admitted as 'R2': ignored"]
+    assert router.of("HELLO")[-1].body["seen"] == []
+    router.hello("R2")
+    assert router.reached() == {"R2": 1}
+
+
 def test_a_new_link_that_claims_a_neighbour_does_not_get_it() -> None:
     """While the neighbour's own link is as cheap and lives."""
     router = threatened()
