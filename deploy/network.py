@@ -8,6 +8,7 @@ certificate for each router, for the client `demo` and for the operator, and is 
 import argparse
 import errno
 import os
+import re
 import shlex
 import signal
 import socket
@@ -33,12 +34,15 @@ from quickstart import (
     write_new,
 )
 
+from router.management.refusals import refusal
+
 INTERIORS = ("A", "B", "C")
 EDGES = ("E1", "E2")
 CLIENTS = ("demo", "operator")
 # The least of those in policies/network; --port moves all of them alike. The routers' client ports follow each other.
 FIRST_PORT = 5771
 START_TIMEOUT_S = 30.0
+EDGE_LISTENER = re.compile(r"\n# Edge routers\.\nlistener \{.*?\n\}\n", re.DOTALL)
 
 
 def make_certificates(tls: Path) -> None:
@@ -72,20 +76,29 @@ def _pem(signed: x509.Certificate) -> bytes:
     return signed.public_bytes(serialization.Encoding.PEM)
 
 
-def copy_examples(run: Path) -> None:
-    """The configurations and the policy, where they are not there yet."""
+def served_edges() -> tuple[str, ...]:
+    """The edge routers, if this version serves their mode."""
+    refused = refusal("router", {"mode": "edge"})
+    if refused is not None:
+        print(f"No edge routers are started: {refused.reason}", file=sys.stderr)
+    return EDGES if refused is None else ()
+
+
+def copy_examples(run: Path, routers: tuple[str, ...]) -> None:
+    """The configurations and the policy, where they are not there yet. Without edges nothing listens for them."""
     (run / "policy").mkdir(mode=0o700, exist_ok=True)
     (run / "audit").mkdir(mode=0o700, exist_ok=True)
     example = resources.files("policies").joinpath("network")
-    for name in (*(f"{router}.conf" for router in (*INTERIORS, *EDGES)), "policy/network.json"):
+    for name in (*(f"{router}.conf" for router in routers), "policy/network.json"):
         if not (run / name).exists():
-            write_new(run / name, example.joinpath(name).read_bytes())
+            text = example.joinpath(name).read_text("utf-8")
+            write_new(run / name, (text if EDGES[0] in routers else EDGE_LISTENER.sub("", text)).encode())
 
 
-def client_ports(run: Path) -> dict[str, int]:
+def client_ports(run: Path, routers: tuple[str, ...]) -> dict[str, int]:
     """The port of each router's first listener, which is for clients. Errors: QuickstartError."""
     found = {}
-    for router in (*INTERIORS, *EDGES):
+    for router in routers:
         path = run / f"{router}.conf"
         if (line := PORT_LINE.search(path.read_text())) is None:
             raise QuickstartError(f"{path} has no port any more. Delete it to have it written again.")
@@ -93,10 +106,10 @@ def client_ports(run: Path) -> dict[str, int]:
     return found
 
 
-def move_ports(run: Path, first: int) -> None:
+def move_ports(run: Path, routers: tuple[str, ...], first: int) -> None:
     """Write the ports of all configurations anew, so that the least of them is `first`."""
-    by = first - min(client_ports(run).values())
-    for router in (*INTERIORS, *EDGES):
+    by = first - min(client_ports(run, routers).values())
+    for router in routers:
         path = run / f"{router}.conf"
         path.write_text(PORT_LINE.sub(lambda line: f"{line[1]}{int(line[2]) + by}", path.read_text()))
 
@@ -114,20 +127,6 @@ def refuse_used_ports(run: Path, routers: tuple[str, ...]) -> None:
                 except OSError as error:
                     why = "in use by another program" if error.errno == errno.EADDRINUSE else error.strerror
                     raise QuickstartError(f"127.0.0.1:{port} is {why}. Try: make network PORT=6771") from None
-
-
-def served_edges(run: Path) -> tuple[str, ...]:
-    """The edge routers, as far as this version serves their mode."""
-    from router.management.config import ConfigError, load_config
-    from router.management.refusals import refusal
-    from router.management.schema import load_schema
-
-    try:
-        load_config(str(run / f"{EDGES[0]}.conf"), load_schema(), refuse=refusal)
-    except ConfigError as error:
-        print(f"No edge routers are started: {error}", file=sys.stderr)
-        return ()
-    return EDGES
 
 
 class Network:
@@ -217,11 +216,12 @@ def main() -> int:
             signal.signal(number, lambda *_: network.stop())
         try:
             make_certificates(run / "tls")
-            copy_examples(run)
-            if options.port:
-                move_ports(run, options.port)
-            edges, ports = served_edges(run), client_ports(run)
+            edges = served_edges()
             routers = (*INTERIORS, *edges)
+            copy_examples(run, routers)
+            if options.port:
+                move_ports(run, routers, options.port)
+            ports = client_ports(run, routers)
             refuse_used_ports(run, routers)
             for router in routers:
                 network.start(router, ports[router])
