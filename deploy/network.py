@@ -135,6 +135,7 @@ class Network:
     def __init__(self, run: Path) -> None:
         self._run = run
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.is_stopping = False
 
     def start(self, router: str, port: int) -> None:
         """Start a router and wait until it serves: those that connect to it then find it at once.
@@ -147,16 +148,21 @@ class Network:
                 [BIN / "qdrouterd", "-c", f"{router}.conf"], cwd=self._run, stdout=log, stderr=log
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not _answers(port):
+        while not _answers(port) and not self.is_stopping:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise QuickstartError(f"router {router} does not serve: see {self._run / f'{router}.log'}")
             time.sleep(0.05)
 
     def wait(self) -> int:
-        """Until all have ended, or one has by itself. Returns the exit status."""
-        while all(process.poll() is None for process in self._processes.values()):
+        """Until it is to stop, or one has ended by itself. Returns the exit status."""
+        while not self.is_stopping and all(process.poll() is None for process in self._processes.values()):
             time.sleep(0.2)
-        return 0 if all(process.poll() in (None, 0, -signal.SIGINT) for process in self._processes.values()) else 1
+        return (
+            0
+            if self.is_stopping
+            or all(process.poll() in (None, 0, -signal.SIGINT) for process in self._processes.values())
+            else 1
+        )
 
     def stop(self) -> None:
         for process in self._processes.values():
@@ -213,7 +219,8 @@ def main() -> int:
     network = Network(run)
     with own_terminal():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: network.stop())
+            # No more than this: whatever is interrupted may hold the lock of a process.
+            signal.signal(number, lambda *_: setattr(network, "is_stopping", True))
         try:
             make_certificates(run / "tls")
             edges = served_edges()
@@ -224,8 +231,10 @@ def main() -> int:
             ports = client_ports(run, routers)
             refuse_used_ports(run, routers)
             for router in routers:
-                network.start(router, ports[router])
-            introduce(run, ports, edges)
+                if not network.is_stopping:
+                    network.start(router, ports[router])
+            if not network.is_stopping:
+                introduce(run, ports, edges)
             return network.wait()
         except QuickstartError as error:
             print(error, file=sys.stderr)
