@@ -8,6 +8,7 @@ certificate for each router, for the client `demo` and for the operator, and is 
 import argparse
 import errno
 import os
+import re
 import shlex
 import signal
 import socket
@@ -33,12 +34,15 @@ from quickstart import (
     write_new,
 )
 
+from router.management.refusals import refusal
+
 INTERIORS = ("A", "B", "C")
 EDGES = ("E1", "E2")
 CLIENTS = ("demo", "operator")
 # The least of those in policies/network; --port moves all of them alike. The routers' client ports follow each other.
 FIRST_PORT = 5771
 START_TIMEOUT_S = 30.0
+EDGE_LISTENER = re.compile(r"\n# Edge routers\.\nlistener \{.*?\n\}\n", re.DOTALL)
 
 
 def make_certificates(tls: Path) -> None:
@@ -72,20 +76,29 @@ def _pem(signed: x509.Certificate) -> bytes:
     return signed.public_bytes(serialization.Encoding.PEM)
 
 
-def copy_examples(run: Path) -> None:
-    """The configurations and the policy, where they are not there yet."""
+def served_edges() -> tuple[str, ...]:
+    """The edge routers, if this version serves their mode."""
+    refused = refusal("router", {"mode": "edge"})
+    if refused is not None:
+        print(f"No edge routers are started: {refused.reason}", file=sys.stderr)
+    return EDGES if refused is None else ()
+
+
+def copy_examples(run: Path, routers: tuple[str, ...]) -> None:
+    """The configurations and the policy, where they are not there yet. Without edges nothing listens for them."""
     (run / "policy").mkdir(mode=0o700, exist_ok=True)
     (run / "audit").mkdir(mode=0o700, exist_ok=True)
     example = resources.files("policies").joinpath("network")
-    for name in (*(f"{router}.conf" for router in (*INTERIORS, *EDGES)), "policy/network.json"):
+    for name in (*(f"{router}.conf" for router in routers), "policy/network.json"):
         if not (run / name).exists():
-            write_new(run / name, example.joinpath(name).read_bytes())
+            text = example.joinpath(name).read_text("utf-8")
+            write_new(run / name, (text if EDGES[0] in routers else EDGE_LISTENER.sub("", text)).encode())
 
 
-def client_ports(run: Path) -> dict[str, int]:
+def client_ports(run: Path, routers: tuple[str, ...]) -> dict[str, int]:
     """The port of each router's first listener, which is for clients. Errors: QuickstartError."""
     found = {}
-    for router in (*INTERIORS, *EDGES):
+    for router in routers:
         path = run / f"{router}.conf"
         if (line := PORT_LINE.search(path.read_text())) is None:
             raise QuickstartError(f"{path} has no port any more. Delete it to have it written again.")
@@ -93,10 +106,10 @@ def client_ports(run: Path) -> dict[str, int]:
     return found
 
 
-def move_ports(run: Path, first: int) -> None:
+def move_ports(run: Path, routers: tuple[str, ...], first: int) -> None:
     """Write the ports of all configurations anew, so that the least of them is `first`."""
-    by = first - min(client_ports(run).values())
-    for router in (*INTERIORS, *EDGES):
+    by = first - min(client_ports(run, routers).values())
+    for router in routers:
         path = run / f"{router}.conf"
         path.write_text(PORT_LINE.sub(lambda line: f"{line[1]}{int(line[2]) + by}", path.read_text()))
 
@@ -116,26 +129,13 @@ def refuse_used_ports(run: Path, routers: tuple[str, ...]) -> None:
                     raise QuickstartError(f"127.0.0.1:{port} is {why}. Try: make network PORT=6771") from None
 
 
-def served_edges(run: Path) -> tuple[str, ...]:
-    """The edge routers, as far as this version serves their mode."""
-    from router.management.config import ConfigError, load_config
-    from router.management.refusals import refusal
-    from router.management.schema import load_schema
-
-    try:
-        load_config(str(run / f"{EDGES[0]}.conf"), load_schema(), refuse=refusal)
-    except ConfigError as error:
-        print(f"No edge routers are started: {error}", file=sys.stderr)
-        return ()
-    return EDGES
-
-
 class Network:
     """The running routers."""
 
     def __init__(self, run: Path) -> None:
         self._run = run
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.is_stopping = False
 
     def start(self, router: str, port: int) -> None:
         """Start a router and wait until it serves: those that connect to it then find it at once.
@@ -148,16 +148,21 @@ class Network:
                 [BIN / "qdrouterd", "-c", f"{router}.conf"], cwd=self._run, stdout=log, stderr=log
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not _answers(port):
+        while not _answers(port) and not self.is_stopping:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise QuickstartError(f"router {router} does not serve: see {self._run / f'{router}.log'}")
             time.sleep(0.05)
 
     def wait(self) -> int:
-        """Until all have ended, or one has by itself. Returns the exit status."""
-        while all(process.poll() is None for process in self._processes.values()):
+        """Until it is to stop, or one has ended by itself. Returns the exit status."""
+        while not self.is_stopping and all(process.poll() is None for process in self._processes.values()):
             time.sleep(0.2)
-        return 0 if all(process.poll() in (None, 0, -signal.SIGINT) for process in self._processes.values()) else 1
+        return (
+            0
+            if self.is_stopping
+            or all(process.poll() in (None, 0, -signal.SIGINT) for process in self._processes.values())
+            else 1
+        )
 
     def stop(self) -> None:
         for process in self._processes.values():
@@ -214,18 +219,22 @@ def main() -> int:
     network = Network(run)
     with own_terminal():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: network.stop())
+            # No more than this: whatever is interrupted may hold the lock of a process.
+            signal.signal(number, lambda *_: setattr(network, "is_stopping", True))
         try:
             make_certificates(run / "tls")
-            copy_examples(run)
-            if options.port:
-                move_ports(run, options.port)
-            edges, ports = served_edges(run), client_ports(run)
+            edges = served_edges()
             routers = (*INTERIORS, *edges)
+            copy_examples(run, routers)
+            if options.port:
+                move_ports(run, routers, options.port)
+            ports = client_ports(run, routers)
             refuse_used_ports(run, routers)
             for router in routers:
-                network.start(router, ports[router])
-            introduce(run, ports, edges)
+                if not network.is_stopping:
+                    network.start(router, ports[router])
+            if not network.is_stopping:
+                introduce(run, ports, edges)
             return network.wait()
         except QuickstartError as error:
             print(error, file=sys.stderr)

@@ -158,3 +158,19 @@ def test_the_operator_changes_nothing_on_another_router(network: ExampleNetwork)
     assert (status, "Forbidden" in output) == (1, True), output
     event = eventually(lambda: [each for each in network.denials("B") if each["reason"] == "management_not_allowed"])[0]
     assert event["rule"]["item"] == "policy, networkManagement: observer"
+
+
+def test_it_stops_while_it_starts(router_python: Path, tmp_path: Path) -> None:
+    """The routers that run by then end with it."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [str(router_python), "deploy/network.py", "--folder", str(tmp_path), "--port", str(free_ports())]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        assert eventually((tmp_path / "A.log").exists)
+        process.terminate()
+        assert process.wait(timeout=PATIENCE_S) == 0
+        with pytest.raises(ProcessLookupError):
+            os.killpg(process.pid, 0)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
