@@ -1,13 +1,16 @@
 """SCRAM, the server's side: docs/spec/policy-and-auth.md §8.1, with the vectors of RFC 5802 and RFC 7677."""
 
-from base64 import b64decode
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
 
 import pytest
-import scramp.core
+import scramp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scramp import ScramClient
+from scramp import ScramClient, ScramException, ScramMechanism
 
+import auth.scram
 from auth.credentials import UNKNOWN_USER, WRONG_PASSWORD, FetchScramKeys, ScramKeys, unavailable
 from auth.installed import create_server_mechanism
 from auth.mechanisms import NOT_OWN_AUTHZID, Accepted, Ask, Challenge, Channel, Refused, Step
@@ -124,7 +127,7 @@ def test_decoys_outlive_a_restart(verifier: UserFileVerifier) -> None:
 
 def test_the_vectors_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
     nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
-    monkeypatch.setattr(scramp.core.Nonce, "create", classmethod(lambda cls: cls(nonce)))
+    monkeypatch.setattr(auth.scram, "make_nonce", lambda: nonce)
     made = scramp.ScramMechanism("SCRAM-SHA-256").make_auth_info("pencil", 4096, b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
     keys = ScramKeys(salt=made[0], stored_key=made[1], server_key=made[2], iterations=made[3], is_known=True)
     server = Scram("SCRAM-SHA-256", Channel())
@@ -138,7 +141,7 @@ def test_the_vectors_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_vectors_of_rfc_5802(monkeypatch: pytest.MonkeyPatch) -> None:
     nonce = "3rfcNHYJY1ZVvWVs7j"
-    monkeypatch.setattr(scramp.core.Nonce, "create", classmethod(lambda cls: cls(nonce)))
+    monkeypatch.setattr(auth.scram, "make_nonce", lambda: nonce)
     made = scramp.ScramMechanism("SCRAM-SHA-1").make_auth_info("pencil", 4096, b64decode("QSXCR+Q6sek8bf92"))
     keys = ScramKeys(salt=made[0], stored_key=made[1], server_key=made[2], iterations=made[3], is_known=True)
     server = Scram("SCRAM-SHA-1", Channel())
@@ -227,6 +230,89 @@ def test_no_changed_proof_gets_in(verifier: UserFileVerifier, at: int, change: b
     if isinstance(step, Challenge):  # base64 may be written in more than one way
         assert b64decode(final.rpartition(b"p=")[2]) == b64decode(before.rpartition(b"p=")[2])
         assert final.rpartition(b"p=")[0] == before.rpartition(b"p=")[0]
+
+
+def test_a_second_proof_is_not_looked_at(verifier: UserFileVerifier) -> None:
+    """Attack: to guess on within one exchange, behind one delay."""
+    server = Scram("SCRAM-SHA-256", Channel())
+    client = ScramClient(["SCRAM-SHA-256"], "alice", "wonderland")
+    step = server.conclude(verifier.verify(asked(server.respond(client.get_client_first().encode()))))
+    client.set_server_first(text_of(step))
+    final = client.get_client_final()
+    assert server.respond(f"{final.rpartition('p=')[0]}p=AAAA".encode()) == Refused(detail=WRONG_PASSWORD)
+    assert isinstance(server.respond(final.encode()), Refused)
+
+
+PIECES = [
+    "n", "y", "p=tls-server-end-point", "p=tls-unique", "p=", "a=x", "",
+    "n=alice", "n=a=2Cb", "n=a=b", "n=\u2168", "n=\u0627x", "n=\u00aa", "n= a", "n=x",
+    "r=abc", "r=", "r=\u00e9", "m=x", "x=y", "x=z", "X=1", "s=1", "n=bob", "=", "x", "x=\0",
+]  # fmt: skip
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    pieces=st.one_of(
+        st.lists(st.sampled_from(PIECES), max_size=7),
+        st.builds(
+            lambda flag, name, more: [flag, "", name, "r=abc", *more],
+            st.sampled_from(PIECES[:4]),
+            st.sampled_from(PIECES[7:15]),
+            st.lists(st.sampled_from(PIECES[15:]), max_size=2),
+        ),
+        st.just(["n", "", "n=alice", "r=abc"]),
+        st.just(["p=tls-server-end-point", "", "n=alice", "r=abc"]),
+    ),
+    behind=st.lists(st.sampled_from(["x=y", "x=z", "y=1", "m=1", "c=1", "p=1", "i=1", "=", ""]), max_size=2),
+    is_plus=st.booleans(),
+    is_bound=st.booleans(),
+    claimed=st.sampled_from(["right", "none", "other"]),
+)
+def test_its_verdicts_are_those_of_scramps_server(
+    pieces: list[str], behind: list[str], is_plus: bool, is_bound: bool, claimed: str
+) -> None:
+    """Every message is refused by both or by neither, with the client's proof computed by the password itself."""
+    name = "SCRAM-SHA-256-PLUS" if is_plus and is_bound else "SCRAM-SHA-256"
+    binding = ("tls-server-end-point", END_POINT) if is_bound else None
+    first = ",".join(pieces)
+    made = ScramMechanism(name).make_auth_info("pencil", 4096, b"0123456789abcdef")
+    keys = ScramKeys(salt=made[0], stored_key=made[1], server_key=made[2], iterations=made[3], is_known=True)
+    ours = Scram(name, INSIDE_TLS if is_bound else Channel())
+    step = ours.respond(first.encode())
+    if isinstance(step, Ask):
+        step = ours.conclude(keys)
+    theirs = ScramMechanism(name).make_server(lambda _user: made, channel_binding=binding)
+    try:
+        theirs.set_client_first(first)
+        theirs.get_server_first()
+        is_taken = True
+    except ScramException:
+        is_taken = False
+    assert isinstance(step, Challenge) == is_taken, first
+    if not isinstance(step, Challenge):
+        return
+    # The final message for our server's nonce; scramp's server gets that nonce.
+    theirs = ScramMechanism(name).make_server(lambda _user: made, channel_binding=binding)
+    nonce = text_of(step).partition(",")[0].removeprefix("r=")
+    theirs.s_nonce = scramp.core.Nonce(nonce.removeprefix("abc"))
+    theirs.set_client_first(first)
+    assert theirs.get_server_first() == text_of(step)
+    flag, _, bare = first.split(",", 2)
+    data = {"right": END_POINT if flag.startswith("p=") else b"", "none": b"", "other": b"x"}[claimed]
+    without = ",".join([f"c={b64encode(f'{flag},,'.encode() + data).decode()}", f"r={nonce}", *behind])
+    message = f"{bare},{text_of(step)},{without}".encode()
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", made[0], made[3])
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    mask = hmac.digest(hashlib.sha256(client_key).digest(), message, "sha256")
+    proof = b64encode(bytes(a ^ b for a, b in zip(client_key, mask, strict=True))).decode()
+    final = f"{without},p={proof}"
+    try:
+        theirs.set_client_final(final)
+        expected = theirs.get_server_final()
+    except ScramException:
+        expected = ""
+    step = ours.respond(final.encode())
+    assert (text_of(step) if isinstance(step, Challenge) else "") == expected, final
 
 
 # Names and files
