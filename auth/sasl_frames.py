@@ -268,6 +268,9 @@ class _Cursor:
         return taken
 
     def number(self, width: int) -> int:
+        if width == 1 and self._at < len(self._data):  # nearly all of them
+            self._at += 1
+            return self._data[self._at - 1]
         return int.from_bytes(self.take(width), "big")
 
     def descriptor(self) -> int:

@@ -12,6 +12,7 @@ let him fill the table once and then try from elsewhere without being counted.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
@@ -86,6 +87,7 @@ def _number(policy: Mapping[str, object], key: str, default: int, least: int, mo
     return number
 
 
+@lru_cache(maxsize=256)  # as parse_address
 def counted_as(host: str) -> IPv4Network | IPv6Network:
     """The key a numeric address is counted and banned under: itself, or its /64. Raises ValueError."""
     address = parse_address(host)

@@ -7,6 +7,7 @@ Source: docs/spec/policy-and-auth.md §2.3. Networks in CIDR form, `10.0.0.0/8`,
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 # Host name -> its numeric addresses, each once. Raises OSError; the administrator sees its text.
@@ -90,6 +91,8 @@ class HostItemError(HostError):
         super().__init__(f"connectionOption '{item}' failed to translate: '{problem}'.")
 
 
+# One connection asks for its peer's a dozen times. Bounded: a peer chooses its address.
+@lru_cache(maxsize=256)
 def parse_address(host: str) -> IPv4Address | IPv6Address:
     """A numeric address; an IPv4 address mapped into IPv6 (`::ffff:a.b.c.d`) is that IPv4 address.
 

@@ -11,6 +11,7 @@ Sources: docs/spec/policy-and-auth.md §7, §8.1.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from auth.mechanisms import Channel
@@ -146,7 +147,26 @@ def offered_mechanisms(
                               database cannot be used: offering the rest silently would lock users out, or let them in
                               as `anonymous`.
     """
-    wanted = set(_words(sasl_mechanisms or ""))
+    return _offered(
+        config,
+        tuple(served),
+        sasl_mechanisms or "",
+        authenticate_peer,
+        channel.has_certificate,
+        channel.binding(BINDING) is not None,
+    )
+
+
+@lru_cache(maxsize=64)  # each connection asks; few listeners differ
+def _offered(
+    config: SaslConfig,
+    served: tuple[str, ...],
+    sasl_mechanisms: str,
+    authenticate_peer: bool,
+    has_certificate: bool,
+    has_binding: bool,
+) -> tuple[str, ...]:
+    wanted = set(_words(sasl_mechanisms))
     # The database that cannot be used would have served passwords.
     by_verifier = (name for name in _forms(served) if name != "EXTERNAL")
     by_broken = ("PLAIN",) if config.database_fault else ()
@@ -159,9 +179,9 @@ def offered_mechanisms(
     usable = set(installed)
     if authenticate_peer:
         usable.discard("ANONYMOUS")
-    if not channel.has_certificate:
+    if not has_certificate:
         usable.discard("EXTERNAL")
-    if channel.binding(BINDING) is None:
+    if not has_binding:
         usable = {name for name in usable if not name.endswith(PLUS)}
     return tuple(name for name in chosen if name in usable)
 

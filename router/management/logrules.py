@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, get_args
 
@@ -98,6 +99,12 @@ class TimeStyle:
 
     def text(self, now_s: float) -> str:
         """now_s  seconds since 1970."""
+        if self.format is None:
+            second = int(now_s)
+            microsecond = round((now_s - second) * 1e6)
+            if 0 <= microsecond < 1_000_000:
+                clock, zone = _second(second, self.is_utc)
+                return f"{clock}.{microsecond:06d} {zone}"
         moment = datetime.fromtimestamp(now_s, UTC)
         if not self.is_utc:
             moment = moment.astimezone()
@@ -106,22 +113,36 @@ class TimeStyle:
         return moment.strftime(self.format).replace(_MICROSECONDS, f"{moment.microsecond:06d}")
 
 
+@lru_cache(maxsize=2)
+def _second(second: int, is_utc: bool) -> tuple[str, str]:
+    """A second without its fraction, and the zone. Of a burst of lines most fall into the same one."""
+    moment = datetime.fromtimestamp(second, UTC)
+    if not is_utc:
+        moment = moment.astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S"), moment.strftime("%z")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRules:
     """The settings of all modules in force. A change makes new rules; the logs hold the current ones."""
 
     settings: Mapping[str, LogSettings] = field(default_factory=dict)
     time_style: TimeStyle = TimeStyle()
+    # What `of` has found, by module: the settings never change.
+    _found: dict[str, LogSettings] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_module(self, module: str, settings: LogSettings) -> "LogRules":
         return LogRules(settings={**self.settings, module: settings}, time_style=self.time_style)
 
     def of(self, module: str) -> LogSettings:
         """The settings of `module`: each setting its own, else DEFAULT's, else the built-in one."""
+        known = self._found.get(module)
+        if known is not None:
+            return known
         found = [self.settings.get(module), self.settings.get("DEFAULT"), DEFAULT_SETTINGS]
         layers = [each for each in found if each is not None]
         output_file = next(each.output_file for each in layers if each.output_file is not None)
-        return LogSettings(
+        made = self._found[module] = LogSettings(
             enabled=next(each.enabled for each in layers if each.enabled is not None),
             # The system log has its own clock.
             has_timestamp=output_file != "syslog"
@@ -129,6 +150,7 @@ class LogRules:
             has_source=next(each.has_source for each in layers if each.has_source is not None),
             output_file=output_file,
         )
+        return made
 
     def is_enabled(self, module: str, level: LogLevel) -> bool:
         own = self.settings.get(module)
