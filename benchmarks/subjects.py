@@ -23,6 +23,7 @@ from cryptography.x509.oid import NameOID
 from auth.secrets import Secret
 from auth.verifiers.files import set_user
 from auth.verifiers.hashes import Argon2idCost, hash_password
+from benchmarks.directory import PEOPLE
 from benchmarks.processes import Process
 
 USERS = 100
@@ -87,6 +88,25 @@ listener {{
     authenticators: slow
 }}
 """
+DIRECTORY_CONFIGURATION = """\
+ldapAuthenticator {{
+    name: directory
+    urls: {url}
+    startTls: no
+    userDn: uid={{user}},{people}
+    cacheSeconds: 600
+}}
+listener {{
+    name: secure-directory
+    host: 127.0.0.1
+    port: 0
+    sslProfile: bench-tls
+    requireSsl: yes
+    authenticatePeer: yes
+    saslMechanisms: PLAIN
+    authenticators: directory
+}}
+"""
 SASL_CONFIGURATION = """\
 pwcheck_method: auxprop
 auxprop_plugin: userfile
@@ -101,6 +121,7 @@ class Subject:
 
     login        options with which the load client logs in; the password goes through the environment
     tls_port     TLS from the first byte
+    directory_tls_port  the same, for a user of an LDAP directory; 0 where there is none
     slow_tls_port  the same, for the user whose password is hashed as qdpasswd would. In a file of its own: each login
                  computes a hash of each cost in its file
     ready_after_s  from starting the process until it said that it serves
@@ -114,6 +135,7 @@ class Subject:
     ready_after_s: float
     login: Sequence[str]
     slow_tls_port: int = 0
+    directory_tls_port: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,19 +168,30 @@ class Site:
         return cls(folder=folder, password=password, router_command=command, floor_options=options)
 
     @contextmanager
-    def router(self) -> Iterator[Subject]:
-        """The router, until the end of the body. Errors: ProcessError when it does not come up."""
-        process = Process([*self.router_command, "-c", str(self.folder / "qdrouterd.conf")])
+    def router(self, directory_url: str = "") -> Iterator[Subject]:
+        """The router, until the end of the body. Errors: ProcessError when it does not come up.
+
+        directory_url  of an LDAP directory that a listener more asks
+        """
+        configuration = self.folder / "qdrouterd.conf"
+        listeners = LISTENERS
+        if directory_url:
+            text = configuration.read_text() + DIRECTORY_CONFIGURATION.format(url=directory_url, people=PEOPLE)
+            configuration = self.folder / "with-directory.conf"
+            configuration.write_text(text)
+            listeners = (*LISTENERS, "secure-directory")
+        process = Process([*self.router_command, "-c", str(configuration)])
         try:
             ready_after_s, _ = process.wait_for(r"SERVER \(notice\) Operational, ")
             listening = r"Listening on 127\.0\.0\.1:(\d+) "
-            ports = [int(process.wait_for(rf"{listening}\({name}\)")[1][1]) for name in LISTENERS]
+            ports = [int(process.wait_for(rf"{listening}\({name}\)")[1][1]) for name in listeners]
             yield Subject(
                 name="router",
                 process=process,
                 port=ports[0],
                 tls_port=ports[1],
                 slow_tls_port=ports[2],
+                directory_tls_port=ports[3] if directory_url else 0,
                 password=self.password,
                 ready_after_s=ready_after_s,
                 login=("--user", USER, "--password-env", LOAD_PASSWORD_VARIABLE),

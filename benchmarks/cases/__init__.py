@@ -23,6 +23,7 @@ DEFAULT: Mapping[str, Case] = MappingProxyType(
 MORE: Mapping[str, Case] = MappingProxyType(
     {
         "handshakes": connections.handshakes,
+        "cached-ldap": connections.cached_ldap,
         "set-up-argon2": connections.set_up_argon2,
         "memory-10000": connections.memory_10000,
         "multicast": messages.multicast,
