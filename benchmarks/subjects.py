@@ -174,7 +174,7 @@ class Site:
         directory_url  of an LDAP directory that a listener more asks
         """
         configuration = self.folder / "qdrouterd.conf"
-        listeners = LISTENERS
+        listeners: tuple[str, ...] = LISTENERS
         if directory_url:
             text = configuration.read_text() + DIRECTORY_CONFIGURATION.format(url=directory_url, people=PEOPLE)
             configuration = self.folder / "with-directory.conf"

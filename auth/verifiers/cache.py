@@ -69,6 +69,7 @@ class CachedVerifier:
         self._clock = clock
         self._secret = secrets.token_bytes(32)
         self._lock = threading.Lock()
+        self.hits = 0
         self._good, self._bad = _Answers(seconds), _Answers(refused_seconds)
 
     @property
@@ -96,6 +97,7 @@ class CachedVerifier:
         with self._lock:
             now = self._clock()
             known = self._good.get(key, now) or self._bad.get(key, now)
+            self.hits += known is not None
         if known is not None:
             return known
         answer = self._verifier.verify(request)

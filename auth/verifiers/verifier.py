@@ -52,6 +52,13 @@ class Announcing(Protocol):
         ...
 
 
+@runtime_checkable
+class Caching(Protocol):
+    """A verifier that remembers answers. hits  how often one was remembered"""
+
+    hits: int
+
+
 # The name of the verifier that saslConfigDir and saslConfigName configure.
 DEFAULT = "saslConfig"
 

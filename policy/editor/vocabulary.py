@@ -14,7 +14,9 @@ from policy.lint.section_names import section_attributes
 VHOST: Final = "vhost"
 _GROUP_TYPE: Final = "vhostUserGroupSettings"
 # Parts of other entities, and what only exists while the router runs.
-_NOT_IN_FILES: Final = frozenset({_GROUP_TYPE, "router.connection.linkRoute", "console", "dummy", "ban", "budget"})
+_NOT_IN_FILES: Final = frozenset(
+    {_GROUP_TYPE, "router.connection.linkRoute", "console", "dummy", "ban", "budget", "authenticatorStats"}
+)
 # Attribute -> the type of section whose name it takes.
 REFERENCES: Final = {
     "sslProfile": "sslProfile",

@@ -21,6 +21,7 @@ from router.amqp.engine import limit_slices
 from router.audit.trail import AuditLog
 from router.control.allocators import allocator_owner
 from router.control.audit_log import open_audit_log
+from router.control.authenticator_stats import authenticator_stats_owner
 from router.control.authenticators import Authenticators
 from router.control.bans_in_force import Bans, guesses_of
 from router.control.budget_view import budget_owner
@@ -206,6 +207,7 @@ class Application:
             profiles.owner,
             plugins.owner,
             *self.authenticators.owners,
+            authenticator_stats_owner(lambda: self.authenticators.members),
             *core_owners(core, self.addresses),
             *self.vhosts.owners,
             vhost_stats_owner(router.gate.ledger),

@@ -5,7 +5,7 @@ Sources: docs/spec/policy-and-auth.md §7, §8.1, §8.10.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -174,6 +174,10 @@ class Authenticators:
         """Nothing is verified any more."""
         for member in self._members.values():
             member.close()
+
+    @property
+    def members(self) -> Iterable[Authenticator]:
+        return self._members.values()
 
     # Entities
 

@@ -6,6 +6,7 @@ IPv6 /64, as for bans (policy.failures).
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -14,6 +15,7 @@ from typing import Final
 
 from auth.credentials import Answer, VerifyRequest, unavailable
 from policy.failures import counted_as
+from router.io.tally import Tally
 
 # Attack: one host fills the queue, to have everybody else refused, and the memory: each entry holds one password.
 MAX_OF_HOST: Final = 512
@@ -99,10 +101,20 @@ class Workers:
         # Attack: one host logs in without end. It never has all threads, so that another host's login begins at once.
         self._threads_of_host = threads - 1
         self._pool = _Threads(threads)
+        self.tally = Tally()
         self._hosts: dict[object, _Host] = {}  # those with anything that waits or runs
         self._turns: dict[_Host, None] = {}  # those with something that waits, whose turn is next first
         self._running = 0
         self._waiting = 0
+
+    @property
+    def waiting(self) -> int:
+        """Logins whose turn has not come."""
+        return self._waiting
+
+    @property
+    def running(self) -> int:
+        return self._running
 
     def submit(
         self, request: VerifyRequest, host: str, begins: Callable[[], bool], done: Callable[[Answer], None]
@@ -142,7 +154,9 @@ class Workers:
         self._pool.close()
 
     def _refuse(self, verification: Verification, why: str) -> None:
-        asyncio.get_running_loop().call_soon(verification.done, unavailable(why))
+        answer = unavailable(why)
+        self.tally.take(answer, 0.0)
+        asyncio.get_running_loop().call_soon(verification.done, answer)
 
     def _give_up(self, verification: Verification) -> None:
         owner = verification.owner
@@ -187,15 +201,17 @@ class Workers:
         def verify() -> None:
             answer: Answer = unavailable("it failed")
             fault = ""
+            began_at = time.monotonic()
             try:
                 answer = self._verify(verification.request)
             except BaseException as error:
                 # The text may hold what the user typed; the class says enough to look further.
                 fault = f"the verifier failed with {type(error).__name__}"
             with suppress(RuntimeError):  # the loop is closed: the router has ended
-                loop.call_soon_threadsafe(conclude, answer, fault)
+                loop.call_soon_threadsafe(conclude, answer, fault, time.monotonic() - began_at)
 
-        def conclude(answer: Answer, fault: str) -> None:
+        def conclude(answer: Answer, fault: str, seconds: float) -> None:
+            self.tally.take(answer, seconds)
             self._running -= 1
             owner.running -= 1
             self._forget_idle(owner)

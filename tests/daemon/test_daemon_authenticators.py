@@ -1,5 +1,6 @@
 """Authenticators by name: docs/spec/policy-and-auth.md §8.10."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,3 +91,15 @@ def test_who_is_removed_is_disconnected(daemon: Callable[..., Daemon], tmp_path:
     router.end()
     (event,) = denials(folder)
     assert (event["reason"], event["user"]) == ("credentials_revoked", "alice")
+
+
+def test_management_counts_what_each_was_asked(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
+    router = daemon(configuration(tmp_path) + LISTENER)
+    outcomes = [is_let_in(router, "for-staff", password) for password in ("of staff", "of staff", "wrong")]
+    assert outcomes == [True, True, False]
+    rows = json.loads(router.tool("qdmanage", "query", "--type", "authenticatorStats").out)
+    by_name = {row["authenticator"]: row for row in rows}
+    counted = ("asked", "valid", "invalid", "unavailable", "continued", "cacheHits", "waiting", "running")
+    assert [by_name["staff"][each] for each in counted] == [3, 2, 1, 0, 0, 0, 0, 0]
+    assert [by_name["guests"][each] for each in counted] == [0] * 8
+    assert by_name["staff"]["longestMilliseconds"] <= by_name["staff"]["milliseconds"]

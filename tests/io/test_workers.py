@@ -256,6 +256,25 @@ def test_a_verifier_that_raises_refuses_and_goes_on() -> None:
     on_loop(script)
 
 
+def test_answers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever became of a login, also of one that is refused unasked; not one that is given up."""
+    monkeypatch.setattr(workers, "MAX_OF_HOST", 2)
+
+    async def script(scene: Scene) -> None:
+        scene.login("good", A)
+        scene.login("broken", A)
+        scene.login("too-many", A)
+        await scene.until(lambda: "too-many" in scene.answers)
+        assert (scene.workers.running, scene.workers.waiting) == (2, 0)
+        await scene.end("good")
+        await scene.end("broken")
+        tally = scene.workers.tally
+        assert (tally.asked, tally.valid, tally.invalid, tally.unavailable, tally.continued) == (3, 1, 0, 2, 0)
+        assert 0 < tally.longest_s <= tally.seconds
+
+    on_loop(script)
+
+
 def test_after_the_end_nothing_is_begun_and_giving_up_is_no_fault() -> None:
     async def script(scene: Scene) -> None:
         give_up = [scene.login(f"a{number}", A) for number in range(4)]

@@ -16,7 +16,7 @@ from router.management.query import Rows
 from router.management.schema import Schema, load_schema
 
 SCHEMA = load_schema().without(
-    *("budget", "shadowPolicy", "shadowDisagreement"),
+    *("budget", "shadowPolicy", "shadowDisagreement", "authenticatorStats"),
     *(name for name in load_schema().types if name.endswith("Authenticator")),
 )  # nobody serves these here
 HANDLED = ("listener", "sslProfile", "connector", "vhost", "address", "linkRoute", "autoLink", "exchange", "binding")

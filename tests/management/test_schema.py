@@ -21,7 +21,7 @@ PREFIX = "org.apache.qpid.dispatch"
 
 
 # Extensions
-AUTHENTICATORS = tuple(name for name in SCHEMA.types if name.endswith("Authenticator"))
+AUTHENTICATORS = tuple(name for name in SCHEMA.types if name.endswith(("Authenticator", "authenticatorStats")))
 
 
 def no_warning(module: str, text: str) -> None:
