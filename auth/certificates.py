@@ -6,8 +6,9 @@ Sources: docs/spec/policy-and-auth.md §6.3, §6.4; RFC 2253 in the rendering of
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -178,6 +179,44 @@ def certificate_id(der: bytes) -> CertificateId:
         return CertificateId(issuer=issuer_digest(certificate.issuer), serial=certificate.serial_number)
     except (ValueError, TypeError):
         raise CertificateError("the certificate's issuer cannot be parsed") from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """What is kept of the certificates by which a peer was believed.
+
+    shown    each that a revocation list may name, the peer's own first
+    signers  DER of those that have signed another one, and so may sign lists
+    is_whole false: of a resumed session, which brings the peer's own alone
+    """
+
+    shown: tuple[CertificateId, ...]
+    signers: tuple[bytes, ...] = ()
+    is_whole: bool = True
+
+
+def chain_of(own: bytes, verified: Sequence[bytes]) -> Chain:
+    """own       DER of the peer's certificate
+    verified  DER of the certificates that TLS has verified, the peer's own first; none of a session that was resumed
+    Errors    CertificateError
+    """
+    if not verified:
+        return Chain(shown=(certificate_id(own),), is_whole=False)
+    return Chain(
+        shown=(certificate_id(own), *map(_id_of_signer, verified[1:])), signers=tuple(map(_kept, verified[1:]))
+    )
+
+
+# The authorities of ten thousand peers are a few: each is parsed and kept once. Bounded: peers send intermediate ones.
+@lru_cache(maxsize=256)
+def _id_of_signer(der: bytes) -> CertificateId:
+    return certificate_id(der)
+
+
+@lru_cache(maxsize=256)
+def _kept(der: bytes) -> bytes:
+    """The same bytes for all that are equal."""
+    return der
 
 
 def issuer_digest(name: x509.Name) -> bytes:

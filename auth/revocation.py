@@ -58,13 +58,16 @@ class RevocationLists:
             context.load_verify_locations(cafile=f"/proc/self/fd/{descriptor}")
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_CHAIN
 
-    def revoked(self, shown: Collection[CertificateId], authorities: bytes) -> set[CertificateId]:
+    def revoked(
+        self, shown: Collection[CertificateId], authorities: bytes, signers: Collection[bytes] = ()
+    ) -> set[CertificateId]:
         """Those of the certificates that a list names. Takes a moment with large lists: not for the event loop.
 
         authorities  PEM of the authorities; a list counts that one of them has signed
+        signers      DER of others below them, which TLS has verified
         """
         found: set[CertificateId] = set()
-        trusted = list(_certificates(authorities))
+        trusted = [*_certificates(authorities), *_parsed(signers)]
         for each in self.lists:
             issuer = issuer_digest(each.issuer)
             serials = {one.serial for one in shown if one.issuer == issuer}
@@ -72,6 +75,12 @@ class RevocationLists:
                 named = {entry.serial_number for entry in each if entry.serial_number in serials}
                 found |= {CertificateId(issuer=issuer, serial=serial) for serial in named}
         return found
+
+    def issuers_that_revoke(self, authorities: bytes) -> set[bytes]:
+        """The issuers (auth.certificates.issuer_digest) among the authorities whose lists name any certificate."""
+        trusted = list(_certificates(authorities))
+        signed = (each for each in self.lists if len(each) and any(_has_signed(one, each) for one in trusted))
+        return {issuer_digest(each.issuer) for each in signed}
 
 
 def read_lists(path: str) -> RevocationLists:
@@ -121,6 +130,14 @@ def _certificates(pem: bytes) -> Iterator[x509.Certificate]:
     for block in _CERTIFICATE.findall(pem):
         try:
             yield x509.load_pem_x509_certificate(block)
+        except (ValueError, x509.InvalidVersion):
+            continue
+
+
+def _parsed(ders: Collection[bytes]) -> Iterator[x509.Certificate]:
+    for der in ders:
+        try:
+            yield x509.load_der_x509_certificate(der)
         except (ValueError, x509.InvalidVersion):
             continue
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from auth.certificates import certificate_weakness, end_point_binding, expiry_s
+from auth.certificates import Chain, certificate_weakness, chain_of, end_point_binding, expiry_s
 from auth.client_hello import Unfinished, server_name
 from auth.host_names import names_host
 from auth.revocation import RevocationError, read_lists
@@ -433,6 +433,22 @@ class TlsTunnel:
         """The peer has said that nothing more comes: bytes that come nevertheless are not looked at."""
         self._is_closed = True
         self._waiting, self._at, self.has_more = b"", 0, False
+
+
+def peer_chain(tunnel: TlsTunnel) -> Chain | None:
+    """The certificates by which the peer was believed; None where it has shown none, or the connection is over.
+
+    Takes a moment: it parses them.
+    """
+    own = tunnel.peer_certificate
+    if own is None:
+        return None
+    tls = tunnel._ssl
+    verified = getattr(tls, "get_verified_chain", None)  # since Python 3.13
+    if verified is not None:
+        return chain_of(own, verified() or ())
+    found = tls._sslobj.get_verified_chain() or ()  # type: ignore[attr-defined]
+    return chain_of(own, [ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in found])
 
 
 class NamedTunnel(TlsTunnel):

@@ -7,7 +7,6 @@ Sources: docs/spec/policy-and-auth.md §6, §8; docs/spec/routing.md §1.7.
 from collections.abc import Callable
 from typing import Final
 
-from auth.certificates import certificate_id
 from auth.credentials import Answer
 from auth.identity import Identity
 from auth.mechanisms import Channel
@@ -100,11 +99,6 @@ class Connection(Relaying):
         else:
             self.fail(*CERTIFICATE_REVOKED)
 
-    @property
-    def is_shaking_hands(self) -> bool:
-        """Has TLS begun, and is not established?"""
-        return self.stage is Stage.TLS
-
     def _end_for(self, ending: Ending) -> None:
         condition, reason = ending
         self.report(condition)
@@ -138,8 +132,6 @@ class Connection(Relaying):
         self._hold()
         if self.tunnel is not None:
             self.tenure.certificate_ends_at_s = self.tunnel.peer_expires_at_s
-            if (shown := self.tunnel.peer_certificate) is not None:
-                self.tenure.certificate = certificate_id(shown)
 
     def _hold(self, pending: int = 0) -> None:
         """Tell how many bytes are held.

@@ -19,8 +19,9 @@ from router.connection.ends import SaslEnd
 from router.connection.peer_open import RouterOpens
 from router.connection.stack import FRAMING, Stack, Stage
 from router.connection.surroundings import Surroundings
+from router.connection.tenure import SERVER_REVOKED
 from router.connection.terms import DEFAULT_FAILOVER_PORT, ConnectionTerms
-from router.effects import log
+from router.effects import Audit, ConnectionMembers, RequestMembers, audit_event, log
 
 # A server that accepts and then says nothing is given up after this; the connector then tries again.
 HANDSHAKE_LIMIT_S: Final = 30.0
@@ -229,6 +230,17 @@ class Outgoing(Stack):
             except Exception as error:
                 self.crash(error)
             self.core.work.finish()
+
+    def end_for_revoked_certificate(self) -> None:
+        """The connector tries again, and comes in when the server has another certificate."""
+        if self.is_open:
+            facts: ConnectionMembers = {**self.gate.facts(), "is_encrypted": True}
+            told: RequestMembers = {"condition": SERVER_REVOKED.name, "detail": SERVER_REVOKED.description}
+            self.emit(Audit(event=audit_event("engine", "deny", "certificate_revoked", facts, told)))
+            self.report(SERVER_REVOKED)
+            self.expel(SERVER_REVOKED)
+        else:
+            self.fail(SERVER_REVOKED, "certificate_revoked")
 
     def on_lost(self) -> None:
         if self.stage is Stage.CLOSED and not self._is_reported:

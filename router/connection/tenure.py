@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-from auth.certificates import CertificateId
 from auth.credentials import Recheck
 from auth.identity import Identity, Proof
 from router.amqp.terminus import Condition
@@ -23,12 +22,11 @@ class Tenure:
     """The limits of one connection.
 
     identity               once it is fixed
-    certificate            that names the user; all that is kept of it
     certificate_ends_at_s  since 1970 UTC
     is_revoked             is what a verifier compared worth nothing any more? Set where connections are to end then
     """
 
-    __slots__ = ("_ends_at", "_max_age_s", "certificate", "certificate_ends_at_s", "identity", "is_revoked")
+    __slots__ = ("_ends_at", "_max_age_s", "certificate_ends_at_s", "identity", "is_revoked")
 
     def __init__(self, number: int, now: float, max_age_s: float) -> None:
         """number   of the connection
@@ -38,7 +36,6 @@ class Tenure:
         self._max_age_s = max_age_s
         self._ends_at = now + max_age_s * (1 - _AGE_SPREAD * _spread(number)) if max_age_s else None
         self.identity: Identity | None = None
-        self.certificate: CertificateId | None = None
         self.certificate_ends_at_s: float | None = None
         self.is_revoked: Callable[[Proof], bool] = lambda _proof: False
 
@@ -85,6 +82,7 @@ CERTIFICATE_REVOKED: Final[Ending] = (
     Condition(name=_FORCED, description="The client certificate was revoked"),
     "certificate_revoked",
 )
+SERVER_REVOKED: Final = Condition(name=_FORCED, description="The server's certificate was revoked")
 
 
 def _forced(description: str, reason: RouterReason) -> Ending:

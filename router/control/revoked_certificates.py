@@ -1,4 +1,4 @@
-"""Open connections whose client certificate a revocation list names since it was read anew.
+"""Open connections where a revocation list, read anew, names the peer's certificate or that of an authority above it.
 
 With `onPolicyChange: enforce` they are ended as soon as the list is read. Source: docs/spec/policy-and-auth.md §6.8,
 §8.7.
@@ -7,17 +7,24 @@ With `onPolicyChange: enforce` they are ended as soon as the list is read. Sourc
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
+from typing import Final
 
-from auth.certificates import CertificateId
+from auth.certificates import CertificateError, Chain
 from auth.revocation import RevocationError, RevocationLists, read_lists
+from auth.tls import peer_chain
 from policy.files.regular import MAX_OTHER_BYTES, read_regular
 from router.connection.accepted import Connection
-from router.connection.stack import Stack
+from router.connection.outgoing import Outgoing
+from router.connection.stack import Stack, Stage
 from router.control.security import TlsFiles
 from router.effects import Emit, log
 from router.faults import fault_text
 from router.io.aside import Aside
 from router.io.turns import turn
+
+# Of a directory of authorities. Stops one of links to one large file.
+MAX_FILES: Final = 1000
 
 
 class RevokedCertificates:
@@ -50,18 +57,27 @@ class RevokedCertificates:
             log(self._emit, "ERROR", "error", f"Revoked certificates: {fault_text(error)}")
 
     async def _end(self, files: TlsFiles, name: str) -> None:
-        shown: set[CertificateId] = set()
+        shown: dict[Connection | Outgoing, Chain] = {}
+        has_time = turn()
         for connection in self._connections_at(files, name):
-            if connection.tenure.certificate is not None:
-                shown.add(connection.tenure.certificate)
-            elif connection.is_shaking_hands:
+            try:
+                chain = peer_chain(connection.tunnel) if connection.tunnel is not None else None
+            except CertificateError:  # OpenSSL can read it and we cannot: nobody can say that it is not revoked
+                connection.end_for_revoked_certificate()
+                continue
+            if chain is not None:
+                shown[connection] = chain
+            elif connection.stage is Stage.TLS:
                 connection.force_close()  # its handshake is judged by the lists there were when it began
+            if not has_time():
+                await asyncio.sleep(0)
+                has_time = turn()
         if not shown:
             return
-        revoked = await self._aside.run(partial(_revoked, files, shown))
+        revoked = await self._aside.run(partial(_revoked, files, set(shown.values())))
         ended, has_time = 0, turn()
-        for connection in self._connections_at(files, name):
-            if connection.tenure.certificate in revoked:
+        for connection, chain in shown.items():
+            if chain in revoked and not connection.is_closed:
                 connection.end_for_revoked_certificate()
                 ended += 1
             if not has_time():
@@ -72,16 +88,35 @@ class RevokedCertificates:
         text = f"Revocation lists of sslProfile {files.profile.name} read anew: {ended} connections closed at {name}"
         log(self._emit, "POLICY", "info", text)
 
-    def _connections_at(self, files: TlsFiles, name: str) -> Iterator[Connection]:
+    def _connections_at(self, files: TlsFiles, name: str) -> Iterator[Connection | Outgoing]:
         for connection in list(self._connections.values()):
-            if isinstance(connection, Connection) and connection.listener.name == name and not connection.is_closed:
+            if not isinstance(connection, Connection | Outgoing) or connection.is_closed:
+                continue
+            if connection.terms.name == name:
                 tunnel = connection.tunnel
                 if tunnel is not None and tunnel.chosen in (None, files.profile.name):
                     yield connection
 
 
-def _revoked(files: TlsFiles, shown: set[CertificateId]) -> set[CertificateId]:
+def _revoked(files: TlsFiles, shown: set[Chain]) -> set[Chain]:
     """In a thread."""
     lists: RevocationLists = read_lists(files.profile.crl_file or "")
-    authorities = read_regular(files.authorities_file, MAX_OTHER_BYTES) if files.authorities_file else b""
-    return lists.revoked(shown, authorities)
+    authorities = _authorities(files.authorities_file)
+    named = lists.revoked(
+        {one for each in shown for one in each.shown}, authorities, {one for each in shown for one in each.signers}
+    )
+    revoking = lists.issuers_that_revoke(authorities)
+    return {
+        each
+        for each in shown
+        # Of a resumed session the authorities are unknown: it ends where one of them may be named, and comes anew.
+        if not named.isdisjoint(each.shown) or (not each.is_whole and revoking - {each.shown[0].issuer})
+    }
+
+
+def _authorities(path: str | None) -> bytes:
+    """PEM of them; b"" for those of the system, of which TLS has verified what the peers have shown."""
+    if not path:
+        return b""
+    places = [str(each) for each in sorted(Path(path).iterdir())] if Path(path).is_dir() else [path]
+    return b"\n".join(read_regular(place, MAX_OTHER_BYTES) for place in places[:MAX_FILES])

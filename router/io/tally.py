@@ -10,7 +10,7 @@ class Tally:
     """asked        questions that were answered, rechecks of open connections among them
     valid, invalid  credentials that were compared
     unavailable     nothing was compared: the verifier failed, has no answer, or too many logins wait
-    continued       answers that an exchange goes on with: SCRAM keys, messages of Kerberos. The outcome is not known here
+    continued       answers that an exchange goes on with: SCRAM keys, messages of Kerberos. The outcome is unknown
     seconds         that its threads took, the longest answer among them
     """
 

@@ -32,6 +32,7 @@ class Authority:
 
     folder: Path
     key: ec.EllipticCurvePrivateKey
+    name: str = "second"
 
     @classmethod
     def make(cls, folder: Path) -> "Authority":
@@ -46,7 +47,7 @@ class Authority:
         made = (
             x509.CertificateBuilder()
             .subject_name(_name(name) if isinstance(name, str) else name)
-            .issuer_name(_name("second"))
+            .issuer_name(_name(self.name))
             .public_key(own.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(minutes=5))

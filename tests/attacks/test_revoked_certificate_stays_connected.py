@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 import raw_peer
-from certificates import Certificates, _name
+from certificates import Certificates, _name, _sign, _write
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from daemon_process import Daemon, Started, audit_events, eventually
 from daemons import peer_of
 from raw_peer import RawPeer
@@ -120,6 +121,80 @@ def test_whose_certificate_is_revoked_is_out(tmp_path: Path, certificates: Certi
     events = eventually(lambda: [each for each in audit_events(tmp_path / "audit") if each["decision"] == "deny"])
     assert (events[0]["reason"], events[0]["user"]) == ("certificate_revoked", "carol")
     assert [each["reason"] for each in events[1:]] == ["tls_handshake_failed"]
+
+
+def lists_of(folder: Path, *revoking: tuple[str, ec.EllipticCurvePrivateKey, list[str]]) -> None:
+    """list.crl, with a list of each: (name of the authority, its key, paths of the certificates it revokes)."""
+    now = datetime.datetime.now(datetime.UTC)
+    pem = b""
+    for name, key, revoked in revoking:
+        builder = x509.CertificateRevocationListBuilder().issuer_name(_name(name))
+        builder = builder.last_update(now - datetime.timedelta(days=2)).next_update(now + datetime.timedelta(days=1))
+        for path in revoked:
+            serial = x509.load_pem_x509_certificate(Path(path).read_bytes()).serial_number
+            entry = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now)
+            builder = builder.add_revoked_certificate(entry.build())
+        pem += builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    (folder / "list.new").write_bytes(pem)
+    os.replace(folder / "list.new", folder / "list.crl")
+
+
+@pytest.mark.parametrize("what", ["the intermediate authority", "the certificate below it"])
+def test_a_chain_is_revoked_in_any_of_its_certificates(
+    what: str, tmp_path: Path, certificates: Certificates, daemon: Started
+) -> None:
+    """Only the root is in caCertFile; the client sends the intermediate one, whose own list is in the file as well."""
+    root = Authority.make(tmp_path)
+    key = ec.generate_private_key(ec.SECP256R1())
+    (tmp_path / "below").mkdir()
+    _write(tmp_path / "middle.crt", _sign(_name("middle"), key.public_key(), _name("second"), root.key, is_ca=True))
+    below = Authority(tmp_path / "below", key, "middle")
+    erin, dave = below.issue("erin", 3600), root.issue("dave", 3600)
+    alone = Path(erin[0]).read_bytes()
+    Path(tmp_path / "erin.crt").write_bytes(alone)
+    Path(erin[0]).write_bytes(alone + (tmp_path / "middle.crt").read_bytes())
+    lists_of(tmp_path, ("second", root.key, []), ("middle", key, []))
+    router = daemon(configured(tmp_path, certificates))
+    with logged_in(router, erin, certificates.ca) as first, logged_in(router, dave, certificates.ca) as second:
+        is_middle = what == "the intermediate authority"
+        by_root, by_middle = ([str(tmp_path / "middle.crt")], []) if is_middle else ([], [str(tmp_path / "erin.crt")])
+        lists_of(tmp_path, ("second", root.key, by_root), ("middle", key, by_middle))
+        assert error_of(first) == ("amqp:connection:forced", "The client certificate was revoked")
+        assert is_open(second)
+        assert not comes_in(router, erin, certificates.ca)
+
+
+def test_a_server_whose_certificate_is_revoked_is_left(
+    tmp_path: Path, certificates: Certificates, daemon: Started
+) -> None:
+    """By a connector, which does not come back while the server has that certificate."""
+    authority = Authority.make(tmp_path)
+    shown, key = authority.issue("broker", 3600)
+    write_list(authority)
+    listener = "listener {\n name: NAME\n host: 127.0.0.1\n port: 0\n saslMechanisms: ANONYMOUS\n"
+    server = daemon(
+        f"sslProfile {{\n name: own\n certFile: {shown}\n privateKeyFile: {key}\n}}\n"
+        + listener.replace("NAME", "tls") + " sslProfile: own\n requireSsl: yes\n}\n"
+    )  # fmt: skip
+    (tmp_path / "audit").mkdir()
+    router = daemon(
+        f"router {{\n auditDir: {tmp_path}/audit\n}}\n"
+        "policy {\n onPolicyChange: enforce\n policyDirWatchSeconds: 1\n}\n"
+        f"sslProfile {{\n name: out\n caCertFile: {tmp_path}/second-ca.crt\n crlFile: {tmp_path}/list.crl\n}}\n"
+        f"connector {{\n name: to-broker\n host: 127.0.0.1\n port: {server.port('tls')}\n sslProfile: out\n"
+        " verifyHostname: no\n}\n" + listener.replace("NAME", "plain") + "}\n"
+    )
+    router.wait_for_log(r"Connection Opened: dir=out .* encrypted=TLSv1.3")
+    write_list(authority, shown)
+    router.wait_for_log(r"Connection to 127\.0\.0\.1:\d+ failed: .*The server's certificate was revoked")
+    router.wait_for_log(r"Connection to .* failed: .*certificate verify failed: certificate revoked")
+    events = eventually(
+        lambda: [each for each in audit_events(tmp_path / "audit") if each["reason"] == "certificate_revoked"]
+    )
+    (event,) = events
+    assert event["stage"] == "engine"
+    assert event["detail"].startswith("The server's certificate was revoked")
+    assert event["connection_name"] == f"127.0.0.1:{server.port('tls')}"
 
 
 def test_with_keep_only_the_next_login_fails(tmp_path: Path, certificates: Certificates, daemon: Started) -> None:
