@@ -46,6 +46,7 @@ from policy.lint import (
     mute_responder,
     names_alike,
     nested_tenants,
+    never_asked_again,
     no_connections,
     no_links_allowed,
     no_messages_allowed,
@@ -56,6 +57,7 @@ from policy.lint import (
     other_separator,
     password_in_the_clear,
     peers_unauthenticated,
+    plugin_in_the_clear,
     powerful_from_anywhere,
     refused_vhost,
     same_port,
@@ -170,6 +172,8 @@ RULES: tuple[LintRule, ...] = (
     trusted_certificates,
     token_in_the_clear,
     keys_over_http,
+    plugin_in_the_clear,
+    never_asked_again,
 )
 
 

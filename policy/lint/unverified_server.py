@@ -1,4 +1,4 @@
-"""A connector or an LDAP authenticator does not compare the server's certificate with the name it connects to.
+"""A connector, LDAP authenticator or authServicePlugin does not compare the server's certificate with its name.
 
 With `verifyHostname: no` every certificate of the same authority is good enough, also one of another owner.
 """
@@ -13,7 +13,7 @@ FAMILY = Family.SECURITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
-    for section in policy.sections("connector", "ldapAuthenticator"):
+    for section in policy.sections("connector", "ldapAuthenticator", "authServicePlugin"):
         has_tls = section.type == "ldapAuthenticator" or section.text("sslProfile")
         if section.is_off("verifyHostname") and has_tls:
             text = "the name in the server's certificate is not verified"
