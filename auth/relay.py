@@ -27,6 +27,7 @@ from auth.negotiation import (
     framing_fault,
 )
 from auth.sasl_frames import FrameReader, SaslFrameError
+from auth.scram import claimed_name, hash_of
 
 # Attack: a client that has the router pour bytes into the service, or a service that pours them into clients, in steps
 # that are each small enough. Twice the longest token, and room for Kerberos.
@@ -86,7 +87,7 @@ class RelayedNegotiation:
     allowed       upper-case names that the listener permits; None: any
     without       upper-case names that it never offers
     realm         the hostname of the sasl-init for the service; None: absent
-    claimed_user  that a client of PLAIN says it is
+    claimed_user  that a client of PLAIN or SCRAM says it is
     """
 
     def __init__(self, *, allowed: Collection[str] | None, without: Collection[str], realm: str | None) -> None:
@@ -104,6 +105,11 @@ class RelayedNegotiation:
     @property
     def is_over(self) -> bool:
         return self._state in (_State.DONE, _State.FAILED)
+
+    @property
+    def can_be_guessed(self) -> bool:
+        """Has the client chosen a mechanism that shows a secret?"""
+        return self._mechanism is not None and self._mechanism != "ANONYMOUS"
 
     @property
     def pending_bytes(self) -> int:
@@ -163,6 +169,8 @@ class RelayedNegotiation:
             if not isinstance(parsed, CheckPassword):
                 return self._refuse(parsed.detail)
             self.claimed_user = parsed.user
+        elif self.claimed_user is None and response is not None and hash_of(self._mechanism or "") is not None:
+            self.claimed_user = claimed_name(response)
         self._state = _State.AWAITING_SERVICE
         return [Forward(frame=frame)]
 
@@ -217,6 +225,10 @@ class RelayedNegotiation:
         )
         success = sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_OK))
         return [Reply(data=success), Authenticated(identity=identity)]
+
+    def decline(self, why: str) -> list[RelayEffect]:
+        """The client gets no answer, whatever the service says. why  for the log"""
+        return [] if self.is_over else self._refuse(why, is_compared=False)
 
     def fail(self, why: str) -> list[RelayEffect]:
         """The service cannot be asked, or not trusted to speak SASL. Nothing is said about the credentials.

@@ -137,9 +137,8 @@ class Scram:
             return _malformed()
         if authzid:  # scramp does not carry one, not even the user's own
             return Refused(detail=NOT_OWN_AUTHZID)
-        user = next((part[2:] for part in bare.split(",") if part.startswith("n=")), "")
-        name = user.replace("=2C", ",").replace("=3D", "=")
-        if not name or not name.isprintable() or len(name.encode()) > MAX_USER_BYTES:
+        name = _name_in(bare)
+        if name is None:
             return Refused(detail="SASL(-13): authentication failure: empty, unprintable or too long a user name")
         self._user = name
         self._client_first = message
@@ -212,6 +211,21 @@ class Scram:
         if not compare_digest(hashlib.new(name, client_key).digest(), keys.stored_key):
             return None
         return digest(keys.server_key, auth_message, name)
+
+
+def claimed_name(client_first: bytes) -> str | None:
+    """The user that a client-first message names, as far as it can be a user's name."""
+    try:
+        parts = client_first.decode("utf-8").split(",", 2)
+    except UnicodeDecodeError:
+        return None
+    return _name_in(parts[2]) if len(parts) == 3 else None
+
+
+def _name_in(bare: str) -> str | None:
+    user = next((part[2:] for part in bare.split(",") if part.startswith("n=")), "")
+    name = user.replace("=2C", ",").replace("=3D", "=")
+    return name if name and name.isprintable() and len(name.encode()) <= MAX_USER_BYTES else None
 
 
 def make_nonce() -> str:

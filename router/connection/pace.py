@@ -22,18 +22,25 @@ def is_wrong(result: Answer) -> bool:
 class Pace:
     """deadline  of the connection's login, monotonic seconds: an answer comes well before it"""
 
-    __slots__ = ("_core", "_deadline", "_gate", "_has_failed", "_user")
+    __slots__ = ("_core", "_deadline", "_gate", "_has_failed", "_is_guess", "_user")
 
     def __init__(self, gate: ConnectionGate, core: Core, deadline: float) -> None:
         self._gate = gate
         self._core = core
         self._deadline = deadline
         self._has_failed = False
+        self._is_guess = False  # the peer may have guessed
         self._user: str | None = None  # whose credentials the peer says it has; None: none that could be guessed
 
     def begin(self, request: MechanismRequest) -> None:
         """The peer has sent credentials."""
-        self._user = None if isinstance(request, FetchGroups) else request.user or None
+        self.begin_as(None if isinstance(request, FetchGroups) else request.user or None)
+        self._is_guess = self._user is not None
+
+    def begin_as(self, user: str | None) -> None:
+        """The peer has sent credentials that somebody else looks at. user  it says it is, where that can be seen"""
+        self._user = user
+        self._is_guess = True
 
     def fail(self) -> None:
         """The login has failed, or the peer has ended it. Counted once, however often it is said."""
@@ -53,7 +60,7 @@ class Pace:
         Returns  what gives it up: `hand_on` is not called then; None: it was handed on
         """
         guesses, host, now = self._gate.gate.guesses, self._gate.remote_host, self._core.clock()
-        seconds = guesses.delay(host, self._user, now, is_wrong=is_wrong(result)) if self._user is not None else 0.0
+        seconds = guesses.delay(host, self._user, now, is_wrong=is_wrong(result)) if self._is_guess else 0.0
         # Where the peer has dawdled, it does not lose its login for the waiting.
         seconds = min(seconds, (self._deadline - now) / 2)
         if seconds <= 0:

@@ -5,12 +5,16 @@ Source: docs/spec/policy-and-auth.md §9.2.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from auth import sasl_frames
+from auth.credentials import VerifyResult
 from auth.negotiation import Authenticated, Rejected, Reply
 from auth.relay import Forward, RelayedNegotiation, RelayEffect, ServiceFailed, Voucher
 from router.connection.service import Asker
+
+# Right, or not known yet: the two are not told apart by the time that they take.
+_NOT_WRONG: Final = VerifyResult(is_valid=True)
 
 
 class Relay(Protocol):
@@ -47,7 +51,7 @@ class RelayEnd:
     carry_out  does everything else that it asks for
     on_held    gets how many bytes of the peer wait
     within     carries out a step of the service's on the connection, as far as it still waits for one, and passes on
-               the bytes that the step leaves
+               the bytes that the step leaves. Beside it: what the step says of the peer's credentials; None: nothing
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class RelayEnd:
         write: Callable[[bytes], None],
         carry_out: Callable[[Forward | Authenticated | Rejected | ServiceFailed], None],
         on_held: Callable[[int], None],
-        within: Callable[[Callable[[], bytes]], None],
+        within: Callable[[Callable[[], bytes], VerifyResult | None], None],
     ) -> None:
         self._negotiation = negotiation
         self._write = write
@@ -67,6 +71,15 @@ class RelayEnd:
     @property
     def claimed_user(self) -> str | None:
         return self._negotiation.claimed_user
+
+    @property
+    def can_be_guessed(self) -> bool:
+        """Has the peer chosen a mechanism that shows a secret?"""
+        return self._negotiation.can_be_guessed
+
+    def decline(self, why: str) -> bytes:
+        """Whatever the service says, the peer is not told."""
+        return self._follow(self._negotiation.decline(why))
 
     def receive(self, data: bytes) -> bytes:
         return self._follow(self._negotiation.receive(data))
@@ -83,16 +96,17 @@ class RelayEnd:
     # Asker
 
     def offered(self, names: tuple[str, ...]) -> None:
-        self._within(lambda: self._follow(self._negotiation.offer(names)))
+        self._within(lambda: self._follow(self._negotiation.offer(names)), None)
 
     def challenged(self, data: bytes) -> None:
-        self._within(lambda: self._follow(self._negotiation.challenge(data)))
+        self._within(lambda: self._follow(self._negotiation.challenge(data)), _NOT_WRONG)
 
     def refused(self, code: int) -> None:
-        self._within(lambda: self._follow(self._negotiation.refuse(code)))
+        said = VerifyResult(is_valid=False, is_compared=code == sasl_frames.OUTCOME_AUTH)
+        self._within(lambda: self._follow(self._negotiation.refuse(code)), said)
 
     def vouched(self, voucher: Voucher) -> None:
-        self._within(lambda: self._follow(self._negotiation.vouch(voucher)))
+        self._within(lambda: self._follow(self._negotiation.vouch(voucher)), _NOT_WRONG)
 
     def failed(self, why: str) -> None:
-        self._within(lambda: self._follow(self._negotiation.fail(why)))
+        self._within(lambda: self._follow(self._negotiation.fail(why)), None)

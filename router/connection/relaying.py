@@ -5,10 +5,12 @@ Source: docs/spec/policy-and-auth.md §9.2, §9.5.
 
 from collections.abc import Callable
 
+from auth.credentials import Answer, VerifyResult
 from auth.negotiation import Authenticated, Rejected
 from auth.relay import Forward, RelayedNegotiation, ServiceFailed
 from router.admission.connection_gate import CONNECTION_REFUSED
 from router.connection.inspection import condition_of
+from router.connection.pace import TOO_MANY_GUESSES, Pace, is_wrong
 from router.connection.recorded import Recorded
 from router.connection.relay import Relay, RelayEnd, RelayTerms
 from router.connection.stack import Stage
@@ -22,6 +24,10 @@ class Relaying(Recorded):
     # Gives up the verification of the password; None while there is none whose answer counts.
     _give_up: Callable[[], None] | None = None
     _relay: Relay | None = None  # the login with a remote service
+    _pace: Pace
+    _has_waited = False  # an answer of the service has been held back, or would have been
+    _held_step: Callable[[], bytes] | None = None  # of the service, that waits
+    _let_go: Callable[[], None] | None = None  # gives it up
 
     def _expel_where_banned(self) -> bool:
         """Expel the peer where its host is banned by now. Returns whether it is.
@@ -63,6 +69,8 @@ class Relaying(Recorded):
         match effect:
             case Forward(frame=frame) if self._relay is not None and isinstance(self._end, RelayEnd):
                 self._claimed_user = self._end.claimed_user
+                if self._end.can_be_guessed:
+                    self._pace.begin_as(self._claimed_user)
                 if not self._expel_where_banned():
                     self._give_up = self._relay.close
                     self._relay.send(frame)
@@ -75,17 +83,63 @@ class Relaying(Recorded):
             case Rejected():
                 self._on_sasl(effect)
 
-    def _on_service(self, step: Callable[[], bytes]) -> None:
+    def _on_service(self, step: Callable[[], bytes], said: VerifyResult | None) -> None:
         """The service has said something, perhaps after the router has closed the connection."""
         if self.stage is not Stage.SASL:
+            # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
+            if said is not None and is_wrong(said):
+                self._pace.fail()
             return
         self._give_up = None  # an answer to the last response
         try:
             if not self._expel_where_banned():
-                self._pass_up(step())
+                # Out of turn, it does not wait: what waited goes before it.
+                if (held := self._held_step) is not None:
+                    self._stop_holding()
+                    self._pass_up(held())
+                if said is None or self._has_waited or self.is_closed:
+                    self._pass_up(step())
+                else:
+                    self._hold_back(step, said)
         except Exception as error:
             self.crash(error)
         self.core.work.finish()
+
+    def _hold_back(self, step: Callable[[], bytes], said: VerifyResult) -> None:
+        """The first answer of the service to the peer's credentials waits where many have failed.
+
+        Later ones of the exchange do not: so SCRAM waits when nothing has been compared, as with verifiers.
+        """
+        self._has_waited = True
+        if is_wrong(said):
+            self._pace.fail()
+        self._held_step = step
+        give_up = self._pace.hold(said, lambda answer: self._hand_over(step, said, answer))
+        if give_up is not None:
+            self._let_go, self._give_up = give_up, give_up
+
+    def _hand_over(self, step: Callable[[], bytes], said: VerifyResult, answer: Answer) -> None:
+        """The time of the service's answer has come; or it is not given at all."""
+        was_held, self._give_up = self._give_up is not None, None
+        self._stop_holding()
+        if self.stage is not Stage.SASL or not isinstance(self._end, RelayEnd):
+            return
+        try:
+            # A wrong password has been counted, and may have brought the ban: that it was wrong stands in the records.
+            if was_held and not is_wrong(said) and self._expel_where_banned():
+                pass
+            elif answer is said:
+                self._pass_up(step())
+            else:
+                self._pass_up(self._end.decline(TOO_MANY_GUESSES))
+        except Exception as error:
+            self.crash(error)
+        self.core.work.finish()
+
+    def _stop_holding(self) -> None:
+        let_go, self._let_go, self._held_step = self._let_go, None, None
+        if let_go is not None:
+            let_go()
 
     def _report_service(self, why: str) -> None:
         """Attack: while the service cannot be reached each login is a line."""
@@ -94,6 +148,7 @@ class Relaying(Recorded):
         self.gate.gate.folding.record(Refused(stage="sasl", facts=self.facts(), lines=(line,), what=what))
 
     def _end_relay(self) -> None:
+        self._stop_holding()
         relay, self._relay = self._relay, None
         if relay is not None:
             relay.close()

@@ -24,6 +24,7 @@ from certificates import Certificates
 from cryptography.hazmat.primitives import serialization
 from daemon_process import ROOT, Daemon, Started, eventually, run_python, run_tool, write_users
 from daemons import peer_of
+from issuer import AUDIENCE, ISSUER, Issuer
 from scramp import ScramClient
 
 from auth.secrets import Secret
@@ -38,6 +39,7 @@ from router.values import symbol
 RIGHT, WRONG, SCRAM, EXPLODING = "mrkRightPw", "mrkWrongPw", "mrkScramPw", "mrkExplodes"
 CONNECTOR, VARIABLE, FILED = "mrkConnector", "mrkVariable", "mrkFiledPw"
 KEY, WRONG_KEY, TOKEN, SENT = "mrkKeyPhrase", "mrkWrongKey", "mrkTokenText", "mrkSentByManagement"
+BIND, FILED_BIND, OF_THE_DIRECTORY = "mrkBindPw", "mrkFiledBindPw", "mrkDirectoryPw"
 CONFIGURATION = """
 router {{
     id: discreet
@@ -86,6 +88,54 @@ listener {{
     host: 127.0.0.1
     port: 0
     sslProfile: broken-tls
+}}
+ldapAuthenticator {{
+    name: directory
+    urls: ldap://127.0.0.1:{directory}
+    startTls: no
+    bindDn: cn=router,dc=example
+    bindPassword: pass:{BIND}
+    userBase: ou=people,dc=example
+    timeoutSeconds: 2
+    retrySeconds: 1
+}}
+ldapAuthenticator {{
+    name: filed
+    urls: ldap://127.0.0.1:{directory}
+    startTls: no
+    bindDn: cn=router,dc=example
+    bindPassword: file:{folder}/bind-password
+    userDn: uid={{user}},dc=example
+    timeoutSeconds: 2
+    retrySeconds: 1
+}}
+tokenAuthenticator {{
+    name: issued
+    keysFile: {folder}/jwks.json
+    issuer: {issuer}
+    audience: {audience}
+    allowUnencrypted: yes
+}}
+listener {{
+    name: of-directory
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: yes
+    authenticators: directory
+}}
+listener {{
+    name: of-filed
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: yes
+    authenticators: filed
+}}
+listener {{
+    name: tokens
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: yes
+    authenticators: issued
 }}
 connector {{
     name: literal
@@ -194,6 +244,30 @@ class Broker:
                     connected.recv(4096)
 
 
+class Directory:
+    """Takes what is sent to an LDAP server, and breaks off in different ways."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.received = b""
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        # The answer to the first request: the password is wrong. Bytes that are none of LDAP's. Nothing.
+        answers = (bytes.fromhex("300c02010161070a013104000400"), b"\xff" * 32, b"")
+        number = 0
+        with suppress(OSError):
+            while True:
+                connected, _ = self.socket.accept()
+                with connected, suppress(OSError):
+                    connected.settimeout(5)
+                    self.received += connected.recv(4096)
+                    connected.sendall(answers[number % len(answers)])
+                    number += 1
+                    self.received += connected.recv(4096)
+
+
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     made = Broker()
@@ -202,11 +276,28 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
+def directory() -> Iterator[Directory]:
+    made = Directory()
+    yield made
+    made.socket.close()
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Issuer:
+    return Issuer()
+
+
+@pytest.fixture
 def router(
     tmp_path: Path,
     certificates: Certificates,
     broker: Broker,
+    directory: Directory,
+    issuer: Issuer,
 ) -> Daemon:
+    issuer.write(tmp_path / "jwks.json")
+    (tmp_path / "bind-password").write_text(f"{FILED_BIND}\n")
+    (tmp_path / "bind-password").chmod(0o600)
     users = tmp_path / "db"
     users.mkdir()
     sasl = write_users(users, {"alice": RIGHT, "bob": EXPLODING}, "PLAIN SCRAM-SHA-256")
@@ -227,7 +318,7 @@ def router(
     launcher.write_text(LAUNCHER.format(root=str(ROOT), exploding=EXPLODING))
     configuration = CONFIGURATION.format(
         sasl=sasl, folder=tmp_path, certificate=certificate, ca=certificates.ca, broker=broker.port, KEY=KEY,
-        WRONG_KEY=WRONG_KEY, CONNECTOR=CONNECTOR,
+        WRONG_KEY=WRONG_KEY, CONNECTOR=CONNECTOR, BIND=BIND, directory=directory.port, issuer=ISSUER, audience=AUDIENCE,
     )  # fmt: skip
     command = (sys.executable, str(launcher))
     return daemon_process.start(tmp_path, configuration, command=command, environment={"BROKER_PASSWORD": VARIABLE})
@@ -299,6 +390,40 @@ def log_in_in_every_way(port: int, seen: Searched) -> None:
     seen.add("password in place of a header", exchange(port, WRONG.encode() * 3))
     seen.add("scram", scram_login(port, "carol", WRONG))
     seen.add("scram", scram_login(port, "nobody", WRONG))
+
+
+def log_in_at_the_directory(router: Daemon, seen: Searched) -> None:
+    for number in range(4):
+        for name in ("of-directory", "of-filed"):
+            login = raw_peer.SASL + raw_peer.plain("alice", OF_THE_DIRECTORY)
+            seen.add(f"answer {number} {name}", exchange(port_of(router, name), login))
+        time.sleep(0.3)  # a server that has failed is left alone for a second
+
+
+def log_in_by_tokens(port: int, issuer: Issuer, seen: Searched) -> tuple[str, ...]:
+    """What is secret of the tokens: their signatures, by which they are good."""
+    now_s = time.time()
+    good = issuer.token(exp=now_s + 300)
+    tokens = (
+        good,
+        issuer.token(exp=now_s - 3000),
+        issuer.token(exp=now_s + 300, aud="another"),
+        issuer.token(exp="soon"),
+        issuer.token(exp=now_s + 300, sub="line\nbreak"),
+        issuer.token(exp=now_s + 300, header={"kid": "unknown"}),
+    )
+    for number, token in enumerate(tokens):
+        for message in (
+            raw_peer.sasl_init("OAUTHBEARER", f"n,,\1auth=Bearer {token}\1\1".encode()),
+            raw_peer.sasl_init("XOAUTH2", f"user=mallory\1auth=Bearer {token}\1\1".encode()),
+            raw_peer.sasl_init("PLAIN", f"\0alice\0{token}".encode()),
+        ):
+            seen.add(f"answer to token {number}", exchange(port, raw_peer.SASL + message))
+    login = raw_peer.sasl_init("OAUTHBEARER", f"n,,\1auth=Bearer {good}\1\1".encode())
+    answer = exchange(port, raw_peer.SASL + login + raw_peer.AMQP + raw_peer.open_frame() + raw_peer.frame(0x18))
+    assert 0x10 in [code for _, code, _ in raw_peer.frames_in(answer)], "a good token is let in"
+    seen.add("answers to a good token", answer)
+    return tuple(token.rpartition(".")[2][:40] for token in tokens)
 
 
 def manage_in_every_way(port: int, seen: Searched) -> None:
@@ -387,11 +512,15 @@ def watch_children(router: Daemon, seen: Searched) -> int:
     return looks
 
 
-def test_no_secret_is_written_anywhere(tmp_path: Path, router: Daemon, broker: Broker) -> None:
+def test_no_secret_is_written_anywhere(
+    tmp_path: Path, router: Daemon, broker: Broker, directory: Directory, issuer: Issuer
+) -> None:
     seen = Searched()
     try:
         port = port_of(router, "plain")
         log_in_in_every_way(port, seen)
+        log_in_at_the_directory(router, seen)
+        signatures = log_in_by_tokens(port_of(router, "tokens"), issuer, seen)
         scram_login(port, "carol", SCRAM)
         manage_in_every_way(port, seen)
         with pytest.raises(ConnectionException) as refused:
@@ -418,8 +547,9 @@ def test_no_secret_is_written_anywhere(tmp_path: Path, router: Daemon, broker: B
     for happened in ("the verifier failed with RuntimeError", "Password verification failed", "PROTOCOL (trace)",
                      "mode 666", "broken-tls", "Failed to authenticate"):  # fmt: skip
         assert happened in log, happened
+    assert all(each.encode() in directory.received for each in (BIND, OF_THE_DIRECTORY)), directory.received
     secrets = (RIGHT, WRONG, SCRAM, EXPLODING, CONNECTOR, VARIABLE, FILED, KEY, WRONG_KEY, TOKEN, SENT)
-    assert seen.found(secrets) == []
+    assert seen.found((*secrets, BIND, FILED_BIND, OF_THE_DIRECTORY, *signatures)) == []
 
 
 def test_a_configuration_that_is_refused_shows_no_secret(tmp_path: Path) -> None:
