@@ -238,7 +238,10 @@ def end_point_binding(der: bytes) -> bytes | None:
     Errors  CertificateError. Source: RFC 5929 §4.1.
     """
     certificate = _parse(der)
-    algorithm = certificate.signature_hash_algorithm
+    try:
+        algorithm = certificate.signature_hash_algorithm
+    except UnsupportedAlgorithm:
+        return None
     if algorithm is None:
         return None
     is_weak = isinstance(algorithm, hashes.MD5 | hashes.SHA1)

@@ -98,10 +98,23 @@ def read_lists(path: str) -> RevocationLists:
             raise RevocationError(f"{file}: no certificate revocation list in PEM")
         blocks += found
     try:
-        lists = tuple(x509.load_pem_x509_crl(block) for block in blocks)
-    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
+        lists = tuple(_parsed_list(block) for block in blocks)
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
         raise RevocationError(f"{path}: a certificate revocation list that cannot be read") from None
     return RevocationLists(lists=lists, pem=b"\n".join(blocks) + b"\n", path=path)
+
+
+def _parsed_list(block: bytes) -> x509.CertificateRevocationList:
+    """Errors: ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion; none later.
+
+    Attack: a list that is fetched from somewhere, with a name or a time that raises only where it is asked for.
+    """
+    found = x509.load_pem_x509_crl(block)
+    issuer_digest(found.issuer)
+    _ = found.last_update_utc, found.next_update_utc
+    for _entry in found:
+        pass
+    return found
 
 
 def list_files(path: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Certificate revocation lists (policy-and-auth.md §6.8): what OpenSSL and we make of them."""
 
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from auth.certificates import certificate_id
+from auth.certificates import certificate_id, end_point_binding
 from auth.revocation import MAX_LISTS, RevocationError, read_lists
 from auth.tls import TlsProfileError, TlsTunnel, UntrustedCertificate, client_context, server_context
 
@@ -91,6 +92,32 @@ def test_without_a_list_nothing_works(pki: Any, tmp_path: Path, content: bytes |
         path.write_bytes(content)
     with pytest.raises(TlsProfileError, match=r"Cannot set certificate revocation lists: .*list\.crl: "):
         shake_hands(pki, str(path))
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        (b"\x06\x03\x55\x04\x03\x0c", b"\x06\x03\x55\x04\x03\x02"),  # a name that is a number
+        (b"\x17\x0d", b"\x17\x0c"),  # a time that is too short
+    ],
+)
+def test_a_list_with_a_damaged_part_is_refused_when_it_is_read(
+    before: bytes, behind: bytes, make_list: MakeList, tmp_path: Path
+) -> None:
+    """Attack: to stop the reading of all profiles by a list on its way, which raises only where it is asked."""
+    der = x509.load_pem_x509_crl(make_list(7)).public_bytes(Encoding.DER)
+    assert before in der
+    pem = b64encode(der.replace(before, behind, 1))
+    (tmp_path / "list.crl").write_bytes(b"-----BEGIN X509 CRL-----\n" + pem + b"\n-----END X509 CRL-----\n")
+    with pytest.raises(RevocationError, match=r"list\.crl: a certificate revocation list that cannot be read"):
+        read_lists(str(tmp_path / "list.crl"))
+
+
+def test_a_certificate_signed_in_an_unknown_way_has_no_binding(pki: Any) -> None:
+    der = pki.client.public_bytes(Encoding.DER)
+    ecdsa = bytes.fromhex("06082a8648ce3d040302")
+    assert end_point_binding(der) is not None
+    assert end_point_binding(der.replace(ecdsa, bytes.fromhex("06082a8648ce3d04037f"))) is None
 
 
 @pytest.mark.parametrize(("names", "text"), [((), "named as `openssl rehash`"), (None, f"more than {MAX_LISTS}")])
