@@ -14,6 +14,7 @@ from auth.tls import TlsProfile
 from auth.verifiers.ldap_tls import LdapTls
 from auth.verifiers.ldap_wire import FilterError, ServerAddress, check_filter
 from auth.verifiers.password_sources import resolve_configured
+from policy.files.regular import why_unreadable
 
 USER: Final = "{user}"
 
@@ -92,7 +93,10 @@ class BindPassword:
         try:
             found = resolve_configured(self.configured, is_literal_prefix=True)
         except PasswordError as error:
-            raise LdapSettingsError(f"bindPassword: {error}") from None
+            source = (
+                f" ({self.configured})" if self.configured.startswith("env:") else ""
+            )  # else it may be the password
+            raise LdapSettingsError(f"bindPassword: {error}{source}") from None
         if found.errors:
             raise LdapSettingsError(f"bindPassword: {found.errors[0]}")
         if not found.password:
@@ -140,7 +144,11 @@ class LdapSettings:
             try:
                 self.tls.context()
             except ValueError as error:
-                raise LdapSettingsError(f"TLS: {error}") from None
+                named = [(key, path) for key, path in self.tls.files if path]
+                faults = [f"{key} {path}: {why}" for key, path in named if (why := why_unreadable(path))]
+                all_named = ", ".join(f"{key} {path}" for key, path in named)
+                text = "; ".join(faults) or f"{all_named}: expected PEM, and a certificate's own key"
+                raise LdapSettingsError(f"TLS: {error}: {text}") from None
 
     def warnings(self) -> Iterator[str]:
         """Texts for the log."""
@@ -284,5 +292,5 @@ def _number(attributes: Mapping[str, Any], key: str, default: int, least: int, m
     value = attributes.get(key)
     number = default if value is None else int(value)
     if not least <= number <= most:
-        raise LdapSettingsError(f"{key}: expected {least} to {most}")
+        raise LdapSettingsError(f"{key}: expected {least} to {most}, not {number}")
     return number

@@ -31,9 +31,18 @@ class LdapTls:
                 self._made = (current, context)
             return self._made[1]
 
-    def _print(self) -> _Print:
+    @property
+    def files(self) -> tuple[tuple[str, str | None], ...]:
+        """The files by the attributes that name them."""
         profile = self._profile
-        return tuple(map(_status, (profile.ca_cert_file, profile.cert_file, profile.private_key_file)))
+        return (
+            ("caCertFile", profile.ca_cert_file),
+            ("certFile", profile.cert_file),
+            ("privateKeyFile", profile.private_key_file),
+        )
+
+    def _print(self) -> _Print:
+        return tuple(_status(path) for _, path in self.files)
 
 
 def _status(path: str | None) -> tuple[int, int, int] | None:

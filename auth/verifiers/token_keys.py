@@ -238,20 +238,27 @@ class _Address:
     target: str  # of the request line
 
 
+_NO_URL: Final = "the address of the keys is no URL, expected https://HOST/PATH"
+
+
 def _address(url: str, is_http_permitted: bool) -> _Address:
+    # Not quoted where a password may be in it.
+    shown = "" if "@" in url or not url.isprintable() else f"'{url[:200]}': "
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise KeysError("the address of the keys is no URL") from None
+        raise KeysError(f"keysUrl: {_NO_URL}") from None
     if not (url.isascii() and url.isprintable()) or " " in url or not parts.hostname or parts.fragment or port == 0:
-        raise KeysError("the address of the keys is no URL")
+        raise KeysError(f"keysUrl: {shown}{_NO_URL}")
     if "@" in parts.netloc:
-        raise KeysError("the address of the keys has a password in it, which everybody could read: take it out")
+        raise KeysError(
+            "keysUrl: the address of the keys has a password in it, which everybody could read: take it out"
+        )
     if parts.scheme != "https" and not (parts.scheme == "http" and is_http_permitted):
         raise KeysError(
-            "the address of the keys has to begin with https://: over http whoever is on the way can put keys of his "
-            "own into it (where nobody is, keysOverHttp: yes permits it)"
+            f"keysUrl: {shown}the address of the keys has to begin with https://: over http whoever is on the way can "
+            "put keys of his own into it (where nobody is, keysOverHttp: yes permits it)"
         )
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     is_tls = parts.scheme == "https"
@@ -262,7 +269,7 @@ def _context(ca_file: str | None) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except (OSError, ValueError):  # ssl.SSLError is an OSError
-        raise KeysError(f"{ca_file}: cannot be used as the authorities to trust, expected PEM") from None
+        raise KeysError(f"keysCaFile {ca_file}: cannot be used as the authorities to trust, expected PEM") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 

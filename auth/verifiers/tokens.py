@@ -55,6 +55,10 @@ class TokenError(ValueError):
     """The token is not good; the text is for the log, and holds nothing of the token."""
 
 
+# A key that the issuer has withdrawn is good for so long: a slip of the pen must not make it years.
+MAX_KEYS_SECONDS: Final = 86_400
+
+
 class TokenSettingsError(ValueError):
     """The settings of a `tokenAuthenticator` cannot be used; the text says what would be right."""
 
@@ -89,7 +93,13 @@ class TokenRules:
         if not self.issuer or not self.audiences:
             raise TokenError("issuer and audience must not be empty: without them a token for anybody else would do")
         if not 0 <= self.skew_s <= MAX_SKEW_S:
-            raise TokenError(f"a clock skew of {self.skew_s} s: expected 0 to {MAX_SKEW_S}")
+            raise TokenError(f"clockSkewSeconds: '{self.skew_s}': expected 0 to {MAX_SKEW_S}")
+        for key, claim in (("userClaim", self.user_claim), ("groupsClaim", self.groups_claim)):
+            if claim is not None and not _is_claim(claim):
+                raise TokenError(f"{key}: '{claim}': expected the name of a claim, or a.b for b in the object a")
+        for claim, _ in self.required:
+            if not _is_claim(claim):
+                raise TokenError(f"requiredClaims: '{claim}': expected NAME or NAME=VALUE, separated by blanks")
 
 
 class TokenVerifier:
@@ -193,6 +203,9 @@ def make_token_verifier(attributes: Mapping[str, Any]) -> TokenVerifier:
     path, url = attributes.get("keysFile"), attributes.get("keysUrl")
     if bool(path) == bool(url):
         raise TokenSettingsError("expected one of keysFile and keysUrl")
+    seconds = int(attributes["keysSeconds"])
+    if not 0 <= seconds <= MAX_KEYS_SECONDS:
+        raise TokenSettingsError(f"keysSeconds: '{seconds}': expected 0 to {MAX_KEYS_SECONDS}")
     required = (text.partition("=") for text in str(attributes.get("requiredClaims") or "").split())
     try:
         keys = (
@@ -202,7 +215,7 @@ def make_token_verifier(attributes: Mapping[str, Any]) -> TokenVerifier:
                 str(url),
                 ca_file=attributes.get("keysCaFile"),
                 is_http_permitted=bool(attributes["keysOverHttp"]),
-                max_age_s=float(attributes["keysSeconds"]),
+                max_age_s=float(seconds),
             )
         )
         rules = TokenRules(
@@ -261,6 +274,11 @@ def _object(content: bytes, what: str) -> dict[str, Any]:
 
 def _no_number(_text: str) -> None:
     raise TokenError("NaN and Infinity are not JSON")
+
+
+def _is_claim(name: str) -> bool:
+    """Can a token have a claim of this name? Attack on oneself: one that no token has would let nobody in."""
+    return bool(name) and ("/" in name or all(name.split(".")))
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:

@@ -77,8 +77,14 @@ def _sasldb(attributes: Mapping[str, Any]) -> Verifier:
 
 
 def _saslauthd(attributes: Mapping[str, Any]) -> Verifier:
+    path = str(attributes["path"])
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH_BYTES:
+        raise AuthenticatorError(
+            f"path: '{path[:200]}': expected that of a socket, such as /run/saslauthd/mux, of at most "
+            f"{MAX_SOCKET_PATH_BYTES} bytes"
+        )
     return SaslauthdVerifier(
-        str(attributes["path"]),
+        path,
         str(attributes["name"]),
         service=str(attributes["service"]),
         realm=str(attributes.get("realm") or ""),
@@ -91,6 +97,9 @@ def _kerberos(attributes: Mapping[str, Any]) -> Verifier:
     except KerberosError as error:
         raise AuthenticatorError(str(error)) from None
 
+
+# sun_path of Linux, and its NUL.
+MAX_SOCKET_PATH_BYTES: Final = 107
 
 # The SASL configuration's second verifier, beside the one for passwords.
 KEYTAB: Final = f"{DEFAULT}.keytab"

@@ -42,9 +42,12 @@ class Connectors:
         try:
             password = configured_password(attributes.get("saslPassword"), is_literal_prefix=False, emit=self._emit)
             token = attributes.get("saslToken")
-            read_token = token_reader(token) if token else None
         except SecurityError as error:
             raise ManagementError(500, f"CError: {error}") from None
+        try:
+            read_token = token_reader(token) if token else None
+        except SecurityError as error:
+            raise ManagementError(400, f"{user}: {error}", "saslToken") from None
         words = attributes.get("saslMechanisms")
         connector = Connector(
             **terms_of(attributes),

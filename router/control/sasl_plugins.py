@@ -11,6 +11,7 @@ from typing import Any, Final
 from router.connection.peer_open import PRODUCT
 from router.connection.relay import Relay, RelayTerms
 from router.connection.service import Asker, ServiceTerms
+from router.control.connectors import check_port
 from router.control.relays import MAX_AT_ONCE, Login, Place, Relays, Service
 from router.control.router import Router
 from router.control.security import TlsFiles, client_tunnels
@@ -139,9 +140,14 @@ def _places(name: str, text: str, port: str) -> list[Place]:
         host, _, given = item.rpartition(":")
         if not host or (not host.endswith("]") and ":" in host):  # no port, or an IPv6 address without brackets
             host, given = item, ""
+        if host.startswith("[") != host.endswith("]"):
+            host = ""
         host = host.removeprefix("[").removesuffix("]")
-        if not host:
-            raise ManagementError(400, f"authServicePlugin '{name}': '{item}': expected host or host:port")
+        if not host or any(each in host for each in "[]/@"):
+            raise ManagementError(
+                400, f"authServicePlugin '{name}': '{item}': expected host, host:port or [address]:port", "host"
+            )
+        check_port(f"authServicePlugin '{name}'", given or str(port), least=1)
         places.append(Place(host=host, port=given or str(port)))
     if not places:
         raise ManagementError(400, f"authServicePlugin '{name}': expected the host of the service")

@@ -145,7 +145,7 @@ def _outcome(peer: RawPeer) -> int | None:
     while True:
         for kind, code, fields in raw_peer.frames_in(peer.received):
             if (kind, code) == (1, OUTCOME):
-                return int(fields[0])
+                return int(str(fields[0]))
             if (kind, code) == (1, 0x42):
                 peer.received = b""
                 peer.send(raw_peer.frame(0x43, b"\1", kind=1))
