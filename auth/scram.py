@@ -1,7 +1,8 @@
 """SCRAM, the server's side: SCRAM-SHA-1, -SHA-256, -SHA-512 and their -PLUS forms.
 
-scramp's server takes a fifth of what a whole login may cost, so the exchange is here; tests hold its verdicts against
-scramp's. The name is taken as the client wrote it, as in PLAIN: SASLprep decides only whether it is well formed.
+scramp's server takes four times as long, a tenth of what a login may cost, so it is here; tests hold its verdicts
+against scramp's. The name is taken as the client wrote it, as in PLAIN: SASLprep decides only whether it is well
+formed.
 Sources: RFC 5802, 7677, 5929; docs/spec/policy-and-auth.md §8.1.
 """
 
