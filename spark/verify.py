@@ -32,6 +32,8 @@ WHOLE, TAMPERED, USAGE, UNREADABLE = 0, 1, 2, 3
 _NOTHING_BEFORE: Final = "0" * 64
 _SIGNED_FOR: Final = b"palisade audit line 1\n"
 _MARK: Final = b',"signature":"'
+# The audit log's own lines have one, before `previous`; in a JSON text it would be written as \\t.
+_TAB: Final = b"\t"
 _NAME: Final = re.compile(
     r"denials-(?P<stamp>\d{8}T\d{6}\.\d{6}Z)-(?P<router>[A-Za-z0-9._-]{1,64})-\d+\.jsonl(?P<packed>\.gz)?"
 )
@@ -226,23 +228,25 @@ class _Reader:
             found = _END.search(first)
             file.first = found[1].decode() if found else None
             file.has_link = found is not None
-        found_at = data.find(_MARK, 0, end)
+        found_at = data.find(_TAB, 0, end)
         while found_at >= 0:
             start, stop = data.rfind(b"\n", 0, found_at) + 1, data.find(b"\n", found_at) + 1
-            self._count(data, begin, start)
-            if start > begin:
-                self._running.update(view[begin:start])
-                self._is_begun = True
-            self._check_signed(data[start:stop], self._at + start)
-            begin = stop
-            found_at = data.find(_MARK, stop, end)
+            line = data[start:stop]
+            self._note_line(line)
+            if _MARK in line:
+                self._count(data, begin, start)
+                if start > begin:
+                    self._running.update(view[begin:start])
+                    self._is_begun = True
+                self._check_signed(line, self._at + start)
+                begin = stop
+            found_at = data.find(_TAB, stop, end)
         if begin < end:
             self._count(data, begin, end)
             self._running.update(view[begin:end])
             self._is_begun = True
             file.is_last_signed = False
             file.last = data[data.rfind(b"\n", 0, end - 1) + 1 : end]
-        self._note(data, end)
 
     def _count(self, data: bytes, begin: int, end: int) -> None:
         self._file.lines += data.count(b"\n", begin, end)
@@ -300,16 +304,8 @@ class _Reader:
         at, before = self._file.block_at
         locate(self._file, at, before, signed)
 
-    def _note(self, data: bytes, end: int) -> None:
-        """What the events say of other files. The texts of peers cannot contain these, nor make them lines of ours."""
-        for reason in (b'"reason":"file_deleted"', b'"reason":"end_recovered"', b'"reason":"log_closed"'):
-            at = data.find(reason, 0, end)
-            while at >= 0:
-                line = data[data.rfind(b"\n", 0, at) + 1 : data.find(b"\n", at)]
-                self._note_line(line)
-                at = data.find(reason, at + 1, end)
-
     def _note_line(self, line: bytes) -> None:
+        """What a line of the audit log's own says of other files, and of starts."""
         file = self._file
         try:
             event = json.loads(line)

@@ -107,6 +107,9 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
         value = event.get(name)
         if name in ("attempts", "granted", "groups", "asked") and value is None:
             continue
+        if name == "asked" and _members(value) is None:
+            notes.append(f"asked was of type {type(value).__name__}")
+            continue
         if name == "folded":
             value = _folded_of(whole.get("attempts"), value, notes)
             if value is None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from router.audit import event as audit_event
@@ -42,19 +43,19 @@ class Lines:
                 return None
 
     def gap(self, lost: int) -> bytes:
-        return audit_event.encode(audit_event.lost_marker(lost, self._stamp()))
+        return _own(audit_event.lost_marker(lost, self._stamp()))
 
     def end(self) -> bytes:
-        return Signed(audit_event.encode(audit_event.end_marker(self._stamp(), self._signer_name)))
+        return Signed(_own(audit_event.end_marker(self._stamp(), self._signer_name)))
 
     def checkpoint(self) -> bytes:
-        return Signed(audit_event.encode(audit_event.checkpoint_marker(self._signer_name or "", self._stamp())))
+        return Signed(_own(audit_event.checkpoint_marker(self._signer_name or "", self._stamp())))
 
     def rest(self, rest: Rest) -> bytes:
-        return audit_event.encode(audit_event.recovered_marker(rest.file, rest.size, rest.sha256, self._stamp()))
+        return _own(audit_event.recovered_marker(rest.file, rest.size, rest.sha256, self._stamp()))
 
     def deletion(self, path: Path, file: audit_event.DeletedFile) -> bytes:
-        line = Deletion(audit_event.encode(audit_event.deleted_marker(file, self._stamp())))
+        line = Deletion(_own(audit_event.deleted_marker(file, self._stamp())))
         line.path = path
         return line
 
@@ -74,3 +75,8 @@ class Lines:
         except Exception:  # an event with the machine's own time is worth more than no event
             return time.time()
         return now_s
+
+
+def _own(whole: dict[str, Any]) -> bytes:
+    """A line of the log's own. It has a tab, which no other has: a verifier finds it without reading the others."""
+    return audit_event.encode(whole)[:-2] + b"\t}\n"

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_kill_9_a_restart_and_sighup_leave_a_trail_that_is_whole(daemon: Started
         router.signal(signal.SIGHUP)
         be_denied(router, 20)
         with router.client() as client:
-            eventually(lambda client=client: state(client)["auditPending"] == 0)
+            eventually(partial(is_all_written, client))
             assert (state(client)["auditState"], state(client)["auditLost"]) == ("writing", 0)
         if round_ < 2:
             router.signal(signal.SIGKILL)
@@ -144,6 +145,10 @@ def state(client: ManagementClient) -> Mapping[str, Any]:
     return dict(zip(result.attribute_names, result.rows[0], strict=True))
 
 
+def is_all_written(client: ManagementClient) -> bool:
+    return bool(state(client)["auditPending"] == 0)
+
+
 def be_refused(router: Daemon) -> None:
     """With or without policy, and while nobody is let in."""
     with suppress(ConnectionError), socket.create_connection(("127.0.0.1", router.port()), timeout=10) as peer:
@@ -178,7 +183,7 @@ def test_while_the_disk_is_full_nobody_comes_in_where_that_is_so_set(
     assert is_let_in(router)
     with router.client() as client:
         be_refused(router)
-        eventually(lambda: state(client)["auditPending"] == 0)
+        eventually(partial(is_all_written, client))
         filler = fill(disk)
         for _ in range(10):  # the file's last page has room for some
             be_refused(router)
