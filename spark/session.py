@@ -117,12 +117,14 @@ def cluster_session(
         "spark.sql.ansi.enabled": "true",
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.ui.showConsoleProgress": str(is_shown).lower(),
+        # Where the driver has this package, be it the file of --py-files: Spark does not send it to the process that
+        # looks for new files. A path that a worker does not have does no harm there.
+        "spark.executorEnv.PYTHONPATH": str(_ROOT),
     }
     if master is not None:
         settings |= {
             "spark.local.dir": str(work),
             "spark.driver.memory": driver_memory or f"{heap_mib()}m",
-            "spark.executorEnv.PYTHONPATH": str(_ROOT),
             "spark.ui.enabled": "false",
         }
     with _started(master, settings, work, _python(), is_shown=is_shown) as session:
