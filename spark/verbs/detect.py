@@ -121,15 +121,17 @@ def _follow(arguments: argparse.Namespace, thresholds: Mapping[str, Mapping[str,
             raise VerbError(f"{arguments.webhook_token_file}: a token is one line of printable ASCII")
     make_folder(arguments.checkpoint, "--checkpoint ")
     failed: list[str] = []
-    with opened(arguments) as (session, _):
-        from spark.jobs.alerts import Webhook, follow, webhook_fault
+    webhook = None
+    if arguments.webhook is not None:
+        from spark.jobs.alerts import Webhook, webhook_fault
 
-        webhook = None
-        if arguments.webhook is not None:
-            fault = webhook_fault(arguments.webhook, allows_http=arguments.webhook_in_the_clear)
-            if fault is not None:
-                raise VerbError(f"--webhook: {fault}")
-            webhook = Webhook(url=arguments.webhook, token=token)
+        fault = webhook_fault(arguments.webhook, allows_http=arguments.webhook_in_the_clear)
+        if fault is not None:
+            raise VerbError(f"--webhook: {fault}")
+        webhook = Webhook(url=arguments.webhook, token=token)
+    with opened(arguments) as (session, _):
+        from spark.jobs.alerts import follow
+
         tell = partial(_tell, webhook.post if webhook is not None else None, failed)
         follow(
             session,
