@@ -8,7 +8,6 @@ certificate for each router, for the client `demo` and for the operator, and is 
 import argparse
 import errno
 import os
-import re
 import shlex
 import signal
 import socket
@@ -34,15 +33,12 @@ from quickstart import (
     write_new,
 )
 
-from router.management.refusals import refusal
-
 INTERIORS = ("A", "B", "C")
 EDGES = ("E1", "E2")
 CLIENTS = ("demo", "operator")
 # The least of those in policies/network; --port moves all of them alike. The routers' client ports follow each other.
 FIRST_PORT = 5771
 START_TIMEOUT_S = 30.0
-EDGE_LISTENER = re.compile(r"\n# Edge routers\.\nlistener \{.*?\n\}\n", re.DOTALL)
 
 
 def make_certificates(tls: Path) -> None:
@@ -76,23 +72,14 @@ def _pem(signed: x509.Certificate) -> bytes:
     return signed.public_bytes(serialization.Encoding.PEM)
 
 
-def served_edges() -> tuple[str, ...]:
-    """The edge routers, if this version serves their mode."""
-    refused = refusal("router", {"mode": "edge"})
-    if refused is not None:
-        print(f"No edge routers are started: {refused.reason}", file=sys.stderr)
-    return EDGES if refused is None else ()
-
-
 def copy_examples(run: Path, routers: tuple[str, ...]) -> None:
-    """The configurations and the policy, where they are not there yet. Without edges nothing listens for them."""
+    """The configurations and the policy, where they are not there yet."""
     (run / "policy").mkdir(mode=0o700, exist_ok=True)
     (run / "audit").mkdir(mode=0o700, exist_ok=True)
     example = resources.files("policies").joinpath("network")
     for name in (*(f"{router}.conf" for router in routers), "policy/network.json"):
         if not (run / name).exists():
-            text = example.joinpath(name).read_text("utf-8")
-            write_new(run / name, (text if EDGES[0] in routers else EDGE_LISTENER.sub("", text)).encode())
+            write_new(run / name, example.joinpath(name).read_bytes())
 
 
 def client_ports(run: Path, routers: tuple[str, ...]) -> dict[str, int]:
@@ -180,10 +167,10 @@ def _answers(port: int) -> bool:
     return True
 
 
-def commands(run: Path, ports: dict[str, int], edges: tuple[str, ...]) -> list[tuple[str, str]]:
+def commands(run: Path, ports: dict[str, int]) -> list[tuple[str, str]]:
     """Things to try, each with its command, for a shell in the checkout."""
     bin_, here = shown(BIN), shown(run)
-    sender, receiver = edges if edges else (INTERIORS[0], INTERIORS[-1])
+    sender, receiver = EDGES
 
     def at(router: str, holder: str) -> str:
         files = f"--ssl-certificate {here}/tls/{holder}.crt --ssl-key {here}/tls/{holder}.key"
@@ -200,10 +187,10 @@ def commands(run: Path, ports: dict[str, int], edges: tuple[str, ...]) -> list[t
     ]
 
 
-def introduce(run: Path, ports: dict[str, int], edges: tuple[str, ...]) -> None:
-    print(f"\nRouters {', '.join((*INTERIORS, *edges))} serve. In another terminal:\n")
+def introduce(run: Path, ports: dict[str, int]) -> None:
+    print(f"\nRouters {', '.join((*INTERIORS, *EDGES))} serve. In another terminal:\n")
     print(f"  cd {shlex.quote(str(ROOT))}")
-    for what, command in commands(run, ports, edges):
+    for what, command in commands(run, ports):
         print(f"\n  # {what}\n  {command}")
     print(f"\nCtrl-C stops the routers. Configurations, policy, logs and records stay in {shown(run)}\n", flush=True)
 
@@ -223,8 +210,7 @@ def main() -> int:
             signal.signal(number, lambda *_: setattr(network, "is_stopping", True))
         try:
             make_certificates(run / "tls")
-            edges = served_edges()
-            routers = (*INTERIORS, *edges)
+            routers = (*INTERIORS, *EDGES)
             copy_examples(run, routers)
             if options.port:
                 move_ports(run, routers, options.port)
@@ -234,7 +220,7 @@ def main() -> int:
                 if not network.is_stopping:
                     network.start(router, ports[router])
             if not network.is_stopping:
-                introduce(run, ports, edges)
+                introduce(run, ports)
             return network.wait()
         except QuickstartError as error:
             print(error, file=sys.stderr)

@@ -22,6 +22,7 @@ _palisade_options() {
         "qdaudit denials") echo "-h --help --out --format --since --until --top --master --driver-memory --strict" ;;
         "qdaudit shadow") echo "-h --help --out --format --since --until --top --master --driver-memory --strict --candidate" ;;
         "qdaudit changes") echo "-h --help --out --format --since --until --top --master --driver-memory --strict" ;;
+        "qdaudit verify") echo "-h --help --key --unsigned --running --seen --jobs --format" ;;
         "qdaudit ingest") echo "-h --help --every --qdrouterd --strict --master --driver-memory" ;;
         "qdaudit generate") echo "-h --help --events --seed --days --routers --incidents" ;;
         "qdaudit detect") echo "-h --help --since --until --master --driver-memory --thresholds --out --format --fail-on --follow --once --checkpoint --interval --webhook --webhook-token-file --webhook-in-the-clear" ;;
@@ -56,7 +57,7 @@ _palisade_values() {
         "qdstat --sasl-token-file") echo "NOTHING" ;;
         "qdmanage -r"|"qdmanage --router") echo "NOTHING" ;;
         "qdmanage -d"|"qdmanage --edge-router") echo "NOTHING" ;;
-        "qdmanage --type") echo "address allocator authServicePlugin autoLink ban binding budget connection connector console dummy exchange fileAuthenticator kerberosAuthenticator ldapAuthenticator linkRoute listener log logStats management policy router router.address router.connection.linkRoute router.link router.node saslauthdAuthenticator sasldbAuthenticator shadowDisagreement shadowPolicy sslProfile tokenAuthenticator vhost vhostStats vhostUserGroupSettings" ;;
+        "qdmanage --type") echo "address allocator authServicePlugin authenticatorStats autoLink ban binding budget connection connector console dummy exchange fileAuthenticator kerberosAuthenticator ldapAuthenticator linkRoute listener log logStats management policy router router.address router.connection.linkRoute router.link router.node saslauthdAuthenticator sasldbAuthenticator shadowDisagreement shadowPolicy sslProfile tokenAuthenticator vhost vhostStats vhostUserGroupSettings" ;;
         "qdmanage --name") echo "NOTHING" ;;
         "qdmanage --identity") echo "NOTHING" ;;
         "qdmanage --body") echo "NOTHING" ;;
@@ -131,6 +132,10 @@ _palisade_values() {
         "qdaudit changes --top") echo "NOTHING" ;;
         "qdaudit changes --master") echo "NOTHING" ;;
         "qdaudit changes --driver-memory") echo "NOTHING" ;;
+        "qdaudit verify --key") echo "NOTHING" ;;
+        "qdaudit verify --seen") echo "NOTHING" ;;
+        "qdaudit verify --jobs") echo "NOTHING" ;;
+        "qdaudit verify --format") echo "text json" ;;
         "qdaudit ingest --every") echo "NOTHING" ;;
         "qdaudit ingest --qdrouterd") echo "NOTHING" ;;
         "qdaudit ingest --master") echo "NOTHING" ;;
@@ -193,10 +198,11 @@ _palisade_rest() {
         "qdpolicy fmt") echo "FILES" ;;
         "qdpolicy lint") echo "FILES" ;;
         "qdpolicy test") echo "FILES" ;;
-        "qdaudit") echo "denials shadow changes ingest generate detect replay recommend report comply" ;;
+        "qdaudit") echo "denials shadow changes verify ingest generate detect replay recommend report comply" ;;
         "qdaudit denials") echo "FILES" ;;
         "qdaudit shadow") echo "FILES" ;;
         "qdaudit changes") echo "FILES" ;;
+        "qdaudit verify") echo "FILES" ;;
         "qdaudit ingest") echo "FILES" ;;
     esac
 }

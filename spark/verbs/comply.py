@@ -1,8 +1,6 @@
 """`qdaudit comply`: evidence for auditors, by control."""
 
 import argparse
-import importlib
-import importlib.util
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ from spark.folders import UnusableError as VerbError
 from spark.folders import make_folder
 from spark.tables import printable
 from spark.verbs.running import DONE, FOUND, add_table, json_text, opened, rows_of, write_private
+from spark.verify import PublicKeyError, read_key, verify
 
 _MOST_DETAILS = 5
 
@@ -116,12 +115,9 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 def _verified(folder: Path, keys: list[Path]) -> Chain:
     """What `qdaudit verify` says of the folder. Raises VerbError."""
-    if importlib.util.find_spec("spark.verify") is None:
-        raise VerbError("--trail: this version cannot verify audit files")
-    chain = importlib.import_module("spark.verify")
     try:
-        verdict = chain.verify(folder, dict(chain.read_key(path) for path in keys))
-    except chain.PublicKeyError as error:
+        verdict = verify(folder, dict(read_key(path) for path in keys))
+    except PublicKeyError as error:
         raise VerbError(f"--key {error}") from None
     except OSError as error:
         raise VerbError(f"--trail {folder}: cannot be read: {error.strerror}") from None

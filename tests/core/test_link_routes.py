@@ -23,7 +23,7 @@ def link_routes(net: Net, prefix: str | None = "q", *, pattern: str | None = Non
     made = []
     for direction in ("send", "receive"):
         terms = {"place": BROKER, "name": f"{text}-{direction}", "key": f"C{text}", **terms}
-        made.append(LinkRoute(pattern=text, direction=direction, **terms))  # type: ignore[arg-type]
+        made.append(LinkRoute(pattern=text, direction=direction, **terms))
         net.surroundings.link_routes.add(made[-1])
     return made
 
@@ -115,7 +115,9 @@ def test_tags_are_those_of_the_sender() -> None:
         sender.link.send(body)
         sender.link.advance()
         net.pump()
-        assert receiver_of(container).received[-1]._delivery.tag == tag
+        received = receiver_of(container).received[-1]._delivery
+        assert received is not None
+        assert received.tag == tag
         delivery.settle()
 
 
