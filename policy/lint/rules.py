@@ -192,8 +192,6 @@ RULES: tuple[LintRule, ...] = (
     trusted_certificates,
     token_in_the_clear,
     keys_over_http,
-    plugin_in_the_clear,
-    never_asked_again,
     network_in_the_clear,
     network_without_login,
     unverified_router,
@@ -201,6 +199,8 @@ RULES: tuple[LintRule, ...] = (
     shared_with_clients,
     few_sessions,
     *FLEET_RULES,
+    plugin_in_the_clear,
+    never_asked_again,
 )
 
 _IDS = frozenset(rule.ID for rule in RULES)
