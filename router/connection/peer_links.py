@@ -223,7 +223,7 @@ class PeerLinks:
     def detached(self, wire: Wire, *, is_closed: bool) -> None:
         """The peer detaches."""
         self.routed.end(wire, is_closed=is_closed)
-        self.drop(wire, "Link detached")
+        self._drop(wire, "Link detached")
 
     def forget_routed(self, wire: Wire) -> None:
         """A routed link is over: it counts no longer."""
@@ -233,6 +233,9 @@ class PeerLinks:
     def drop(self, wire: Wire, why: str) -> None:
         """The link is over, whichever side ended it: it counts no longer."""
         self.routed.end(wire, is_closed=None)
+        self._drop(wire, why)
+
+    def _drop(self, wire: Wire, why: str) -> None:
         link = wire.core
         if isinstance(link, InLink | OutLink):
             self._remove(link, why)

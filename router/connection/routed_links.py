@@ -87,9 +87,9 @@ class RoutedLinks:
 
     def end(self, wire: Wire, *, is_closed: bool | None) -> None:
         """The peer detaches the link, if it is one; None: it is gone without."""
-        link = self._links.pop(wire, None)
-        if link is not None:
-            link.end_near(is_closed=is_closed)
+        link = self._links.get(wire)
+        if link is not None and not link.end_near(is_closed=is_closed):
+            self.forget(wire)
 
     def lose(self) -> None:
         """The connection is gone."""
@@ -133,6 +133,7 @@ class RoutedLink:
         self._path: RoutedPath | None = None
         self._is_answered = False
         self._is_over = False
+        self._detached: bool | None = None  # the client waits for the answer to its Detach: was that closed?
 
     def begin(self) -> None:
         self._host.routed[self] = None
@@ -197,6 +198,7 @@ class RoutedLink:
     def on_detach(self, far: Wire, *, is_closed: bool) -> None:
         """The container detaches, or has ended the session."""
         if self._is_over:
+            self._answer_detach()
             return
         if far.session.is_ended or not self._is_answered:
             self.lose()
@@ -205,6 +207,7 @@ class RoutedLink:
 
     def lose(self) -> None:
         """There is no way to the container any more."""
+        self._answer_detach()
         self._end(self._far, self._break_off)
 
     def _break_off(self) -> None:
@@ -224,23 +227,42 @@ class RoutedLink:
         self._near.engine.touch()
         self._side.forget_routed(self._near)
 
-    def end_near(self, *, is_closed: bool | None) -> None:
-        """The client detaches; None: it is gone without."""
-        if self._is_over:
-            return
-        self._is_over = True
-        self._host.routed.pop(self, None)
+    def end_near(self, *, is_closed: bool | None) -> bool:
+        """The client detaches; None: it is gone without. Returns whether it waits for the container's answer.
+
+        So a name is free again for the client when it is free at the container.
+        """
         near, far = self._near, self._far
+        if self._is_over:
+            self._detached = None  # it waits no longer: its session or connection is gone
+            self._host.routed.pop(self, None)
+            return False
+        self._is_over = True
+        waits = far is not None and is_closed is not None and not near.session.is_ended
+        if waits:
+            near.is_answered_later, self._detached = True, is_closed
+        else:
+            self._host.routed.pop(self, None)
         self._unbind(near)
         if not self._is_answered and is_closed is not None:
             near.refuse(NO_ROUTE)  # an Attach has its answer before its Detach has
         if far is None:
-            return
+            return False
         if is_closed is None or near.session.is_ended:
             far.close(LOST, is_peers_doing=False)
         else:
             far.detach_as(near, is_closed=is_closed)
         far.engine.touch()
+        return waits
+
+    def _answer_detach(self) -> None:
+        """The container has answered, or is gone: the client's Detach is answered."""
+        is_closed, self._detached = self._detached, None
+        if is_closed is not None:
+            self._host.routed.pop(self, None)
+            self._side.forget_routed(self._near)
+            self._near.answer_detach(is_closed=is_closed)
+            self._near.engine.touch()
 
     def _unbind(self, gone: Wire | None) -> None:
         """No message passes any more. What the side that stays had sent has its outcome before it is told."""

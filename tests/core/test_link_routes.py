@@ -429,3 +429,55 @@ def test_the_management_agent_cannot_be_routed_away() -> None:
     net.client().sender("$management")
     net.pump()
     assert not container.attached_by_router
+
+
+def test_a_detach_is_answered_when_the_container_has_answered() -> None:
+    """§15.4; so the name is free at both when the client uses it again."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    sender = client.sender("q", name="same")
+    net.pump()
+    container.stop_reading()
+    sender.close()
+    net.pump()
+    assert not sender.is_detached
+    container.resume_reading()
+    net.pump()
+    assert sender.is_detached
+    assert sender.was_closed
+    again = client.sender("q", name="same")
+    net.pump()
+    assert again.is_attached
+    assert not again.is_detached
+    again.send(b"m")
+    net.pump()
+    assert receiver_of(container).bodies == [b"m"]
+    net.no_errors()
+
+
+@pytest.mark.parametrize("who", ["container", "client", "session"])
+def test_nobody_is_left_when_one_goes_before_the_answer_to_a_detach(who: str) -> None:
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    sender = client.sender("q")
+    net.pump()
+    container.stop_reading()
+    sender.close()
+    net.pump()
+    if who == "container":
+        container.kill()
+        net.pump()
+        assert sender.is_detached
+    elif who == "client":
+        client.kill()
+        container.resume_reading()
+    else:
+        client.session.close()
+        net.pump()
+        container.resume_reading()
+    net.pump()
+    net.nothing_left()

@@ -569,7 +569,8 @@ class Engine:
         if link is not None:
             is_closed = lib.pn_event_type(event) == lib.PN_LINK_REMOTE_CLOSE
             link.owner.on_detach(link, is_closed=is_closed)
-            link.answer_detach(is_closed=is_closed)
+            if not link.is_answered_later:
+                link.answer_detach(is_closed=is_closed)
 
     def forget(self, pointer: Pointer) -> None:
         link = self.links.pop(pointer, None)

@@ -309,8 +309,8 @@ class _Wire:
     """
 
     __slots__ = (
-        "_source", "_target", "awaits_detach", "core", "engine", "is_counted", "link", "name", "named", "on_answer",
-        "owner", "session", "size",
+        "_source", "_target", "awaits_detach", "core", "engine", "is_answered_later", "is_counted", "link", "name",
+        "named", "on_answer", "owner", "session", "size",
     )  # fmt: skip
     settle = staticmethod(_settle)
     is_settled = staticmethod(_is_settled)
@@ -328,6 +328,7 @@ class _Wire:
         self._target: Terminus | Literal["unread"] | None = "unread"
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
+        self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
         engine.account.charge(self.size)
         # The address of its target or source, judged by policy and bound by the core; None: an anonymous sender's.
