@@ -7,7 +7,7 @@ import pytest
 from artemis import PASSWORD, USER, Artemis
 from daemon_process import Daemon, start
 from proton import Message, Timeout
-from proton.handlers import TransactionHandler
+from proton.handlers import TransactionalClientHandler
 from proton.reactor import Container as Reactor
 from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection, LinkDetached
@@ -119,7 +119,7 @@ def test_a_large_message_goes_both_ways(connection: BlockingConnection) -> None:
     assert taken(connection, 1) == [body]
 
 
-class Trade(TransactionHandler):
+class Trade(TransactionalClientHandler):
     """Sends two messages in a transaction, and ends it as it is told."""
 
     def __init__(self, url: str, *, commits: bool) -> None:
