@@ -139,7 +139,7 @@ def attaching(net: Net, client: Client, sender: Any) -> None:
 
 
 def detaching(net: Net, client: Client, sender: Any) -> None:
-    net.peer(client).links.drop = boom  # type: ignore[method-assign]
+    net.peer(client).links.detached = boom  # type: ignore[method-assign]
     sender.close()
 
 
