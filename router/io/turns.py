@@ -1,4 +1,4 @@
-"""Everyone has a turn: long work is done in slices of half a millisecond, and messages are routed in between.
+"""Everyone has a turn: long work is done in slices of a quarter of a millisecond, and messages are routed in between.
 
 A connection whose turn was too short for what it has sent is not read until that is worked off. It goes on in a later
 pass of the loop; the loop sees to every other socket before each. The router's own long work has slices of the same
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 # How long one connection's work, and in a pass the work of all that are behind, may hold up everybody else. Stops a
 # read that is costly to work off (thousands of TLS records of one byte) from keeping messages waiting.
-TURN_S: Final = 0.0005
+TURN_S: Final = 0.00025
 
 
 def turn(clock: Callable[[], float] = time.perf_counter, seconds: float = TURN_S) -> Callable[[], bool]:
