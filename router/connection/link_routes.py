@@ -14,6 +14,8 @@ from router.amqp.engine import Session
 from router.connection.auto_links import Place
 from router.core.attachments import Attachment
 from router.core.core import Core
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
 from router.effects import Emit, log
 
 
@@ -32,6 +34,15 @@ class Host(Protocol):
 
     @property
     def attachment(self) -> Attachment: ...
+    @property
+    def links(self) -> "Limiting": ...
+
+
+class Limiting(Protocol):
+    """The links of a connection, which hold each of them to its limits."""
+
+    def limit_in(self, link: InLink) -> None: ...
+    def limit_out(self, link: OutLink) -> None: ...
 
 
 class Onward(Protocol):

@@ -131,7 +131,9 @@ class PeerLinks:
         assert not isinstance(address, Unclear)  # refused, with or without policy
         wire.named = address
         wire.is_counted = True
-        if self.routed.take(wire, terminus, address, limit_bytes=self.gate.watched_message_bytes):
+        settings = self.gate.settings
+        limit = settings.max_message_size if settings is not None else 0
+        if self.routed.take(wire, terminus, address, limit_bytes=limit):
             return
         if isinstance(wire, IncomingWire):
             self._attach_sender(wire, terminus)

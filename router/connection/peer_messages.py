@@ -70,10 +70,10 @@ class PeerMessages:
                 self.choose_composition(link)
 
     def choose_inspection(self, link: InLink) -> None:
-        """Set the inspection of each message that comes on a link; on a routed one, nothing is looked at."""
+        """Set the inspection of each message that comes on a link; on a routed one, only their size counts."""
+        link.max_message_bytes = self._gate.watched_message_bytes
         if isinstance(link, RoutedIn):
             return
-        link.max_message_bytes = self._gate.watched_message_bytes
         replies_to = self._target_of_replies(link)
         may_be_opaque = replies_to is None and not isinstance(link, AnonymousInLink) and not self._may_refuse_messages
         inspect = inspector(link, self._gate, strips=self._terms.strips_in, may_be_opaque=may_be_opaque)

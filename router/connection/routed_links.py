@@ -9,11 +9,10 @@ from typing import Final, Protocol
 from policy.addressing.address import Address
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
-from router.connection.link_routes import Host, LinkRoute, LinkRoutes
+from router.connection.link_routes import Host, Limiting, LinkRoute, LinkRoutes
+from router.connection.peer_messages import PeerMessages
 from router.core.attachments import Attachment
 from router.core.core import NO_ROUTE, Core
-from router.core.in_links import InLink
-from router.core.out_links import OutLink
 from router.core.routed import RoutedIn, RoutedOut, RoutedPath, forward_routed
 from router.core.streams import begin_stream
 from router.core.updates import Updates
@@ -26,7 +25,7 @@ TOO_LASTING: Final = Condition(name="qd:link-expiration", description="Requested
 LOST: Final = Condition(name="qd:routed-link-lost", description="Connectivity to the peer container was lost")
 
 
-class Side(Protocol):
+class Side(Limiting, Protocol):
     """The links of the connection whose peer attached (router.connection.peer_links).
 
     container  the container id of the peer
@@ -35,9 +34,8 @@ class Side(Protocol):
     attachment: Attachment
     core: Core
     container: str
+    messages: PeerMessages
 
-    def limit_in(self, link: InLink) -> None: ...
-    def limit_out(self, link: OutLink) -> None: ...
     def log_attached(self, wire: Wire) -> None: ...
     def forget_routed(self, wire: Wire) -> None:
         """The link is over: it counts no longer."""
@@ -57,7 +55,7 @@ class RoutedLinks:
 
         terminus     the one that is not the peer's own
         address      None where that names none
-        limit_bytes  of a message, 0: none
+        limit_bytes  of a message that the peer sends, 0: none
         """
         is_sender = isinstance(wire, IncomingWire)
         if terminus is None:
@@ -80,7 +78,7 @@ class RoutedLinks:
             return True
         link = self._links[wire] = RoutedLink(
             self._side, wire, host, routed.first, key=f"M0{name}", address=full,
-            tenant=full.removesuffix(written), limit_bytes=limit_bytes,
+            tenant=full.removesuffix(written), limit_bytes=limit_bytes if is_sender else 0,
         )  # fmt: skip
         link.begin()
         return True
@@ -118,7 +116,7 @@ class RoutedLink:
         """key      as management shows what both links belong to
         address  of the client's terminus, in its tenant's space; "" where it has none
         tenant   what that begins with
-        limit_bytes  of a message, 0: none
+        limit_bytes  of a message that the client sends, 0: none
         """
         self._key = key
         self._tenant = tenant
@@ -185,12 +183,17 @@ class RoutedLink:
         onward = RoutedOut(core.next_identity(), go, to, core.work, is_own=is_sender)
         path = self._path = inward.path = onward.path = RoutedPath(self._key, inward, onward)
         inward.on_updated = Updates(inward, lambda: [onward]).on_updated
-        inward.max_message_bytes = self._limit_bytes
         core.adopt(onward, to)
         come.admit(inward, path, forward_routed, begin_stream, inward.on_updated)
         core.adopt(inward, from_)
-        side.limit_in(inward)
-        side.limit_out(onward)
+        if from_.pacing is not None:
+            from_.pacing.adopt(inward)
+        if is_sender:
+            side.messages.choose_inspection(inward)
+        # Each side answers for its own link: what a broker does ends nothing of the client's connection.
+        sides: tuple[Limiting, Limiting] = (side, host.links) if is_sender else (host.links, side)
+        sides[0].limit_in(inward)
+        sides[1].limit_out(onward)
         side.log_attached(near)
 
     # The end

@@ -12,6 +12,7 @@ from memory_net import ACCEPTED, MODIFIED, Client, Net, Receiver, Sender, Vhosts
 from policy.addressing.patterns import configured_tokens
 from router.connection.auto_links import Place
 from router.connection.link_routes import LinkRoute
+from router.core.routed import RoutedIn
 from router.core.views import link_rows
 
 BROKER = Place(kind="container", text="broker")
@@ -480,4 +481,66 @@ def test_nobody_is_left_when_one_goes_before_the_answer_to_a_detach(who: str) ->
         net.pump()
         container.resume_reading()
     net.pump()
+    net.nothing_left()
+
+
+def governed(**limits: Any) -> Net:
+    group = {"remoteHosts": "*", "sources": "*", "targets": "*", **limits}
+    return Net(vhosts=Vhosts({"$default": {"allowUnknownUser": True, "groups": {"$default": group}}}))
+
+
+def test_the_size_that_a_client_may_send_is_no_limit_to_what_it_gets() -> None:
+    """Attack on oneself: a broker's large message would end the client's connection."""
+    net = governed(maxMessageSize=1000)
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    receiver = client.receiver("q", credit=1)
+    sender = client.sender("q")
+    net.pump()
+    assert (receiver.link.remote_max_message_size, sender.link.remote_max_message_size) == (0, 1000)
+    sender_of(container, 0).send(bytes(5000))
+    net.pump()
+    assert receiver.bodies == [bytes(5000)]
+    sender.send(bytes(5000))
+    net.pump()
+    assert client.router_closed
+    assert receiver_of(container, 1).bodies == []
+    assert not container.router_closed
+
+
+def test_the_rate_of_a_connection_holds_for_routed_links() -> None:
+    """Attack: a link route would lead around maxMessageRate."""
+    net = governed(maxMessageRate=5)
+    link_routes(net)
+    container = broker(net)
+    sender = net.client().sender("q")
+    net.pump()
+    for _ in range(20):
+        sender.send(b"m")
+    net.pump()
+    assert len(receiver_of(container).bodies) <= 6
+    net.advance(10)
+    assert len(receiver_of(container).bodies) == 20
+    net.no_errors()
+
+
+def test_a_broker_that_sends_beyond_the_credit_loses_its_link_at_once() -> None:
+    """Its Detach leaves with its own connection, whatever the client's has to say."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    receiver = client.receiver("q", credit=1)
+    net.pump()
+    giving = sender_of(container)
+    core_link = next(link for link in net.core.links.values() if link.name == giving.link.name)
+    assert isinstance(core_link, RoutedIn)
+    assert core_link.on_over_credit is not None
+    core_link.on_over_credit()
+    net.work.finish()
+    net.pump()
+    assert giving.refusal.name == "amqp:link:transfer-limit-exceeded"
+    assert receiver.is_detached
+    assert not client.router_closed
     net.nothing_left()
