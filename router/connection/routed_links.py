@@ -179,8 +179,9 @@ class RoutedLink:
         assert isinstance(come, IncomingWire)
         assert isinstance(go, OutgoingWire)
         from_, to = (side.attachment, host.attachment) if is_sender else (host.attachment, side.attachment)
-        inward = RoutedIn(core.next_identity(), come, from_, core.work, is_own=not is_sender)
-        onward = RoutedOut(core.next_identity(), go, to, core.work, is_own=is_sender)
+        inward = RoutedIn(core.next_identity(), come, from_, core.work)
+        onward = RoutedOut(core.next_identity(), go, to, core.work)
+        inward.is_own, onward.is_own = not is_sender, is_sender
         path = self._path = inward.path = onward.path = RoutedPath(self._key, inward, onward)
         inward.on_updated = Updates(inward, lambda: [onward]).on_updated
         core.adopt(onward, to)

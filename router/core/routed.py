@@ -12,9 +12,7 @@ from router.core.forward import give_copy
 from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
 from router.core.links import Connection, Growing
 from router.core.out_links import OutLink
-from router.core.ports import IncomingWire, OutgoingWire
 from router.core.streams import Leg
-from router.core.work import Work
 from router.values import Handle
 
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
@@ -63,16 +61,13 @@ class RoutedPath(LiveAddress):
         return True
 
 
-class RoutedIn(InLink):
-    """The link on which messages of a routed link come. Its credit is what the receiver gave, no more."""
+class _Routed:
+    """The common part of both links, as management shows it. is_own: the router attached it"""
 
-    __slots__ = ("is_own", "path")
+    __slots__ = ()
+    attachment: Connection
+    is_own: bool
     path: RoutedPath
-
-    def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work, *, is_own: bool) -> None:
-        """is_own  the router attached it"""
-        super().__init__(identity, wire, attachment, work)
-        self.is_own = is_own
 
     @property
     def owning_key(self) -> str:
@@ -81,6 +76,12 @@ class RoutedIn(InLink):
     @property
     def capacity(self) -> int:
         return 0 if self.is_own else self.attachment.capacity
+
+
+class RoutedIn(_Routed, InLink):
+    """The link on which messages of a routed link come. Its credit is what the receiver gave, no more."""
+
+    __slots__ = ("is_own", "path")
 
     @property
     def peer(self) -> str:
@@ -109,23 +110,10 @@ class RoutedIn(InLink):
             onward.refresh_room()
 
 
-class RoutedOut(OutLink):
+class RoutedOut(_Routed, OutLink):
     """The link on which messages of a routed link leave."""
 
     __slots__ = ("is_own", "path")
-    path: RoutedPath
-
-    def __init__(self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work, *, is_own: bool) -> None:
-        super().__init__(identity, wire, attachment, work)
-        self.is_own = is_own
-
-    @property
-    def owning_key(self) -> str:
-        return self.path.key
-
-    @property
-    def capacity(self) -> int:
-        return 0 if self.is_own else self.attachment.capacity
 
     @property
     def peer(self) -> str:
