@@ -61,14 +61,18 @@ def forward_multicast(link: InLink, address: LiveAddress, delivery: Handle, size
     """One copy to everybody; the sender gets one outcome made of all (routing §7.3)."""
     if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
         return
-    if not address.has_path:
+    spread(link, address, list(address.out_links), delivery, size)
+
+
+def spread(link: InLink, address: LiveAddress, out_links: list[OutLink], delivery: Handle, size: int) -> None:
+    """A copy on each of these links, and to every in-process consumer; released when there is none of either."""
+    if not out_links and not address.subscribers:
         link.release_undeliverable(delivery)
         return
     link.delivery_count += 1
     for subscriber in address.subscribers:
         address.delivered_in_process += 1
         subscriber(link.work.copy(size), link)
-    out_links = list(address.out_links)
     is_settled = link.is_settled(delivery)
     since_s = link.work.now_s
     fanout: Fanout | None = None

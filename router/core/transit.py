@@ -8,11 +8,10 @@ from collections.abc import Callable
 
 from router.core.addresses import Distribution, Forward, LiveAddress
 from router.core.budget import Charge
-from router.core.forward import Fanout, deliver_in_process, give_copy
+from router.core.forward import deliver_in_process, give_copy, spread
 from router.core.in_links import InLink
 from router.core.links import Origin
 from router.core.out_links import OutLink
-from router.core.outcomes import ACCEPTED
 from router.core.remotes import DEFAULT_PRIORITY, DataOutLink, RemoteRouter, Trunk
 from router.core.selection import elsewhere, least_loaded_elsewhere, next_in_turn_elsewhere
 from router.values import Handle
@@ -181,35 +180,8 @@ class Transit:
         if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
             return
         branches = self._branches(address, link, size)
-        out_links = [*elsewhere(address, link), *branches]
-        if not out_links and not address.subscribers:
-            link.release_undeliverable(delivery)
-            return
         address.transit += len(branches)
-        link.delivery_count += 1
-        whole = link.work.copy(size)
-        copies = [(out, out.compose(link, size) if out.compose is not None else whole) for out in out_links]
-        is_settled, since_s = link.is_settled(delivery), link.work.now_s
-        for subscriber in address.subscribers:
-            address.delivered_in_process += 1
-            subscriber(whole, link)
-        fanout: Fanout | None = None
-        if is_settled:
-            link.presettled += 1
-            link.settle(delivery)
-            link.owe()
-        elif not out_links:
-            link.on_accepted(delivery, since_s)
-            return
-        else:
-            fanout = Fanout(link, delivery, since_s, len(out_links))
-            if address.subscribers:
-                fanout.outcome = ACCEPTED
-        source = delivery if fanout is not None else None
-        for out, payload in copies:
-            give_copy(fanout, out, source, since_s, payload, is_settled=is_settled, charge=Charge(link, len(payload)))
-        if link.wire.credit < 0:
-            link.owe(0)
+        spread(link, address, [*elsewhere(address, link), *branches], delivery, size)
 
 
 class Crossing:
