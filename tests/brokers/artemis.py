@@ -72,6 +72,26 @@ PEER = """    <broker-connections>
         <peer address-match="{address}"/>
       </amqp-connection>
     </broker-connections>"""
+# Of a router: for clients, and to the broker.
+LISTENER = """
+listener {
+    name: clients
+    host: 127.0.0.1
+    port: 0
+    authenticatePeer: no
+    saslMechanisms: ANONYMOUS
+}
+"""
+CONNECTOR = """connector {{
+    name: artemis
+    host: 127.0.0.1
+    port: {port}
+    role: route-container
+    saslMechanisms: PLAIN
+    saslUsername: {user}
+    saslPassword: {password}
+}}
+"""
 MEMORY = "-Xms128M -Xmx512M -XX:+UseSerialGC"
 
 
@@ -123,6 +143,11 @@ class Artemis:
         (folder / "etc" / "broker.xml").write_text(text)
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder / "printed"
+
+    @property
+    def connector(self) -> str:
+        """The router's configuration of a connection to it."""
+        return CONNECTOR.format(port=self.port, user=USER, password=PASSWORD)
 
     def start(self) -> None:
         """Returns when it listens. Errors: BrokerError."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artemis import PASSWORD, PEER, QUEUES, START_LIMIT_S, USER, Artemis, running
+from artemis import LISTENER, PASSWORD, PEER, QUEUES, START_LIMIT_S, USER, Artemis, running
 from daemon_process import Daemon, start
 from harness import eventually
 from proton import Message, Timeout
@@ -16,52 +16,36 @@ from router.management.client import ManagementClient
 from router.tools.connection_options import ConnectionOptions
 from router.tools.transport import SocketTransport
 
-CONFIGURATION = """
-listener {{
-    name: clients
-    host: 127.0.0.1
-    port: 0
-    authenticatePeer: no
-    saslMechanisms: ANONYMOUS
-}}
-connector {{
-    name: artemis
-    host: 127.0.0.1
-    port: {port}
-    role: route-container
-    saslMechanisms: PLAIN
-    saslUsername: {user}
-    saslPassword: {password}
-}}
-address {{
+ADDRESSES = """
+address {
     prefix: orders
     waypoint: yes
-}}
-autoLink {{
+}
+autoLink {
     name: orders-out
     address: orders
     direction: out
     connection: artemis
-}}
-autoLink {{
+}
+autoLink {
     name: orders-in
     address: orders
     direction: in
     connection: artemis
-}}
-autoLink {{
+}
+autoLink {
     name: near
     address: near
     externalAddress: far.away
     direction: out
     connection: artemis
-}}
-autoLink {{
+}
+autoLink {
     name: missing
     address: missing
     direction: out
     connection: artemis
-}}
+}
 """
 PATIENCE_S = 30.0
 
@@ -69,7 +53,7 @@ PATIENCE_S = 30.0
 @contextmanager
 def router_before(broker: Artemis, folder: Path) -> Iterator[tuple[Daemon, str]]:
     """The daemon and the URL for clients."""
-    text = CONFIGURATION.format(port=broker.port, user=USER, password=PASSWORD)
+    text = LISTENER + broker.connector + ADDRESSES
     daemon = start(folder, text)
     try:
         port = daemon.port("clients")
@@ -172,7 +156,7 @@ def test_a_broker_that_makes_itself_a_waypoint_gets_no_message_twice(
     """An Artemis `peer` takes an address from its senders and gives it to its receivers. Where the address has no
     phases, both are the same to clients: then they pass the broker by, or their messages wait in it; none goes round.
     """
-    listener = CONFIGURATION.partition("connector")[0].format()
+    listener = LISTENER
     address = f"address {{\n    prefix: orders\n    waypoint: {waypoint}\n}}\n"
     daemon = start(tmp_path, listener + address)
     try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from artemis import PASSWORD, USER, Artemis
+from artemis import LISTENER, Artemis
 from daemon_process import Daemon, start
 from proton import Message, Timeout
 from proton.handlers import TransactionalClientHandler
@@ -12,24 +12,6 @@ from proton.reactor import Container as Reactor
 from proton.reactor import Copy, Selector
 from proton.utils import BlockingConnection, LinkDetached
 
-CONFIGURATION = """
-listener {{
-    name: clients
-    host: 127.0.0.1
-    port: 0
-    authenticatePeer: no
-    saslMechanisms: ANONYMOUS
-}}
-connector {{
-    name: artemis
-    host: 127.0.0.1
-    port: {port}
-    role: route-container
-    saslMechanisms: PLAIN
-    saslUsername: {user}
-    saslPassword: {password}
-}}
-"""
 ROUTES = "".join(
     f"linkRoute {{\n    prefix: {prefix}\n    direction: {direction}\n    connection: artemis\n}}\n"
     for prefix, direction in (
@@ -45,7 +27,7 @@ PATIENCE_S = 30.0
 
 @pytest.fixture(scope="module")
 def url(artemis: Artemis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    text = CONFIGURATION.format(port=artemis.port, user=USER, password=PASSWORD) + ROUTES
+    text = LISTENER + artemis.connector + ROUTES
     daemon: Daemon = start(tmp_path_factory.mktemp("router"), text)
     try:
         daemon.wait_for_log("Link Route Activated .* on connection artemis")
