@@ -78,8 +78,8 @@ class LinkRoute:
         return self.add + address.removeprefix(self.remove)
 
     def internal(self, external: str) -> str:
-        """What a client calls an address of the container."""
-        return self.remove + external.removeprefix(self.add)
+        """What a client calls an address of the container; one that no client's becomes stays as it is."""
+        return self.remove + external.removeprefix(self.add) if external.startswith(self.add) else external
 
 
 @dataclass(slots=True, eq=False)

@@ -544,3 +544,11 @@ def test_a_broker_that_sends_beyond_the_credit_loses_its_link_at_once() -> None:
     assert receiver.is_detached
     assert not client.router_closed
     net.nothing_left()
+
+
+def test_an_address_that_the_container_makes_up_stays_as_it_is() -> None:
+    net = Net()
+    (route, _) = link_routes(net, "front", add="back.", remove="front.")
+    assert route.external("front.x") == "back.x"
+    assert route.internal("back.x") == "front.x"
+    assert route.internal("made-up") == "made-up"
