@@ -120,6 +120,7 @@ class RequestMembers(TypedDict, total=False):
     address: str | None
     link_name: str | None
     asked: AskedMembers
+    user_id: str
     usage: UsageMembers
     limit: int | None
     redecision: Occasion | None

@@ -206,7 +206,7 @@ class ConnectionGate(Admission):
             shadow.user_id(decision, user_id, address)
         if decision.is_allowed:
             return None
-        return self._deny(user_id_denied(self, decision, link_id, address))
+        return self._deny(user_id_denied(self, decision, link_id, address, user_id))
 
     def record_malformed(self, link_id: int, address: str | None) -> None:
         """A message was refused in which clients may find another user-id than the router did."""
@@ -242,7 +242,7 @@ class ConnectionGate(Admission):
         if is_known and address is not None:
             return address
         if not decision.is_allowed:
-            return self._deny(target_denied(self, decision, address, link_id))
+            return self._deny(target_denied(self, decision, facts, link_id))
         if address is None:
             return NO_TARGET
         if decision.rule is None:  # allowed by a list, and not as a reply, which is for a time
@@ -272,7 +272,7 @@ class ConnectionGate(Admission):
         decision = decide_message(settings, facts)
         if self.shadow is not None:
             self.shadow.target(decision, facts)
-        return None if decision.is_allowed else self._deny(target_denied(self, decision, target, link_id))
+        return None if decision.is_allowed else self._deny(target_denied(self, decision, facts, link_id))
 
     def refuse_message_in_process(self, address: str | None) -> Refusal:
         """As `refuse_in_process`, of a message on an anonymous link."""

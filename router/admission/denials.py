@@ -12,7 +12,7 @@ from typing import Final, Literal
 from policy.addressing.address import Address, Unclear
 from policy.decide import ConnectionDecision
 from policy.decision import Decision, Reason, Rule
-from policy.facts import LinkFacts, Usage
+from policy.facts import LinkFacts, MessageFacts, Usage
 from policy.usage import UsageLedger
 from router.admission.folding import Folding
 from router.admission.party import Party
@@ -55,6 +55,8 @@ from router.effects import (
 # A counter of the ledger, of all or of the event's vhost: "send" and "receive" count links.
 Counter = Literal["accept", "open", "session", "send", "receive", "message_size"]
 
+# Of the user-id that a message claims; the audit log keeps less.
+_MAX_USER_ID_BYTES: Final = 1024
 _UNCLEAR: Final = Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS)
 
 
@@ -233,16 +235,38 @@ def link_members(facts: LinkFacts, link_name: str) -> RequestMembers:
         "link_name": link_name,
         "usage": {"open_links": facts.open_links},
     }
-    has_more = facts.is_dynamic or facts.is_coordinator or facts.capabilities
-    if has_more or facts.dynamic_address is not None or facts.reply_age_s is not None:
+    if facts.is_dynamic or facts.is_coordinator or facts.capabilities or _is_of_a_reply(facts):
         members["asked"] = {
             "is_dynamic": facts.is_dynamic,
             "is_coordinator": facts.is_coordinator,
             "capabilities": json.dumps(facts.capabilities) if facts.capabilities else None,
             "dynamic_address": facts.dynamic_address,
-            "reply_age_ms": int(facts.reply_age_s * 1000) if facts.reply_age_s is not None else None,
+            "reply_age_ms": _milliseconds(facts.reply_age_s),
         }
     return members
+
+
+def message_members(facts: MessageFacts) -> RequestMembers:
+    """Of a message: what policy is asked about its target."""
+    target = facts.target
+    members: RequestMembers = {"direction": "send", "address": target.written if target is not None else ""}
+    if _is_of_a_reply(facts):
+        members["asked"] = {
+            "is_dynamic": False,
+            "is_coordinator": False,
+            "capabilities": None,
+            "dynamic_address": facts.dynamic_address,
+            "reply_age_ms": _milliseconds(facts.reply_age_s),
+        }
+    return members
+
+
+def _is_of_a_reply(facts: LinkFacts | MessageFacts) -> bool:
+    return facts.dynamic_address is not None or facts.reply_age_s is not None
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return int(seconds * 1000) if seconds is not None else None
 
 
 def link_denied(
@@ -322,8 +346,10 @@ def _in_process_denied(
     )
 
 
-def target_denied(who: Party, decision: Decision, target: Address | None, link_id: int) -> Denied:
+def target_denied(who: Party, decision: Decision, facts: MessageFacts, link_id: int) -> Denied:
     """A message to an address that its sender may not send to; None for ""."""
+    target = facts.target
+    assert not isinstance(target, Unclear)
     text = f"DENY {message_text(target, who.text)}{rule_text(decision, target)}"
     return Denied(
         stage="transfer",
@@ -333,12 +359,13 @@ def target_denied(who: Party, decision: Decision, target: Address | None, link_i
             line("info", f"[C{who.connection_id}] {text}"),
             _rejected(who, link_id, "rejected due to policy violation on target."),
         ),
-        request={"direction": "send", "address": target.written if target is not None else ""},
+        request=message_members(facts),
         address=target,
     )
 
 
-def user_id_denied(who: Party, decision: Decision, link_id: int, address: str | None) -> Denied:
+def user_id_denied(who: Party, decision: Decision, link_id: int, address: str | None, user_id: bytes) -> Denied:
+    claimed = user_id[:_MAX_USER_ID_BYTES].decode("utf-8", "backslashreplace")
     text = f"DENY AMQP message with the user-id of another {who.text}{rule_text(decision)}"
     return Denied(
         stage="transfer",
@@ -348,7 +375,7 @@ def user_id_denied(who: Party, decision: Decision, link_id: int, address: str | 
             _rejected(who, link_id, "rejected due to user_id proxy violation."),
             line("info", f"[C{who.connection_id}][L{link_id}] {text}"),
         ),
-        request={"direction": "send", "address": address},
+        request={"direction": "send", "address": address, "user_id": claimed},
     )
 
 

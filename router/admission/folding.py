@@ -157,7 +157,10 @@ class _Sum:
 
     def add(self, members: Mapping[str, Any], now_s: float) -> None:
         own = self.members
-        for name in [name for name, value in own.items() if _kept(members.get(name)) != value]:
+        # Most members are the same objects from one refusal to the next: those need no look.
+        for name in [
+            name for name, value in own.items() if (other := members.get(name)) is not value and _kept(other) != value
+        ]:
             if name == "management":
                 own[name] = _common(own[name], members[name])
             else:
@@ -416,8 +419,11 @@ def _size(lines: Sequence[Log], event: AuditEvent | None) -> int:
     size = sum(_LINE_BYTES + min(_MAX_LINE_BYTES, _bytes(line.text[:_MAX_LINE_BYTES])) for line in lines)
     if event is None:
         return size
-    texts = [*event.values(), *(event.get("rule") or {}).values()]
-    size += _EVENT_BYTES + sum(_bytes(text[:_MAX_TEXT_CHARACTERS]) for text in texts if isinstance(text, str))
+    size += _EVENT_BYTES
+    for text in (*event.values(), *(event.get("rule") or {}).values()):
+        if isinstance(text, str):
+            text = text[:_MAX_TEXT_CHARACTERS]
+            size += len(text) if text.isascii() and text.isprintable() else _BYTES_OF_CHARACTER * len(text)
     management = event.get("management")
     return size + (sum(len(str(value)) for value in management.values()) if management is not None else 0)
 

@@ -5,7 +5,7 @@ import json
 from auth.identity import Identity
 from policy.decide import Settings
 from policy.facts import ConnectionFacts, GrantedAddresses
-from policy.failures import counted_as
+from policy.failures import counted_text
 from router.effects import ConnectionMembers
 
 
@@ -48,7 +48,7 @@ class Party:
         Attack: a budget for each of the addresses of one's own network.
         """
         try:
-            return str(counted_as(self.remote_host).network_address)
+            return counted_text(self.remote_host)
         except ValueError:
             return self.connection_name
 

@@ -21,6 +21,7 @@ HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPE
 VALUE, FOOTER = 0x77, 0x78
 _BODY_AND_FOOTER: Final = frozenset((0x75, 0x76, 0x77, 0x78))
 _SECTIONS: Final = frozenset(range(HEADER, FOOTER + 1))
+_STRINGS: Final = frozenset((0xA1, 0xB1))
 ROUTER_PREFIX: Final = b"x-opt-qd."
 
 # How many annotations a message may have if some of them are the router's, and how long one of those may be. Stops
@@ -252,19 +253,25 @@ def _contents(view: memoryview, at: int) -> tuple[int, int, int]:
 
 
 def _property(buffer: Buffer, size: int, properties_at: int, index: int) -> Any:
-    if properties_at < 0:
-        return None
     try:
-        view = memoryview(buffer)[:size]
-        count, at, end = _contents(view, properties_at)
-        if index >= count:
-            return None
-        view = view[:end]  # a field beyond the list's end is not what a receiver would take for it
-        for _ in range(index):
-            at = skip(view, at)
-        return decode(view, at)[0]
+        found = _property_at(buffer, size, properties_at, index)
+        return decode(*found)[0] if found is not None else None
     except (CodecError, IndexError):
         raise MessageFault(INVALID) from None
+
+
+def _property_at(buffer: Buffer, size: int, properties_at: int, index: int) -> tuple[memoryview, int] | None:
+    """Where a field of the properties stands. Errors: CodecError, IndexError."""
+    if properties_at < 0:
+        return None
+    view = memoryview(buffer)[:size]
+    count, at, end = _contents(view, properties_at)
+    if index >= count:
+        return None
+    view = view[:end]  # a field beyond the list's end is not what a receiver would take for it
+    for _ in range(index):
+        at = skip(view, at)
+    return view, at
 
 
 def user_id(buffer: Buffer, size: int, properties_at: int) -> bytes | None:
@@ -299,6 +306,20 @@ def to(buffer: Buffer, size: int, properties_at: int) -> str | None:
     if not isinstance(value, str):
         raise MessageFault(INVALID)
     return str(value)
+
+
+def subject(buffer: Buffer, size: int) -> str | None:
+    """properties.subject of a message as text, None when absent, or not to be found in what has come of it."""
+    try:
+        properties_at = find_properties(buffer, size)
+        if properties_at == LOOK_CLOSER:
+            properties_at = find(buffer, size, may_be_opaque=True).properties_at
+        found = _property_at(buffer, size, properties_at, 3)
+        if found is None or found[0][found[1]] not in _STRINGS:
+            return None  # not a list of ten thousand values, which would take long to read
+        return str(decode(*found)[0])
+    except (MessageFault, CodecError, IndexError):
+        return None
 
 
 def reply_to(buffer: Buffer, size: int, properties_at: int) -> str | None:
@@ -376,6 +397,7 @@ def _router_key(encoded: memoryview) -> str | None:
 
 
 _TO, _PHASE, _INGRESS, _TRACE = "x-opt-qd.to", "x-opt-qd.phase", "x-opt-qd.ingress", "x-opt-qd.trace"
+_PHASES: Final = frozenset((*range(10), 22))  # 22: of fallback destinations
 _READ: Final = frozenset((_TO, _PHASE, _INGRESS, _TRACE))
 
 
@@ -395,7 +417,7 @@ def router_annotations(routers: dict[str, Any]) -> RouterAnnotations:
     phase = routers.get(_PHASE, 0)
     return RouterAnnotations(
         to=override or None,
-        phase=phase if isinstance(phase, int) and 0 <= phase <= 9 else 0,
+        phase=int(phase) if isinstance(phase, int) and phase in _PHASES else 0,
         ingress=ingress,
         trace=tuple(map(str, trace)),
     )

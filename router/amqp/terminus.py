@@ -27,7 +27,10 @@ class RemoteOpen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminus:
-    """A source or target as the peer wrote it. A null terminus is None, not one of these."""
+    """A source or target as the peer wrote it. A null terminus is None, not one of these.
+
+    routed_as  of a dynamic one: the address that link routes are looked up by (routing §5.4); None: it says none
+    """
 
     address: str | None = None
     is_coordinator: bool = False
@@ -37,6 +40,7 @@ class Terminus:
     timeout_s: int = 0
     distribution_mode: str | None = None
     capabilities: tuple[str, ...] = ()
+    routed_as: str | None = None
 
 
 _DURABILITY = {1: " dur:config", 2: " dur:deliveries"}

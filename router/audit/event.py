@@ -14,28 +14,29 @@ from typing import Any
 import schemas
 
 _SCHEMA = schemas.load("audit_event")
-_PROPERTIES: Mapping[str, Mapping[str, Any]] = _SCHEMA["properties"]
-SCHEMA_VERSION: int = _PROPERTIES["schema_version"]["maximum"]
+PROPERTIES: Mapping[str, Mapping[str, Any]] = _SCHEMA["properties"]
+SCHEMA_VERSION: int = PROPERTIES["schema_version"]["maximum"]
 EVENTS_LOST = "events_lost"
 LOG_CLOSED = "log_closed"
 FILE_DELETED = "file_deleted"
 CHECKPOINT = "checkpoint"
 END_RECOVERED = "end_recovered"
-_LOGS_OWN = frozenset({EVENTS_LOST, LOG_CLOSED, FILE_DELETED, CHECKPOINT, END_RECOVERED})
+LOGS_OWN = frozenset({EVENTS_LOST, LOG_CLOSED, FILE_DELETED, CHECKPOINT, END_RECOVERED})
 SHADOW_DECISIONS = frozenset({"shadow_deny", "shadow_allow", "shadow_error"})
 
 # Filled in here; what an emitter passes under these names is dropped.
-_OWN_MEMBERS = frozenset(
+OWN_MEMBERS = frozenset(
     {
         *("schema_version", "event_id", "start", "sequence", "time", "router", "truncated", "lost", "deleted"),
         *("recovered", "signer", "previous", "signature"),  # the last two are the chain's (router.audit.chain)
     }
 )
+ABSENT_IF_NULL = frozenset({"attempts", "granted", "groups", "asked", "user_id"})
 # Not in every event.
-_OPTIONAL_MEMBERS = frozenset({"attempts", "granted", "groups", "asked", "folded", "shadow", "management"})
+_OPTIONAL_MEMBERS = frozenset({"attempts", "granted", "groups", "asked", "user_id", "folded", "shadow", "management"})
 
 # Stand in where an emitter's own value is missing or not one of the schema's. They blame the emitter, not the peer.
-_DEFAULTS: Mapping[str, Any] = {
+DEFAULTS: Mapping[str, Any] = {
     "stage": "audit",
     "decision": "deny",
     "reason": "internal_error",
@@ -50,6 +51,10 @@ _DEFAULTS: Mapping[str, Any] = {
     "management.operation": "unknown",
     "management.status": 500,
 }
+
+# Of these too many is the most there can be: one would be further from the truth.
+_COUNTS = frozenset({"attempts"})
+MOST_LOST: int = PROPERTIES["lost"]["maximum"]
 
 # Caps what an emitter's mistake (a dictionary keyed by peer-made names) adds to one line.
 _MAX_NOTES = 4
@@ -101,11 +106,11 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
     notes: list[str] = []
     whole: dict[str, Any] = {}
     is_cut = False
-    for name, spec in _PROPERTIES.items():
-        if name in _OWN_MEMBERS:
+    for name, spec in PROPERTIES.items():
+        if name in OWN_MEMBERS:
             continue
         value = event.get(name)
-        if name in ("attempts", "granted", "groups", "asked") and value is None:
+        if name in ABSENT_IF_NULL and value is None:
             continue
         if name == "asked" and _members(value) is None:
             notes.append(f"asked was of type {type(value).__name__}")
@@ -124,10 +129,10 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
                 continue
         whole[name], cut = _fitted(name, spec, value, notes)
         is_cut |= cut
-    if whole["reason"] in _LOGS_OWN:
+    if whole["reason"] in LOGS_OWN:
         notes.append(f"reason was {whole['reason']}, which only the audit log itself may use")
-        whole["reason"] = _DEFAULTS["reason"]
-    notes += [f"no such member: {_shown(name)}" for name in event if name not in _PROPERTIES or name in _OWN_MEMBERS]
+        whole["reason"] = DEFAULTS["reason"]
+    notes += [f"no such member: {_shown(name)}" for name in event if name not in PROPERTIES or name in OWN_MEMBERS]
     if notes:
         whole["detail"], cut = _with_notes(whole["detail"], notes)
         is_cut |= cut
@@ -135,7 +140,7 @@ def complete(event: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
 
 
 def lost_marker(count: int, stamp: Stamp) -> dict[str, Any]:
-    """The event that stands where `count` (≥ 1) events could not be kept."""
+    """The event that stands where `count` (1 to MOST_LOST) events could not be kept."""
     detail = f"{count} events came while nothing could be written and no more be kept; they stood before this line"
     return _of_the_log({"reason": EVENTS_LOST, "detail": detail, "lost": count}, stamp)
 
@@ -152,7 +157,7 @@ def deleted_marker(file: DeletedFile, stamp: Stamp) -> dict[str, Any]:
         "limit": file.limit,
         "digest": file.digest,
     }
-    spec = _PROPERTIES["deleted"]
+    spec = PROPERTIES["deleted"]
     deleted, _ = _fitted_object("deleted", spec, deleted, [])
     if file.digest is None:
         del deleted["digest"]
@@ -184,8 +189,8 @@ def end_marker(stamp: Stamp, signer: str | None = None) -> dict[str, Any]:
 
 
 def _of_the_log(members: Mapping[str, Any], stamp: Stamp) -> dict[str, Any]:
-    absent = _OWN_MEMBERS | _OPTIONAL_MEMBERS
-    whole = {name: _fitted(name, spec, None, [])[0] for name, spec in _PROPERTIES.items() if name not in absent}
+    absent = OWN_MEMBERS | _OPTIONAL_MEMBERS
+    whole = {name: _fitted(name, spec, None, [])[0] for name, spec in PROPERTIES.items() if name not in absent}
     return _ordered({**whole, "stage": "audit", **members}, stamp, is_cut=False)
 
 
@@ -195,7 +200,7 @@ def encode(whole: Mapping[str, Any]) -> bytes:
 
 
 def _ordered(whole: Mapping[str, Any], stamp: Stamp, *, is_cut: bool) -> dict[str, Any]:
-    router, is_router_cut = _fitted("router", _PROPERTIES["router"], stamp.router_id, [])
+    router, is_router_cut = _fitted("router", PROPERTIES["router"], stamp.router_id, [])
     own = {
         "schema_version": SCHEMA_VERSION,
         "event_id": stamp.event_id,
@@ -205,7 +210,7 @@ def _ordered(whole: Mapping[str, Any], stamp: Stamp, *, is_cut: bool) -> dict[st
         "router": router,
         "truncated": is_cut or is_router_cut,
     }
-    return {name: own[name] if name in own else whole[name] for name in _PROPERTIES if name in own or name in whole}
+    return {name: own[name] if name in own else whole[name] for name in PROPERTIES if name in own or name in whole}
 
 
 def _shadow_of(decision: str, value: object, notes: list[str]) -> Mapping[Any, Any] | None:
@@ -248,7 +253,7 @@ def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str])
     if value is None:
         if name in ("stage", "reason"):
             notes.append(f"{name} missing")
-        return _DEFAULTS.get(name), False
+        return DEFAULTS.get(name), False
     if "string" in kinds and isinstance(value, str):
         return _fitted_text(name, spec, str.__str__(value), notes)
     if "boolean" in kinds and isinstance(value, bool):
@@ -257,7 +262,7 @@ def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str])
         if spec["minimum"] <= value <= spec["maximum"]:
             return int(value), False
         notes.append(f"{name} was out of range")
-        return _DEFAULTS.get(name), False
+        return spec["maximum"] if name in _COUNTS and value > 0 else DEFAULTS.get(name), False
     if "object" in kinds:
         members = _members(value)
         if members is not None:
@@ -266,7 +271,7 @@ def _fitted(name: str, spec: Mapping[str, Any], value: object, notes: list[str])
     # Only the type's name: the repr of an unknown object may be long, slow, or hold a secret.
     if "string" in kinds and "enum" not in spec and "pattern" not in spec:
         return f"<{type(value).__name__}>"[: spec["maxLength"]], False
-    return _DEFAULTS.get(name), False
+    return DEFAULTS.get(name), False
 
 
 def _fitted_text(name: str, spec: Mapping[str, Any], text: str, notes: list[str]) -> tuple[Any, bool]:
@@ -274,7 +279,7 @@ def _fitted_text(name: str, spec: Mapping[str, Any], text: str, notes: list[str]
         if text in spec["enum"]:
             return text, False
         notes.append(f"{name} was {_shown(text)}")
-        return _DEFAULTS.get(name), False
+        return DEFAULTS.get(name), False
     is_cut = len(text) > spec["maxLength"]
     if is_cut:
         text = text[: spec["maxLength"]]
@@ -282,7 +287,7 @@ def _fitted_text(name: str, spec: Mapping[str, Any], text: str, notes: list[str]
         text = text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate is no character
     if "pattern" in spec and re.fullmatch(spec["pattern"].removeprefix("^").removesuffix("$"), text) is None:
         notes.append(f"{name} was {_shown(text)}")
-        return _DEFAULTS.get(name), is_cut
+        return DEFAULTS.get(name), is_cut
     return text, is_cut
 
 
@@ -314,5 +319,5 @@ def _with_notes(detail: str, notes: list[str]) -> tuple[str, bool]:
     """`detail` with the notes behind it; `detail` gives way where both do not fit."""
     more = [f"and {len(notes) - _MAX_NOTES} more"] if len(notes) > _MAX_NOTES else []
     tail = f" [{'; '.join([note[:_MAX_NOTE_CHARS] for note in notes[:_MAX_NOTES]] + more)}]"
-    room: int = _PROPERTIES["detail"]["maxLength"] - len(tail)
+    room: int = PROPERTIES["detail"]["maxLength"] - len(tail)
     return (detail[:room] + tail).strip(), len(detail) > room

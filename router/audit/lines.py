@@ -1,5 +1,6 @@
 """The lines of one start of an audit log: numbers and times them."""
 
+import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from router.audit import event as audit_event
+from router.audit import plain
 from router.audit.chain import Rest, Signed, Signer
 from router.audit.files import Deletion
 from router.effects import AuditEvent
@@ -34,7 +36,8 @@ class Lines:
     def event(self, event: AuditEvent, sequence: int, time_s: float | None) -> bytes | None:
         """None: not even that it could not be read can be written."""
         try:
-            return audit_event.encode(audit_event.complete(event, self._stamp(sequence, time_s)))
+            stamp = self._stamp(sequence, time_s)
+            return plain.line(event, stamp) or audit_event.encode(audit_event.complete(event, stamp))
         except Exception as error:  # an emitter's mistake must not become an exception in the event loop
             try:
                 found = {"detail": f"an audit event could not be read: {type(error).__name__}"}
@@ -61,7 +64,7 @@ class Lines:
 
     def _stamp(self, sequence: int | None = None, time_s: float | None = None) -> audit_event.Stamp:
         return audit_event.Stamp(
-            event_id=uuid4().hex,
+            event_id=os.urandom(16).hex(),
             start=self._start,
             sequence=self.next_number() if sequence is None else sequence,
             time_s=self.now_s() if time_s is None else time_s,

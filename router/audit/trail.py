@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from router.audit.chain import Checkpoints, Signer
-from router.audit.event import DeletedFile
+from router.audit.event import MOST_LOST, DeletedFile
 from router.audit.files import Deletion, Files, FileTerms, Fsync, open_new_file
 from router.audit.lines import Lines
 from router.audit.old_files import Retention
@@ -245,8 +245,9 @@ class AuditLog:
         self._changed.notify_all()
 
     def _mark_gap(self) -> None:
-        if self._unmarked:
-            lost, self._unmarked = self._unmarked, 0
+        while self._unmarked:
+            lost = min(self._unmarked, MOST_LOST)
+            self._unmarked -= lost
             self._append(self._lines.gap(lost))
 
     def _mark_end(self) -> None:

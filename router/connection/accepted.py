@@ -66,6 +66,7 @@ class Connection(Relaying):
         self._pace = Pace(gate, self.core, self._deadline)
         # How many bytes are held before the Open, besides those of any connection. Its owner may close the connection.
         self.on_held: Callable[[int], None] = lambda _size: None
+        self._held = 0  # as it was told last
         self.tenure = Tenure(self.connection_id, self.core.clock(), listener.max_connection_age_s)
 
     # Time
@@ -142,7 +143,9 @@ class Connection(Relaying):
             pending += TLS_BYTES + self.tunnel.handshake_bytes
         if self.stage is Stage.AMQP:
             pending += ENGINE_BYTES + min(self.listener.max_frame_bytes, MAX_OPEN_BYTES)
-        self.on_held(pending)
+        if pending != self._held:
+            self._held = pending
+            self.on_held(pending)
 
     def _begin_tls(self, data: bytes, protocol: Protocol) -> bytes:
         if self.listener.tls is None:
@@ -176,12 +179,13 @@ class Connection(Relaying):
     def _begin_sasl(self, data: bytes) -> bytes:
         if not self._is_encrypted_enough():
             return b""
-        self.layers.write(headers.SASL)
         if self.listener.relay is not None:
+            self.layers.write(headers.SASL)
             self._start_relay(self.listener.relay)
             return data[headers.HEADER_BYTES :]
         channel = self._channel()
-        self._start_sasl(ServerNegotiation(offered=self.listener.mechanisms(channel), channel=channel))
+        negotiation = ServerNegotiation(offered=self.listener.mechanisms(channel), channel=channel)
+        self._start_sasl(negotiation, headers.SASL)
         return data[headers.HEADER_BYTES :]
 
     def _channel(self) -> Channel:

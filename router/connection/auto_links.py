@@ -4,13 +4,14 @@ An auto link waits for connections of the role route-container with a name or a 
 each. A container that refuses is asked again. Sources: docs/spec/routing.md §14.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol
 
 from policy.addressing.address import Address
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
+from router.connection.meetings import Meetings
 from router.core.core import Core
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
@@ -23,8 +24,6 @@ FIRST_RETRY_S: Final = 2.0
 RETRY_S: Final = 5.0
 
 _LINK_NAME: Final = "qdlink.{}"
-
-M = TypeVar("M")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +157,7 @@ class AutoLinks:
     def __init__(self, core: Core, emit: Emit) -> None:
         self._core = core
         self._emit = emit
-        self._auto_links: dict[Place, dict[AutoLink, None]] = {}
-        self._containers: dict[Place, dict[Container, None]] = {}
+        self._meetings: Meetings[AutoLink, Container] = Meetings(core.work, self._activate, self._deactivate)
         self.count = 0
 
     def add(self, auto: AutoLink) -> None:
@@ -167,56 +165,31 @@ class AutoLinks:
         self.count += 1
         self._core.table.hold(auto.address, auto.phase)
         if auto.place is not None:
-            self._auto_links.setdefault(auto.place, {})[auto] = None
-            for container in list(self._containers.get(auto.place, ())):
-                self._activate(auto, container)
+            self._meetings.add(auto, auto.place)
 
     def remove(self, auto: AutoLink) -> None:
         self.count -= 1
-        for container in list(auto.runs):
-            self._deactivate(auto, container, is_connection_gone=False)
         if auto.place is not None:
-            _discard(self._auto_links, auto.place, auto)
+            self._meetings.remove(auto, auto.place)
         self._core.table.let_go(auto.address, auto.phase)
 
     def opened(self, container: Container) -> None:
         """A connection of the role route-container is open. Thousands of links are attached in turns."""
-        for place in container.places:
-            self._containers.setdefault(place, {})[container] = None
-        self._core.work.begin(self._activating(container))
-
-    def _activating(self, container: Container) -> Iterator[None]:
-        for place in container.places:
-            for auto in list(self._auto_links.get(place, ())):
-                # Meanwhile it may have been deleted, and the connection lost.
-                if auto in self._auto_links.get(place, ()) and container in self._containers.get(place, ()):
-                    self._activate(auto, container)
-                yield
+        self._meetings.opened(container)
 
     def lost(self, container: Container) -> None:
         """The connection is gone, and its links with it."""
-        for place in container.places:
-            _discard(self._containers, place, container)
-        self._core.work.begin(self._deactivating(container))
-
-    def _deactivating(self, container: Container) -> Iterator[None]:
-        for place in container.places:
-            for auto in list(self._auto_links.get(place, ())):
-                self._deactivate(auto, container, is_connection_gone=True)
-                yield
+        self._meetings.lost(container)
 
     def _activate(self, auto: AutoLink, container: Container) -> None:
-        if container not in auto.runs:
-            self._log("Activated", "", auto)
-            run = auto.runs[container] = Run(auto, container, self._core, self._on_failed)
-            run.begin()
+        self._log("Activated", "", auto)
+        run = auto.runs[container] = Run(auto, container, self._core, self._on_failed)
+        run.begin()
 
-    def _deactivate(self, auto: AutoLink, container: Container, *, is_connection_gone: bool) -> None:
-        run = auto.runs.pop(container, None)
-        if run is not None:
-            run.end(is_connection_gone=is_connection_gone)
-            auto.status = "active" if auto.runs else "inactive"
-            self._log("Deactivated", "", auto)
+    def _deactivate(self, auto: AutoLink, container: Container, is_connection_gone: bool) -> None:
+        auto.runs.pop(container).end(is_connection_gone=is_connection_gone)
+        auto.status = "active" if auto.runs else "inactive"
+        self._log("Deactivated", "", auto)
 
     def _on_failed(self, auto: AutoLink) -> None:
         self._log("Activation Failed.", f" {auto.last_error or ''}", auto)
@@ -225,10 +198,3 @@ class AutoLinks:
         assert auto.place is not None
         text = f"Auto Link {what}{why} '{auto.name}' on {auto.place.kind} {auto.place.text}"
         log(self._emit, "ROUTER_CORE", "info", text)
-
-
-def _discard(index: dict[Place, dict[M, None]], place: Place, member: M) -> None:
-    members = index.get(place, {})
-    members.pop(member, None)
-    if not members:
-        index.pop(place, None)

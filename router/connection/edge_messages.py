@@ -11,7 +11,7 @@ from router.amqp import sections
 from router.amqp.codec import CodecError, decode_message, encode
 from router.amqp.engine import MESSAGE
 from router.amqp.sections import RouterAnnotations
-from router.core.in_links import InLink
+from router.core.in_links import InLink, Redirected
 from router.edge.messages import Message
 from router.values import Described, Handle, symbol, ulong
 
@@ -75,7 +75,8 @@ def edge_composer(link: InLink | None, size: int) -> bytes:
     """The `compose` of an edge router: it writes neither ingress nor trace. The message in the buffer was inspected."""
     taken = link.annotations if link is not None else None
     named = link.wire.named if link is not None else None
-    to = named.full if named is not None else taken.to if taken is not None else None
+    is_own = named is not None and not isinstance(taken, Redirected)
+    to = named.full if named is not None and is_own else taken.to if taken is not None else None
     own = RouterAnnotations(to=to, phase=taken.phase if taken is not None else 0)
     envelope = sections.find(MESSAGE, size, may_be_opaque=True)
     return sections.put_together(MESSAGE, envelope, sections.take_apart(MESSAGE, envelope), own)

@@ -6,8 +6,10 @@ Source: docs/spec/network.md §14.
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from policy.addressing.address import Address
 from router.admission.connection_gate import ConnectionGate
 from router.connection.edge_messages import encode_service
+from router.connection.link_routes import LinkRoutes
 from router.core.addresses import LiveAddress
 from router.core.core import Core
 from router.core.in_links import InLink
@@ -15,6 +17,7 @@ from router.core.out_links import OutLink
 from router.core.service_links import ServiceOutLink
 from router.edge.effects import CloseConnection, Effect, RejectMessage, SendMessage
 from router.edge.interior import InteriorMachine
+from router.edge.messages import LookupReply
 from router.edge.tracking import Destinations
 from router.effects import Emit, Log
 from router.values import Condition
@@ -35,9 +38,10 @@ class EdgeConnection(Protocol):
 class EdgeServices:
     """The services of an interior router for its edges: gives the machine its events, and carries out its effects."""
 
-    def __init__(self, core: Core, emit: Emit, clock: Callable[[], float]) -> None:
+    def __init__(self, core: Core, link_routes: LinkRoutes, emit: Emit, clock: Callable[[], float]) -> None:
         """clock  monotonic seconds"""
-        self.machine = InteriorMachine()
+        self.machine = InteriorMachine(self._find)
+        self._link_routes = link_routes
         self.core = core
         self.node = f"0/{core.router_id}"
         self.clock = clock
@@ -99,6 +103,17 @@ class EdgeServices:
 
     # Addresses
 
+    def _find(self, text: str, is_sender: bool) -> LookupReply:
+        """What a look-up of an edge finds."""
+        address = self.core.resolve(text)
+        routed = None
+        if isinstance(address, Address) and address.is_mobile and not address.is_management:
+            routed = self._link_routes.find(address.name, "send" if is_sender else "receive")
+        has_destinations = routed is not None and self._link_routes.has_destination(routed)
+        return LookupReply(
+            is_found=routed is not None, is_link_route=routed is not None, has_destinations=has_destinations
+        )
+
     def _on_changed(self, address: LiveAddress) -> None:
         if self.machine.tracking.is_tracked(address.key):
             self.carry_out(self.machine.tracking.changed(address.key, self.destinations(address)))
@@ -106,7 +121,7 @@ class EdgeServices:
     @staticmethod
     def destinations(address: LiveAddress) -> Destinations:
         edges, sole = address.edges, None
-        if len(edges) == 1 and not address.remotes:
+        if len(edges) == 1 and not address.remotes and address.exchange is None:
             connection, count = next(iter(edges.items()))
             sole = connection if count == len(address.out_links) else None
-        return Destinations(are_there=bool(address.out_links or address.remotes), sole=sole)
+        return Destinations(are_there=bool(address.out_links or address.remotes or address.exchange), sole=sole)

@@ -17,6 +17,14 @@ class End(Protocol):
     def receive(self, data: bytes, /) -> bytes | None: ...
 
 
+class NoEnd:
+    """The end of a connection that is over: takes nothing."""
+
+    __slots__ = ()
+
+    def receive(self, _data: bytes) -> None: ...
+
+
 class HeaderEnd:
     """Waits for a whole protocol header.
 
@@ -58,8 +66,9 @@ class SaslEnd:
         self._carry_out = carry_out
         self._on_held = on_held
 
-    def start(self) -> None:
-        self._follow(self._negotiation.start())
+    def start(self, header: bytes = b"") -> None:
+        """header  to be written first"""
+        self._follow(self._negotiation.start(), header)
 
     def receive(self, data: bytes) -> bytes:
         return self._follow(self._negotiation.receive(data))
@@ -74,11 +83,17 @@ class SaslEnd:
         assert isinstance(self._negotiation, ClientNegotiation)
         return self._follow(self._negotiation.resume(salted))
 
-    def _follow(self, effects: list[SaslEffect]) -> bytes:
+    def _follow(self, effects: list[SaslEffect], first: bytes = b"") -> bytes:
+        """first  to be written before the replies, in one piece with them"""
         for effect in effects:
             if isinstance(effect, Reply):
-                self._write(effect.data)
-            else:
-                self._carry_out(effect)
+                first += effect.data
+                continue
+            if first:
+                self._write(first)
+                first = b""
+            self._carry_out(effect)
+        if first:
+            self._write(first)
         self._on_held(self._negotiation.pending_bytes)
         return self._negotiation.take_rest()

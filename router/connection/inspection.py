@@ -6,7 +6,7 @@ eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-aut
 
 from collections.abc import Callable
 
-from policy.addressing.address import Address, Unclear
+from policy.addressing.address import FALLBACK_PHASE, Address, Unclear
 from router.admission.connection_gate import ConnectionGate, Refusal
 from router.amqp import layout, sections
 from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, IncomingWire, OutgoingWire, load_message, message_bytes
@@ -15,7 +15,7 @@ from router.amqp.sections import ROUTER_PREFIX, MessageFault, RouterAnnotations
 from router.amqp.terminus import Condition
 from router.core.addresses import LiveAddress
 from router.core.core import NO_ADDRESS, Core
-from router.core.in_links import InLink
+from router.core.in_links import Annotations, InLink, Redirected
 from router.core.out_links import OutLink
 from router.values import Handle
 
@@ -226,7 +226,7 @@ def router_for(
             return None
         own = link.annotations
         try:
-            to = own.to if own is not None and own.to is not None else _to_of(size)
+            to = own.to if own is not None and own.to is not None else to_of(size)
         except MessageFault as fault:
             link.refuse(delivery, fault.condition)
             return None
@@ -240,10 +240,21 @@ def router_for(
                 link.refuse(delivery, condition_of(judged))
                 return None
             named = judged
-        address = core.route(link, delivery, named)
+        phase = own.phase if own is not None and own.phase and _may_name_phase(link, own, gate) else 0
+        address = core.route(link, delivery, named, phase)
         return (address, size) if address is not None else None
 
     return route
+
+
+def _may_name_phase(link: InLink, own: Annotations, gate: ConnectionGate) -> bool:
+    """May a message name its phase? Those of edges, as their links may: it leads past what stands before the phase."""
+    settings = gate.settings
+    if own.to is None or not link.attachment.is_edge:
+        return False
+    if settings is None:
+        return True
+    return settings.allow_fallback_links if own.phase == FALLBACK_PHASE else settings.allow_waypoint_links
 
 
 def outside(
@@ -261,11 +272,17 @@ def outside(
     return look
 
 
-def _to_of(size: int) -> str | None:
+def to_of(size: int) -> str | None:
+    """properties.to of the message in the buffer, None without. Errors: MessageFault"""
     properties_at = sections.find_properties(MESSAGE, size)
     if properties_at == sections.LOOK_CLOSER:
         properties_at = sections.find(MESSAGE, size).properties_at
     return sections.to(MESSAGE, size, properties_at)
+
+
+def subject_of(size: int) -> str | None:
+    """The subject of the message in the buffer."""
+    return sections.subject(MESSAGE, size)
 
 
 def _take_annotations(link: InLink, envelope: sections.Envelope, *, strips: bool) -> int:
@@ -293,7 +310,7 @@ def composer(router_id: str) -> Callable[[InLink | None, int], bytes]:
             own = RouterAnnotations(to=to, ingress=own_id, trace=(own_id,))
         else:
             own = RouterAnnotations(
-                to=to if to is not None else taken.to,
+                to=taken.to if to is None or isinstance(taken, Redirected) else to,
                 phase=taken.phase,
                 ingress=taken.ingress if taken.ingress is not None else own_id,
                 trace=(*taken.trace, own_id),

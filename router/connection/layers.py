@@ -121,5 +121,16 @@ class Layers:
 
     def discard(self) -> None:
         """The socket is closed."""
-        for layer, _ in self._layers:
+        layers, self._layers = self._layers, []
+        # Each function refers to these layers or to their connection, which would stay until cycles are looked for.
+        self.write, self._on_behind, self._on_failure, self._awaited = _drop, _nothing, _drop, None
+        for layer, _ in layers:
             layer.discard()
+
+
+def _drop(_: object) -> None:
+    """Takes what is written to a closed socket."""
+
+
+def _nothing() -> None:
+    """Does nothing, where nobody listens."""

@@ -1,32 +1,48 @@
 """Link routes: attaches for some addresses go to containers, which answer for themselves.
 
-A link route waits for connections of the role route-container, as an auto link does. An attach that matches one goes to
-the containers in turn. Sources: docs/spec/routing.md §15.1 to §15.3.
+A link route waits for connections of the role route-container, as an auto link does; one that a connection made for
+itself ends with it. An attach that matches goes to the containers in turn. Where there is none here, it goes on to
+another router that has one. Sources: docs/spec/routing.md §15.1 to §15.3, §16; docs/spec/network.md §11.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
-from policy.addressing.patterns import PatternTree, split_tokens
+from policy.addressing.patterns import ANY_NUMBER, PatternTree, configured_tokens, split_tokens
 from router.admission.connection_gate import Direction
 from router.amqp.engine import Session
 from router.connection.auto_links import Place
+from router.connection.meetings import Meetings
+from router.core.addresses import LINK_BALANCED, LiveAddress
 from router.core.attachments import Attachment
 from router.core.core import Core
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
+from router.core.remotes import RemoteRouter
 from router.effects import Emit, log
+
+_WILD: Final = ("*", ANY_NUMBER)
+# Words in the patterns of one other router. Attack: a neighbour that claims patterns of thousands of words.
+MAX_TOKENS_PER_ROUTER: Final = 65_536
 
 
 class Host(Protocol):
-    """An open connection to a container (router.connection.peer_container).
+    """An open connection that attaches can go on (router.connection.hosting).
 
-    routed  the links that are routed to it
+    routed      the links that are routed to it
+    unanswered  how many of them its peer has to answer
+    is_gone     the connection is gone: no attach goes on to it
     """
 
     places: tuple[Place, ...]
     routed: "dict[Onward, None]"
+    unanswered: int
+    is_gone: bool
+
+    def begin(self) -> bool:
+        """Begin its session, where there is none. False: there can be none."""
+        ...
 
     def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
         """Call `call` with a session that is open, now or later; `failed` where there can be none."""
@@ -35,7 +51,17 @@ class Host(Protocol):
     @property
     def attachment(self) -> Attachment: ...
     @property
+    def container(self) -> str: ...
+    @property
     def links(self) -> "Limiting": ...
+    @property
+    def is_full(self) -> bool:
+        """Does its peer leave so many links unanswered that it gets no more?"""
+        ...
+
+    def takes(self, name: str, direction: Direction, /) -> bool:
+        """May links to the address of that name go on to a peer that made a link route for itself?"""
+        ...
 
 
 class Limiting(Protocol):
@@ -53,9 +79,29 @@ class Onward(Protocol):
         ...
 
 
+Answer = Literal["local", "forward", "no_route"]
+# (answer, the uplink where it is "forward")
+Decide = Callable[[Answer, Host | None], None]
+
+
+class LookUp(Protocol):
+    """Asks the interior of an edge router about an attach (router.connection.uplinks)."""
+
+    def __call__(self, address: str, decide: Decide, /, *, is_sender: bool) -> bool:
+        """Returns False where nobody can be asked; else `decide` is called later, or never where the router stops."""
+        ...
+
+
+class Prefixes(Protocol):
+    """What a link is called at the container."""
+
+    def external(self, address: str, /) -> str: ...
+    def internal(self, external: str, /) -> str: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinkRoute:
-    """One configured link route.
+    """One link route, of the configuration or of a connection.
 
     name       as it is called in the log
     pattern    normalised
@@ -82,54 +128,119 @@ class LinkRoute:
         return self.remove + external.removeprefix(self.add) if external.startswith(self.add) else external
 
 
+class _Unchanged:
+    """Another router's address is the same."""
+
+    def external(self, address: str) -> str:
+        return address
+
+    def internal(self, external: str) -> str:
+        return external
+
+
+UNCHANGED: Final = _Unchanged()
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """Where an attach goes on. host  None: nowhere, now"""
+
+    host: Host | None
+    prefixes: Prefixes
+
+
+_NOWHERE: Final = Hop(None, UNCHANGED)
+
+
 @dataclass(slots=True, eq=False)
 class Routed:
     """What link routes of one pattern and direction share: the prefixes are those of the first.
 
-    hosts  the containers that are there, in their turn
+    hosts    the containers, in their turn, and by how many routes; some may be gone (Host.is_gone)
+    own      of a connection that made a route for itself: that
+    routers  other routers that have containers, in their turn, and by how many keys
+    live     its address; None: no router but others has routes of this pattern
     """
 
     routes: dict[LinkRoute, None] = field(default_factory=dict)
     hosts: dict[Host, int] = field(default_factory=dict)
+    own: dict[Host, LinkRoute] = field(default_factory=dict)
+    routers: dict[RemoteRouter, int] = field(default_factory=dict)
+    live: LiveAddress | None = None
 
     @property
-    def first(self) -> LinkRoute:
-        return next(iter(self.routes))
+    def is_unused(self) -> bool:
+        return not (self.routes or self.routers)
 
-    def next_host(self) -> Host | None:
-        """The container for the next attach; None: there is none."""
-        host = next(iter(self.hosts), None)
-        if host is not None:
+    def next_host(self, name: str, direction: Direction, from_: Attachment) -> Host | None:
+        """The container for the next attach; None: there is none. No router gets back what it sent."""
+        is_routers = from_.is_edge or from_.is_trunk
+        for host, count in self.hosts.items():
+            if host.is_gone or host.is_full or (is_routers and host.attachment is from_):
+                continue
+            if count == 1 and host in self.own and not host.takes(name, direction):
+                continue
             self.hosts[host] = self.hosts.pop(host)  # the last in turn now
-        return host
+            return host
+        return None
 
-    def add_host(self, host: Host) -> None:
-        self.hosts[host] = self.hosts.get(host, 0) + 1
+    def next_router(self, from_: Attachment) -> RemoteRouter | None:
+        """The router for the next attach, in turn; of what another router sent, the nearest.
 
-    def discard_host(self, host: Host) -> None:
-        """One route fewer that leads to it."""
-        left = self.hosts.get(host, 0) - 1
-        if left > 0:
-            self.hosts[host] = left
-        else:
-            self.hosts.pop(host, None)
+        So no attach goes round: each router that it passes is nearer to a container than the one before. 1.20 takes
+        any, and two routers whose containers went at the same time send an attach to and fro.
+        """
+        reached = [
+            router for router in self.routers if router.trunk is not None and router.trunk.attachment is not from_
+        ]
+        if from_.is_trunk and reached:
+            least = min(router.cost for router in reached)
+            reached = [router for router in reached if router.cost == least]
+        if not reached:
+            return None
+        found = reached[0]
+        self.routers[found] = self.routers.pop(found)
+        return found
+
+    def prefixes_of(self, host: Host) -> LinkRoute:
+        own = self.own.get(host)
+        return own if own is not None else next(iter(self.routes))
+
+
+@dataclass(slots=True)
+class _Far:
+    """Another router's keys that are among the patterns, and how many words those have."""
+
+    keys: set[str] = field(default_factory=set)
+    tokens: int = 0
 
 
 _BOTH: Final[tuple[Direction, Direction]] = ("send", "receive")
 
 
 class LinkRoutes:
-    """The configured link routes, and the containers that are there."""
+    """The link routes that there are, and the containers and routers that serve them.
+
+    hosts_of_trunks  by connection: how links go on to another router
+    on_served        (address, is it?): its first container has come, or its last has gone
+    look_up          None: this is no edge router
+    """
 
     def __init__(self, core: Core, emit: Emit) -> None:
         self._core = core
         self._emit = emit
         self._routed: dict[Direction, dict[str, Routed]] = {direction: {} for direction in _BOTH}
-        self._trees: dict[Direction, PatternTree | None] = dict.fromkeys(_BOTH)
-        self._at: dict[Place, dict[LinkRoute, None]] = {}
-        self._hosts: dict[Place, dict[Host, None]] = {}
+        self._trees: dict[Direction, PatternTree] = {direction: PatternTree(()) for direction in _BOTH}
+        self._meetings: Meetings[LinkRoute, Host] = Meetings(core.work, self._met, self._parted)
+        self._own: dict[Host, dict[LinkRoute, None]] = {}
+        self._far: dict[RemoteRouter, _Far] = {}
+        self.hosts_of_trunks: dict[int, Host] = {}
+        self.on_served: Callable[[LiveAddress, bool], None] = lambda _address, _is_served: None
+        self.look_up: LookUp | None = None
         self.count = 0
         self.may_outlive = True  # a terminus that is to outlive its link may be routed
+
+    # Looked up at each attach
 
     def find(self, name: str, direction: Direction) -> Routed | None:
         """Of the address of that name; None: its links are not routed.
@@ -139,70 +250,214 @@ class LinkRoutes:
         routed = self._routed[direction]
         if not routed:
             return None
-        tree = self._trees[direction]
-        if tree is None:
-            tree = self._trees[direction] = PatternTree((split_tokens(pattern), pattern) for pattern in routed)
-        pattern = tree.find(split_tokens(name))
+        pattern = self._trees[direction].find(split_tokens(name))
         return routed[pattern] if pattern is not None else None
 
-    def rows(self) -> Iterator[tuple[LinkRoute, int]]:
-        """Each with the number of containers that its address has."""
-        for by_pattern in self._routed.values():
-            for routed in by_pattern.values():
-                for route in routed.routes:
-                    yield route, len(routed.hosts)
+    @property
+    def takes_receivers(self) -> bool:
+        return bool(self._routed["receive"])
+
+    def next_hop(self, name: str, direction: Direction, from_: Attachment) -> Hop | None:
+        """Where the next link to the address goes on; None: its links are not routed.
+
+        from_  the connection that it came on
+        """
+        routed = self.find(name, direction)
+        if routed is None:
+            return None
+        host = routed.next_host(name, direction, from_)
+        if host is not None:
+            return Hop(host, routed.prefixes_of(host))
+        router = routed.next_router(from_)
+        if router is None or router.trunk is None:
+            return _NOWHERE
+        host = self.hosts_of_trunks.get(router.trunk.attachment.connection_id)
+        return Hop(host, UNCHANGED) if host is not None and not host.is_full else _NOWHERE
+
+    def has_destination(self, routed: Routed) -> bool:
+        """Is there a container, here or elsewhere?"""
+        is_here = any(not host.is_gone for host in routed.hosts)
+        return is_here or any(router.trunk is not None for router in routed.routers)
+
+    # Configured ones
 
     def is_active(self, route: LinkRoute) -> bool:
-        return route.place is not None and bool(self._hosts.get(route.place))
+        return route.place is not None and self._meetings.has_met(route, route.place)
 
     def add(self, route: LinkRoute) -> None:
         self.count += 1
-        by_pattern = self._routed[route.direction]
-        if route.pattern not in by_pattern:
-            self._trees[route.direction] = None
-        routed = by_pattern.setdefault(route.pattern, Routed())
-        routed.routes[route] = None
+        self._enter(route)
         if route.place is not None:
-            self._at.setdefault(route.place, {})[route] = None
-            for host in self._hosts.get(route.place, ()):
-                self._activate(route, routed, host)
+            self._meetings.add(route, route.place)
 
     def remove(self, route: LinkRoute) -> None:
         """Links that it has routed stay."""
         self.count -= 1
-        by_pattern = self._routed[route.direction]
-        routed = by_pattern[route.pattern]
         if route.place is not None:
-            self._at[route.place].pop(route, None)
-            for host in self._hosts.get(route.place, ()):
-                self._deactivate(route, routed, host)
+            self._meetings.remove(route, route.place)
+        self._leave(route, self._routed[route.direction][route.pattern])
+
+    def _enter(self, route: LinkRoute) -> Routed:
+        routed = self._obtain(route.direction, route.pattern)
+        routed.routes[route] = None
+        if routed.live is None:
+            table = self._core.table
+            routed.live = table.addresses.get(route.key) or table.make(route.key, LINK_BALANCED)
+            routed.live.holders += 1
+        return routed
+
+    def _leave(self, route: LinkRoute, routed: Routed) -> None:
         del routed.routes[route]
-        if not routed.routes:
-            del by_pattern[route.pattern]
-            self._trees[route.direction] = None
+        if not routed.routes and routed.live is not None:
+            live, routed.live = routed.live, None
+            live.holders -= 1
+            self._core.table.discard_unused(live)
+        self._discard_unused(route.direction, route.pattern)
+
+    def _obtain(self, direction: Direction, pattern: str) -> Routed:
+        routed = self._routed[direction].get(pattern)
+        if routed is None:
+            routed = self._routed[direction][pattern] = Routed()
+            self._trees[direction].add(split_tokens(pattern), pattern)
+        return routed
+
+    def _discard_unused(self, direction: Direction, pattern: str) -> None:
+        if self._routed[direction][pattern].is_unused:
+            del self._routed[direction][pattern]
+            self._trees[direction].discard(split_tokens(pattern))
+
+    # Of a connection
+
+    def add_own(self, route: LinkRoute, host: Host) -> bool:
+        """A connection takes the links of a pattern. Returns False where it does already, or is gone."""
+        if host.is_gone:
+            return False
+        own = self._own.setdefault(host, {})
+        if any((other.direction, other.pattern) == (route.direction, route.pattern) for other in own):
+            return False
+        own[route] = None
+        routed = self._enter(route)
+        routed.own[host] = route
+        self._activate(route, routed, host)
+        return True
+
+    def remove_own(self, route: LinkRoute, host: Host) -> None:
+        """Links that it has routed stay. One that the connection does not have any more is none."""
+        if self._own.get(host, {}).pop(route, self) is self:
+            return
+        routed = self._routed[route.direction][route.pattern]
+        routed.own.pop(host, None)
+        self._deactivate(route, routed, host)
+        self._leave(route, routed)
+
+    def own(self, host: Host) -> list[LinkRoute]:
+        return list(self._own.get(host, ()))
+
+    # Connections
 
     def opened(self, host: Host) -> None:
-        """A connection of the role route-container is open."""
-        for place in host.places:
-            self._hosts.setdefault(place, {})[host] = None
-            for route in self._at.get(place, ()):
-                self._activate(route, self._routed[route.direction][route.pattern], host)
+        """A connection of the role route-container is open. Thousands of routes lead to it in turns."""
+        self._meetings.opened(host)
 
     def lost(self, host: Host) -> None:
-        for place in host.places:
-            if self._hosts.get(place, {}).pop(host, self) is None:
-                for route in self._at.get(place, ()):
-                    self._deactivate(route, self._routed[route.direction][route.pattern], host)
+        """A connection is gone, of any role. No attach goes on to it; its routes are taken from it in turns."""
+        host.is_gone = True
+        self._meetings.lost(host)
+        if host in self._own:
+            self._core.work.begin(self._removing_own(host))
+        self.hosts_of_trunks.pop(host.attachment.connection_id, None)
+
+    def _removing_own(self, host: Host) -> Iterator[None]:
+        for route in self.own(host):
+            self.remove_own(route, host)
+            yield
+        del self._own[host]
+
+    def _met(self, route: LinkRoute, host: Host) -> None:
+        self._activate(route, self._routed[route.direction][route.pattern], host)
+
+    def _parted(self, route: LinkRoute, host: Host, _is_gone: bool) -> None:
+        self._deactivate(route, self._routed[route.direction][route.pattern], host)
 
     def _activate(self, route: LinkRoute, routed: Routed, host: Host) -> None:
-        routed.add_host(host)
+        routed.hosts[host] = routed.hosts.get(host, 0) + 1
+        self._count(routed)
+        host.begin()  # before the first attach needs its session, which then takes one round trip
         self._log("Activated", route)
 
     def _deactivate(self, route: LinkRoute, routed: Routed, host: Host) -> None:
-        routed.discard_host(host)
+        left = routed.hosts.get(host, 0) - 1
+        if left > 0:
+            routed.hosts[host] = left
+        else:
+            routed.hosts.pop(host, None)
+        self._count(routed)
         self._log("Deactivated", route)
+
+    def _count(self, routed: Routed) -> None:
+        live = routed.live
+        if live is None:
+            return
+        before, live.containers = live.containers, len(routed.hosts)
+        if bool(before) is not bool(live.containers):
+            self.on_served(live, bool(live.containers))
 
     def _log(self, what: str, route: LinkRoute) -> None:
         assert route.place is not None
         text = f"Link Route {what} '{route.name}' on {route.place.kind} {route.place.text}"
         log(self._emit, "ROUTER_CORE", "info", text)
+
+    # Of other routers (router.core.network)
+
+    def mapped(self, router: RemoteRouter, key: str) -> None:
+        found = read_key(key)
+        far = self._far.get(router) or _Far()
+        tokens = _token_count(key)
+        if found is None or far.tokens + tokens > MAX_TOKENS_PER_ROUTER:
+            return
+        self._far[router] = far
+        far.tokens += tokens
+        far.keys.add(key)
+        routers = self._obtain(*found).routers
+        routers[router] = routers.get(router, 0) + 1
+
+    def unmapped(self, router: RemoteRouter, key: str) -> None:
+        found, far = read_key(key), self._far.get(router)
+        if found is None or far is None or key not in far.keys:
+            return
+        far.tokens -= _token_count(key)
+        far.keys.discard(key)
+        if not far.keys:
+            del self._far[router]
+        routers = self._routed[found[0]][found[1]].routers
+        left = routers.pop(router) - 1
+        if left:
+            routers[router] = left
+        self._discard_unused(*found)
+
+
+def _token_count(key: str) -> int:
+    """No fewer than its pattern has."""
+    return key.count(".") + key.count("/") + 2
+
+
+def key_of(tokens: tuple[str, ...], written: str, *, is_in: bool) -> str:
+    """Of its address: a prefix, or a pattern that is one, by its words; any other by the pattern (§15.2).
+
+    tokens   of the pattern
+    written  prefix or pattern
+    """
+    *words, last = tokens
+    if last == ANY_NUMBER and not any(word in _WILD for word in words):
+        return ("C" if is_in else "D") + written.strip("./").removesuffix(ANY_NUMBER).strip("./")
+    return ("E" if is_in else "F") + written
+
+
+def read_key(key: str) -> tuple[Direction, str] | None:
+    """The direction and the pattern of a key; None for one that is no link route's."""
+    is_prefix = key[0] in "CD" and len(key) > 1  # alone it is the pattern `#`
+    try:
+        tokens = configured_tokens(key[1:] if is_prefix else None, None if is_prefix else key[1:] or ANY_NUMBER)
+    except ValueError:
+        return None
+    return "send" if key[0] in "CE" else "receive", "/".join(tokens)

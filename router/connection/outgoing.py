@@ -178,6 +178,7 @@ class Outgoing(Stack):
             handshake_limit_s=HANDSHAKE_LIMIT_S,
         )
         self.connector = connector
+        self.was_answered = False  # known once it is lost: the server had said its Open
         self.host = host
         self._on_failed = on_failed
         # (question, done) has the key computed off the event loop; `done` gets it there. Its owner sets it.
@@ -259,6 +260,7 @@ class Outgoing(Stack):
             # Closed in good order, by the server or because policy would not have it: still a loss to a connector.
             self._is_reported = True
             self._say_failed(self.peer.close_condition if self.peer is not None else None)
+        self.was_answered = self.peer is not None and self.peer.remote is not None
         super().on_lost()
 
     def report(self, condition: Condition) -> None:

@@ -5,6 +5,7 @@ The Opens are exchanged by `peer_open`, sessions and links are `peer_links`', th
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any, ClassVar, Final, Protocol
 
 from auth.identity import Identity
@@ -12,19 +13,22 @@ from policy.addressing.address import Address, Unclear
 from router.admission.connection_gate import ConnectionGate, Refusal
 from router.amqp.engine import Engine, Session
 from router.amqp.terminus import Condition, RemoteOpen
+from router.connection.hosting import Hosting
 from router.connection.inspection import condition_of
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.peer_messages import PeerMessages
 from router.connection.peer_open import Opening, describe_map
-from router.connection.peer_redecision import ask_candidate, redecide
+from router.connection.peer_redecision import ask_candidate, redecide, redecide_hosting
 from router.connection.replies import Asker
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
 from router.core.attachments import Attachment, BudgetStep
 from router.core.budget import Kind, Level
+from router.core.core import Core
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.effects import RouterReason, log
+from router.faults import fault_text
 
 # A connection at its byte budget goes back and forth: it is recorded so often.
 BUDGET_RECORD_S: Final = 60
@@ -43,6 +47,23 @@ class Carrier(Protocol):
     def fail(self, condition: Condition, reason: RouterReason) -> None: ...
     def crash(self, error: Exception) -> None: ...
     def shut(self) -> None: ...
+
+
+class Names:
+    """The addresses that one peer means.
+
+    tenant  its mobile addresses are in this one's address space; None: in the common one
+    """
+
+    __slots__ = ("_core", "tenant")
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.tenant: str | None = None
+
+    def resolve(self, text: str) -> Address | Unclear:
+        """The address that the peer means by a text."""
+        return self._core.resolve(text, tenant=self.tenant)
 
 
 class Peer(Asker):
@@ -78,7 +99,7 @@ class Peer(Asker):
         self._carrier = carrier
         self.remote: RemoteOpen | None = None
         self.is_open = False
-        self.tenant = None  # its mobile addresses are in this one's address space; None: in the common one
+        self.names = Names(core)
         self.close_condition: Condition | None = None  # the error of the peer's Close, or of ours
         self.summary = ""  # of the Open, for the log and connectionMsg
         self.opened_at_s = 0
@@ -104,15 +125,15 @@ class Peer(Asker):
             budgets=core.budgets,
             work=core.work,
             host=gate.counted_host,
-            is_route_container=terms.role == "route-container",
-            is_edge=terms.role == "edge",
+            role=terms.role,
         )
         self.engine.account = self.attachment.account
         self.attachment.on_budget = self._on_budget
-        self.messages = PeerMessages(terms, gate, surroundings, self.attachment, self.resolve)
+        self.messages = PeerMessages(terms, gate, surroundings, self.attachment, self.names.resolve)
         self.links = self.links_kind(
-            terms, gate, surroundings, self.engine, self.attachment, self.messages, self.resolve, carrier.shut
+            terms, gate, surroundings, self.engine, self.attachment, self.messages, self.names.resolve, carrier.shut
         )
+        self.hosting = Hosting(self.links)
 
     @property
     def is_active(self) -> bool:
@@ -124,9 +145,10 @@ class Peer(Asker):
         """Did the router make the connection?"""
         return self._opening.is_outgoing
 
-    def resolve(self, text: str) -> Address | Unclear:
-        """The address that the peer means by a text."""
-        return self.core.resolve(text, tenant=self.tenant)
+    @property
+    def tenant(self) -> str | None:
+        """As of Names."""
+        return self.names.tenant
 
     # Owner
 
@@ -142,7 +164,7 @@ class Peer(Asker):
             return
         self.links.container = remote.container_id
         self.attachment.account.join(self.core.budgets.user(self._budget_owner()))
-        self.tenant = self._tenant()
+        self.names.tenant = self._tenant()
         self.links.container = remote.container_id
         self.messages.follow_rates()
         self.messages.follow_replies(self.tenant)
@@ -246,6 +268,7 @@ class Peer(Asker):
             self.messages.follow_replies(self.tenant)
             yield
             yield from redecide(self.links)
+            yield from redecide_hosting(self.links, self.hosting, self.surroundings.link_routes)
 
     def ask_candidate(self, now: float) -> Iterator[None]:
         """Ask a new candidate policy about the connection and all on it. Everything stays.
@@ -301,9 +324,12 @@ class Peer(Asker):
         nowhere. What became of the messages on its links, their senders learn in turns.
         """
         if self._losing is None:
-            self._losing = self._lose(self.links.cut_off())
+            lost = self.links.cut_off()
+            self._losing = self._lose(lost)
             self.engine.stop_listening()
             self.core.work.later(self._losing)
+            self.surroundings.link_routes.lost(self.hosting)
+            self.core.work.begin(self.hosting.losing())
 
     def end(self) -> None:
         """The socket is closed: give everything back, in turns. Call once."""
@@ -315,11 +341,12 @@ class Peer(Asker):
             self.core.work.later(self._give_back())
 
     def _lose(self, links: list[InLink | OutLink]) -> Iterator[None]:
-        for link in links:
+        for steps in chain(self.links.losing_routed(), map(self.links.losing, links)):
             try:
-                self.links.lose(link)
-            except Exception as error:
-                self.crash(error)
+                yield from steps
+            except Exception as error:  # the connection's end itself has been reported before
+                connection_id = self.gate.connection_id
+                log(self.surroundings.emit, "ERROR", "error", f"[C{connection_id}] {fault_text(error)}")
             yield
 
     def _give_back(self) -> Iterator[None]:
@@ -330,6 +357,7 @@ class Peer(Asker):
             self._log("Connection Closed")
         yield from self.engine.freeing()
         self.attachment.close()
+        self.links.come_apart()
 
     def _log(self, text: str) -> None:
         log(self.surroundings.emit, "ROUTER_CORE", "info", f"[C{self.gate.connection_id}] {text}")

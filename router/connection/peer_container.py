@@ -1,13 +1,12 @@
 """The peer of a connection of the role route-container: a client for which the router attaches links of its own."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from policy.addressing.address import Address
-from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
+from router.amqp.engine import IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import RemoteOpen
 from router.connection.auto_links import Place
-from router.connection.link_routes import Onward
 from router.connection.peer import Peer
 from router.connection.peer_links import PeerLinks
 from router.core.in_links import InLink
@@ -15,8 +14,6 @@ from router.core.out_links import OutLink
 
 # Begin the names of listeners and connectors that have none of their own: no auto link means them.
 _MADE_UP_NAMES: Final = ("listener/", "connector/")
-
-_Waiting = tuple[Callable[[Session], None], Callable[[], None]]
 
 
 class ContainerLinks(PeerLinks):
@@ -55,13 +52,6 @@ class ContainerPeer(Peer):
     own_sessions = 1
     places: tuple[Place, ...] = ()
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self.routed: dict[Onward, None] = {}
-        self._session: Session | None = None  # the one of all links that the router attaches
-        self._is_begun = False
-        self._waiting: list[_Waiting] = []  # for the answer to its Begin
-
     def on_open(self, remote: RemoteOpen) -> None:
         super().on_open(remote)
         if not self.is_open:
@@ -69,53 +59,25 @@ class ContainerPeer(Peer):
         places = [Place(kind="container", text=remote.container_id)]
         if self.terms.name and not self.terms.name.startswith(_MADE_UP_NAMES):
             places.append(Place(kind="connection", text=self.terms.name))
-        self.places = tuple(places)
-        self.surroundings.link_routes.opened(self)
+        self.places = self.hosting.places = tuple(places)
+        self.surroundings.link_routes.opened(self.hosting)
         self.surroundings.auto_links.opened(self)
 
     def retire(self) -> None:
         if self.places:
-            self.surroundings.link_routes.lost(self)
             self.surroundings.auto_links.lost(self)
             self.places = ()
         super().retire()
-        self.core.work.begin(self._losing_routed())
-
-    def _losing_routed(self) -> Iterator[None]:
-        for routed in list(self.routed):
-            routed.lose()
-            yield
 
     # Links of the router's own
 
     def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
-        """As auto links ask for it: one session has them all, begun when the first is attached."""
-        if self._session is not None and self._is_begun:
-            call(self._session)
-            return
-        if self._session is None:
-            try:
-                self._session = self.engine.begin_session(self, incoming_capacity_bytes=self.terms.session_bytes)
-            except CannotBegin:
-                failed()
-                return
-            self._session.on_answer = self._on_begun
-        self._waiting.append((call, failed))
+        """As auto links ask for it: they share a session with routed links.
 
-    def _on_begun(self) -> None:
-        session, waiting = self._session, self._waiting
-        assert session is not None
-        self._is_begun, self._waiting = True, []
-        for call, _ in waiting:
-            call(session)
-
-    def on_end(self, session: Session) -> None:
-        if session is self._session:
-            self._session, self._is_begun = None, False
-            waiting, self._waiting = self._waiting, []
-            for _, failed in waiting:
-                failed()
-        super().on_end(session)
+        Neither is called where the connection is gone: the auto link may not have had its turn to learn that.
+        """
+        if not self.hosting.is_gone:
+            self.hosting.with_session(call, failed)
 
     def bind(self, wire: IncomingWire | OutgoingWire, address: Address, phase: int) -> InLink | OutLink:
         return self.links.bind(wire, address, phase)

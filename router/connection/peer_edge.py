@@ -9,6 +9,7 @@ from typing import Any
 from router.amqp.terminus import RemoteOpen
 from router.connection.edge_links import EdgeLinks
 from router.connection.peer import Peer
+from router.connection.peer_open import report_annotations
 from router.connection.uplink_links import UplinkLinks
 
 
@@ -21,6 +22,7 @@ class EdgeRouter(Peer):
         super().on_open(remote)
         services = self.surroundings.edges
         if self.is_open and services is not None:
+            report_annotations(self, remote)
             assert isinstance(self.links, EdgeLinks)
             self.links.open_edge(services)
 
@@ -34,8 +36,9 @@ class InteriorRouter(Peer):
         super().on_open(remote)
         uplinks = self.surroundings.uplinks
         if self.is_open and uplinks is not None:
+            report_annotations(self, remote)
             assert isinstance(self.links, UplinkLinks)
-            self.links.open_uplink(uplinks, self)
+            self.links.open_uplink(uplinks, self, self.hosting)
 
     @property
     def is_active(self) -> bool:

@@ -3,22 +3,24 @@
 Sources: docs/spec/routing.md §5; docs/spec/policy-and-auth.md §3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from policy.addressing.address import Address, Unclear
+from policy.addressing.address import FALLBACK_PHASE, Address, Unclear
+from router.admission.candidate import ConnectionShadow
 from router.admission.connection_gate import ConnectionGate, Direction, LinkRequest, Refusal
 from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus, describe
 from router.connection.inspection import condition_of, target_of, wire_of
 from router.connection.peer_messages import PeerMessages
-from router.connection.routed_links import RoutedLinks
+from router.connection.routed_links import RoutedLinks, is_routed_dynamic
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
 from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
+from router.core.routed import RoutedIn, RoutedOut
 from router.edge.interior import SERVICES, refused_lines
 from router.effects import AuditStage, Log, Refused, log
 from router.values import Handle
@@ -32,6 +34,14 @@ FORBIDDEN: Final = Condition(name="qd:forbidden", description="Connectivity to t
 # On the terminus of a container that takes messages from senders and gives them to receivers: the phases between which
 # it stands, by how many containers are before it.
 _WAYPOINTS: Final = {"qd.waypoint": 1} | {f"qd.waypoint.{number}": number for number in range(1, 10)}
+# Of what gets an address's messages while nobody else receives them.
+_FALLBACK: Final = "qd.fallback"
+# On the source of a subscription that several receivers share.
+_SHARED: Final = "shared"
+# Each would get its copy, where the client relies on one of them getting it.
+NOT_SHARED: Final = Condition(
+    name="amqp:not-implemented", description="no link route has this address: only a broker shares subscriptions"
+)
 # Ends the other links of a dynamic address when the link that it was made for is gone.
 _ADDRESS_GONE: Final = Condition(name="amqp:resource-deleted", description="the dynamic address is gone")
 _LINK_OVER_CREDIT: Final = Condition(
@@ -42,7 +52,12 @@ Wire = IncomingWire | OutgoingWire
 
 
 class PeerLinks:
-    """Attaches, counts and drops the links of one connection."""
+    """Attaches, counts and drops the links of one connection.
+
+    keeps_names  the peer is a router, which has made the names of links unique
+    """
+
+    keeps_names = False
 
     def __init__(
         self,
@@ -69,6 +84,16 @@ class PeerLinks:
         self._shut = shut
         self.container = ""  # the container id of the peer
         self.routed = RoutedLinks(self, surroundings.link_routes)
+        self._reads_out = False  # what has come on the links, as the connection goes
+
+    @property
+    def resolve(self) -> Callable[[str], Address | Unclear]:
+        """The address that the peer means by a text."""
+        return self._resolve
+
+    def come_apart(self) -> None:
+        """Let go of what refers back to the links of a connection that is gone, at the very end."""
+        del self.routed
 
     # Sessions
 
@@ -120,11 +145,12 @@ class PeerLinks:
             self.attach_router(wire, terminus)
             return
         address = self._address_of(terminus)
-        if isinstance(address, Address) and address.key in SERVICE_KEYS:
+        if isinstance(address, Address) and address.key in SERVICE_KEYS and not is_routed_dynamic(terminus):
             self.attach_service(wire, address)
             return
         over = self._over_budget("attach", "AMQP Attach")
-        refusal = over or self._shut_out(wire, address) or self.gate.attach(request_of(wire, terminus, address))
+        request = request_of(wire, terminus, address, may_be_dynamic=may_be_dynamic(self.gate))
+        refusal = over or self._shut_out(wire, address) or self.gate.attach(request)
         if refusal is not None:
             wire.refuse(condition_of(refusal))
             return
@@ -133,12 +159,15 @@ class PeerLinks:
         wire.is_counted = True
         settings = self.gate.settings
         limit = settings.max_message_size if settings is not None else 0
-        if self.routed.take(wire, terminus, address, limit_bytes=limit):
-            return
+        if not self.routed.take(wire, terminus, address, limit_bytes=limit):
+            self.attach_here(wire)
+
+    def attach_here(self, wire: Wire) -> None:
+        """Bind an admitted link to an address of this router."""
         if isinstance(wire, IncomingWire):
-            self._attach_sender(wire, terminus)
+            self._attach_sender(wire, wire.target)
         else:
-            self._attach_receiver(wire, terminus)
+            self._attach_receiver(wire, wire.source)
         self.log_attached(wire)
 
     def attach_router(self, wire: Wire, terminus: Terminus) -> None:
@@ -152,10 +181,11 @@ class PeerLinks:
         wire.refuse(None)
 
     def _address_of(self, terminus: Terminus | None) -> Address | Unclear | None:
-        """None where the peer names no address, or wants one made."""
-        if terminus is None or terminus.is_dynamic or not terminus.address:
+        """None where the peer names no address, or wants one made, and not by a container whose link route it names."""
+        if terminus is None:
             return None
-        return self._resolve(terminus.address)
+        text = terminus.routed_as if terminus.is_dynamic else terminus.address or None
+        return self._resolve(text) if text is not None else None
 
     def _shut_out(self, wire: Wire, address: Address | Unclear | None) -> Refusal | None:
         """Does a link lead into the router itself, on a connection that may not?"""
@@ -184,7 +214,7 @@ class PeerLinks:
             wire.named,
             is_dynamic=dynamic is not None,
             is_topic=_is_topic(target),
-            phase=_waypoint(target),
+            phase=_phase(target, is_sender=True),
         )
         self.limit_in(link)
         self.messages.choose_inspection(link)
@@ -203,19 +233,20 @@ class PeerLinks:
         if source is not None and source.is_dynamic:
             wire.named = dynamic = self.core.dynamic_address(is_source=True)
         unroutable = self.core.check_source(wire.named)
+        if unroutable is None and source is not None and _SHARED in source.capabilities and self.routed.offers_sharing:
+            unroutable = NOT_SHARED
         if unroutable is not None:
             wire.refuse(unroutable)
             return
         assert wire.named is not None  # without a name it would be unroutable
         wire.accept(dynamic_address=dynamic.written if dynamic is not None else None)
-        waypoint = _waypoint(source)
         link = self.core.add_out_link(
             wire,
             self.attachment,
             wire.named,
             is_dynamic=dynamic is not None,
             is_topic=_is_topic(source),
-            phase=waypoint - 1 if waypoint is not None else None,
+            phase=_phase(source, is_sender=False),
         )
         self.limit_out(link)
         self.messages.choose_composition(link)
@@ -274,18 +305,32 @@ class PeerLinks:
     def cut_off(self) -> "list[InLink | OutLink]":
         """The connection is going: at once nobody gets a message from it or by it, but for those that have come.
 
-        Returns the links, each to be given to `lose`.
+        Returns the links, each to be given to `losing`.
         """
-        self.routed.lose()
-        in_links, out_links = list(self.attachment.in_links), list(self.attachment.out_links)
-        for link in in_links:
-            link.wire.read_out()
-            link.wire.take_no_more()
+        # What has come is not read where it is what ended the connection.
+        self._reads_out = not self.engine.is_deaf
+        self.routed.ask_no_more()
+        in_links = [link for link in self.attachment.in_links if not _is_for_container(link)]
+        out_links = [link for link in self.attachment.out_links if not _is_for_container(link)]
         self.core.cut_off(out_links)
         return [*in_links, *out_links]
 
+    def losing(self, link: InLink | OutLink) -> Iterator[None]:
+        """The link is gone with its connection: in steps, for many of its messages may wait behind a budget."""
+        try:
+            if self._reads_out and isinstance(link, InLink):
+                yield from link.wire.reading_out()
+        finally:
+            if isinstance(link, InLink):
+                link.wire.take_no_more()
+            self.lose(link)
+
+    def losing_routed(self) -> Iterator[Iterator[None]]:
+        """The same for each link that goes on to a container."""
+        return self.routed.losing(reads_out=self._reads_out)
+
     def lose(self, link: InLink | OutLink) -> None:
-        """The link is gone with its connection."""
+        """Every message that came on it has been taken."""
         self.core.remove_link(link)
         self._log_end(link, "Link closed due to connection loss")
 
@@ -373,6 +418,11 @@ class PeerLinks:
         )
 
 
+def _is_for_container(link: InLink | OutLink) -> bool:
+    """Has the peer attached it, to go on to a container? `RoutedLinks` ends it."""
+    return isinstance(link, RoutedIn | RoutedOut) and not link.is_own
+
+
 def _take_no_more(wire: Wire) -> None:
     """Forward no more messages that have come on the link."""
     if isinstance(wire, IncomingWire):
@@ -383,31 +433,50 @@ def _is_topic(terminus: Terminus | None) -> bool:
     return terminus is not None and _TEMPORARY_TOPIC in terminus.capabilities
 
 
-def _waypoint(terminus: Terminus | None) -> int | None:
-    """The place of a container among those that messages pass on their way, from 1; None: the peer is none."""
+def _phase(terminus: Terminus | None, *, is_sender: bool) -> int | None:
+    """The phase of the address that the peer asks for as a waypoint or fallback destination; None: it is neither."""
     capabilities = terminus.capabilities if terminus is not None else ()
-    return next((_WAYPOINTS[each] for each in capabilities if each in _WAYPOINTS), None)
+    if _FALLBACK in capabilities:
+        return FALLBACK_PHASE
+    waypoint = next((_WAYPOINTS[each] for each in capabilities if each in _WAYPOINTS), None)
+    return waypoint if is_sender or waypoint is None else waypoint - 1
 
 
 def direction_of(wire: Wire) -> Direction:
     return "send" if isinstance(wire, IncomingWire) else "receive"
 
 
-def request_of(wire: Wire, terminus: Terminus | None, address: Address | Unclear | None) -> LinkRequest:
+def request_of(
+    wire: Wire, terminus: Terminus | None, address: Address | Unclear | None, *, may_be_dynamic: bool = True
+) -> LinkRequest:
+    """What policy is asked about. A link whose node a container makes is asked about by its address, as any other.
+
+    may_be_dynamic  the connection has the right to dynamic sources. Else it is asked about that, for a receiver
+    """
     direction = direction_of(wire)
     if terminus is None:
         return LinkRequest(direction=direction, address=address, link_name=wire.name)
+    is_dynamic = terminus.is_dynamic
+    if is_routed_dynamic(terminus):
+        is_dynamic = direction == "receive" and not may_be_dynamic
+        address = None if is_dynamic else address
     return LinkRequest(
         direction=direction,
         address=address,
         link_name=wire.name,
-        is_dynamic=terminus.is_dynamic,
+        is_dynamic=is_dynamic,
         is_coordinator=terminus.is_coordinator,
         capabilities=terminus.capabilities,
     )
 
 
-def request_again(wire: Wire) -> LinkRequest:
-    """The request of an open link, by the address that it is bound to."""
+def may_be_dynamic(governed: ConnectionGate | ConnectionShadow) -> bool:
+    """May the client have addresses made for what it receives from?"""
+    return governed.settings is None or governed.settings.allow_dynamic_source
+
+
+def request_again(wire: Wire, *, may_be_dynamic: bool) -> LinkRequest:
+    """The request of an open link, by the address that it is bound to. may_be_dynamic  as for `request_of`"""
     terminus = wire.target if isinstance(wire, IncomingWire) else wire.source
-    return request_of(wire, terminus, None if terminus is not None and terminus.is_dynamic else wire.named)
+    is_made = terminus is not None and terminus.is_dynamic and not is_routed_dynamic(terminus)
+    return request_of(wire, terminus, None if is_made else wire.named, may_be_dynamic=may_be_dynamic)

@@ -5,19 +5,24 @@ Sources: docs/spec/routing.md §1.4, §1.8; docs/spec/policy-and-auth.md §3.3.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
 from auth.identity import Identity
 from router.admission.connection_gate import ConnectionGate, Refusal
 from router.admission.joining import admit_router, proved_name
+from router.amqp.codec import encode
 from router.amqp.engine import Engine
 from router.amqp.terminus import RemoteOpen
 from router.connection.surroundings import Surroundings
 from router.connection.terms import ConnectionTerms
+from router.effects import log
 from router.values import Array, int_, symbol
 
 PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
 CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol("qd.streaming-links")))
+# Where receivers may be routed to a broker: JMS clients share subscriptions only where that is offered.
+SHARING: Final = Array(symbol, (*CAPABILITIES.values, symbol("SHARED-SUBS")))
 
 
 class Speaker(Protocol):
@@ -56,7 +61,7 @@ class PeerOpens:
         settings = gate.settings
         peer.engine.open(
             properties=_properties(peer),
-            capabilities=CAPABILITIES,
+            capabilities=SHARING if peer.surroundings.link_routes.takes_receivers else CAPABILITIES,
             max_frame_bytes=max(settings.max_frame_size, 512) if settings and settings.max_frame_size else None,
             # Beyond those of the peer, whom the gate counts, the router begins its own.
             channel_max=min(settings.max_sessions - 1 + peer.own_sessions, 32767)
@@ -101,14 +106,31 @@ class RouterOpens:
 Opening = PeerOpens | RouterOpens
 
 
-def _properties(peer: Speaker) -> dict[Any, Any]:
-    """The connection properties of the router's Open."""
-    terms = peer.terms
-    properties: dict[Any, Any] = {
+# As `qd.conn-id` in what is encoded once: of five bytes, and found there again.
+_ANY_ID: Final = 0x7FEDCBA9
+
+
+@lru_cache(maxsize=4)
+def _usual(version: str) -> list[bytes]:
+    """The properties for most clients, encoded: what is before the connection's id, and what is behind it."""
+    return encode(_own(version, _ANY_ID)).split(_ANY_ID.to_bytes(4, "big"))
+
+
+def _own(version: str, connection_id: int) -> dict[Any, Any]:
+    return {
         symbol("product"): PRODUCT,
-        symbol("version"): peer.surroundings.version,
-        symbol("qd.conn-id"): int_(peer.gate.connection_id),
+        symbol("version"): version,
+        symbol("qd.conn-id"): int_(connection_id),
     }
+
+
+def _properties(peer: Speaker) -> dict[Any, Any] | bytes:
+    """The connection properties of the router's Open, encoded where that was done before."""
+    terms = peer.terms
+    own_only = terms.cost <= 1 and terms.role == "normal" and not terms.failover and not terms.open_properties
+    if own_only and peer.gate.connection_id < _ANY_ID:
+        return peer.gate.connection_id.to_bytes(4, "big").join(_usual(peer.surroundings.version))
+    properties = _own(peer.surroundings.version, peer.gate.connection_id)
     if terms.cost > 1:
         properties[symbol("qd.inter-router-cost")] = int_(terms.cost)
     if terms.role in ("inter-router", "edge"):
@@ -120,6 +142,13 @@ def _properties(peer: Speaker) -> dict[Any, Any]:
     for key, value in terms.open_properties.items():
         properties[symbol(key)] = value
     return properties
+
+
+def report_annotations(peer: Speaker, remote: RemoteOpen) -> None:
+    """Log which version of the routers' annotations another router writes. No version is refused (network §3.3)."""
+    version = remote.properties.get("qd.annotations-version")
+    if isinstance(version, int_):
+        log(peer.surroundings.emit, "ROUTER", "debug", f"Remote router annotations version: {int(version)}")
 
 
 def describe_map(mapping: Mapping[Any, Any]) -> str:

@@ -7,8 +7,11 @@ Source: docs/spec/policy-and-auth.md §2.8.
 from collections.abc import Iterator
 
 from router.admission.candidate import ConnectionShadow
+from router.connection.hosting import Hosting
 from router.connection.inspection import condition_of
-from router.connection.peer_links import PeerLinks, direction_of, request_again
+from router.connection.link_routes import LinkRoutes
+from router.connection.peer_links import PeerLinks, direction_of, may_be_dynamic, request_again
+from router.connection.route_patterns import may_route
 from router.core.in_links import InLink
 
 
@@ -25,16 +28,29 @@ def redecide(links: PeerLinks) -> Iterator[None]:
             yield
     older = {"send": 0, "receive": 0}
     for wire in list(engine.links.values()):
-        if wire.core is not None and wire.is_counted and not engine.is_deaf:
+        is_pending = links.routed.is_pending(wire)
+        if (wire.core is not None or is_pending) and wire.is_counted and not engine.is_deaf:
             direction = direction_of(wire)
-            refusal = gate.attach_again(request_again(wire), older[direction])
-            if refusal is not None:
+            request = request_again(wire, may_be_dynamic=may_be_dynamic(gate))
+            refusal = gate.attach_again(request, older[direction])
+            if refusal is not None and is_pending:
+                links.routed.refuse_pending(wire, condition_of(refusal))
+            elif refusal is not None:
                 links.end_link(wire, condition_of(refusal))
             else:
                 older[direction] += 1
                 if isinstance(wire.core, InLink):
                     links.messages.choose_inspection(wire.core)
             yield
+
+
+def redecide_hosting(links: PeerLinks, hosting: Hosting, link_routes: LinkRoutes) -> Iterator[None]:
+    """Take back the link routes that the peer made for its connection and may not have by now."""
+    for own in list(hosting.own.values()):
+        if not may_route(links.gate, links.resolve, own.pattern, own.route.direction):
+            hosting.own.pop(own.identity, None)  # meanwhile the peer may have deleted it
+            link_routes.remove_own(own.route, hosting)
+        yield
 
 
 def ask_candidate(links: PeerLinks, candidate: ConnectionShadow) -> Iterator[None]:
@@ -49,7 +65,8 @@ def ask_candidate(links: PeerLinks, candidate: ConnectionShadow) -> Iterator[Non
     for wire in list(engine.links.values()):
         if wire.core is not None and wire.is_counted:
             direction = direction_of(wire)
-            links.gate.ask_candidate(request_again(wire), older[direction])
+            request = request_again(wire, may_be_dynamic=may_be_dynamic(candidate))
+            links.gate.ask_candidate(request, older[direction])
             older[direction] += 1
             if isinstance(wire.core, InLink):
                 links.messages.choose_inspection(wire.core)

@@ -9,6 +9,7 @@ from router.amqp.engine import CannotBegin
 from router.amqp.terminus import RemoteOpen
 from router.connection.peer import Peer
 from router.connection.peer_links import PeerLinks
+from router.connection.peer_open import report_annotations
 from router.connection.trunk_links import TrunkLinks
 from router.effects import log
 from router.values import int_
@@ -16,6 +17,8 @@ from router.values import int_
 # Sessions whose backlog is looked at with each flush. A router has a dozen, most of which have nothing, and no message
 # is to pay for all. A backlog is seen six flushes after it has grown.
 _WATCHED_PER_FLUSH: Final = 2
+# Offered by routers that expect further data links at any time. Those of before 1.13 have as many as they began with.
+_STREAMING: Final = "qd.streaming-links"
 
 
 class NeighbourRouter(Peer):
@@ -33,17 +36,17 @@ class NeighbourRouter(Peer):
         links = self.links
         assert isinstance(links, TrunkLinks)
         self.engine.watched_per_flush = _WATCHED_PER_FLUSH
-        version = remote.properties.get("qd.annotations-version")
-        if isinstance(version, int_):
-            log(self.surroundings.emit, "ROUTER", "debug", f"Remote router annotations version: {int(version)}")
+        report_annotations(self, remote)
         cost = remote.properties.get("qd.inter-router-cost")
         theirs = int(cost) if isinstance(cost, int_) else 1
         links.open_trunk(cost=max(self.terms.cost, theirs, 1), container=remote.container_id)
         if links.trunk is not None:
+            self.surroundings.link_routes.hosts_of_trunks[self.gate.connection_id] = self.hosting
             try:
                 if self.is_outgoing:
                     links.begin_standing(self)
-                links.begin_streaming(self)
+                if _STREAMING in remote.offered_capabilities:
+                    links.begin_streaming(self)
             except CannotBegin as error:
                 text = f"[C{self.gate.connection_id}] no links with the router {remote.container_id}: {error}"
                 log(self.surroundings.emit, "ROUTER_CORE", "error", text)

@@ -35,6 +35,7 @@ class RelayTerms:
     allowed  upper-case names of the mechanisms that the listener permits; None: any
     without  names of those that it never offers
     realm    for the service; None: none
+    max_session_s  for which users whom the service has let in stay connected; 0: without end
     """
 
     begin: Callable[[str, Asker], Relay]
@@ -42,6 +43,7 @@ class RelayTerms:
     allowed: frozenset[str] | None
     without: frozenset[str]
     realm: str | None
+    max_session_s: int = 0
 
 
 class RelayEnd:

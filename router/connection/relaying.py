@@ -4,10 +4,12 @@ Source: docs/spec/policy-and-auth.md §9.2, §9.5.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from auth.credentials import Answer, VerifyResult
 from auth.negotiation import Authenticated, Rejected
 from auth.relay import Forward, RelayedNegotiation, ServiceFailed
+from auth.session_ends import session_end
 from router.admission.connection_gate import CONNECTION_REFUSED
 from router.connection.inspection import condition_of
 from router.connection.pace import TOO_MANY_GUESSES, Pace, is_wrong
@@ -24,6 +26,7 @@ class Relaying(Recorded):
     # Gives up the verification of the password; None while there is none whose answer counts.
     _give_up: Callable[[], None] | None = None
     _relay: Relay | None = None  # the login with a remote service
+    _max_session_s = 0  # of whom it has let in
     _pace: Pace
     _has_waited = False  # an answer of the service has been held back, or would have been
     _held_step: Callable[[], bytes] | None = None  # of the service, that waits
@@ -62,6 +65,7 @@ class Relaying(Recorded):
         end = RelayEnd(negotiation, self.layers.write, self._on_relay, self._hold, self._on_service)
         self._end = end
         self.stage = Stage.SASL
+        self._max_session_s = terms.max_session_s
         self._relay = terms.begin(self.gate.remote_host, end)
 
     def _on_relay(self, effect: Forward | Authenticated | Rejected | ServiceFailed) -> None:
@@ -79,7 +83,8 @@ class Relaying(Recorded):
             case Authenticated(identity=identity):
                 log(self.emit, "AUTHSERVICE", "info", f"authenticated as {identity.user}")
                 self._end_relay()
-                self._on_sasl(effect)
+                ends_at_s = session_end(self._max_session_s, wall_clock=self.surroundings.wall_clock)
+                self._on_sasl(Authenticated(identity=replace(identity, ends_at_s=ends_at_s)))
             case Rejected():
                 self._on_sasl(effect)
 

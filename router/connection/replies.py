@@ -32,8 +32,11 @@ Compose = Callable[[InLink | None, int], bytes]
 class Asker:
     """A connection on which messages come: the owner of its engine."""
 
-    tenant: str | None
     gate: ConnectionGate
+
+    @property
+    def tenant(self) -> str | None:
+        raise NotImplementedError
 
 
 class Repliable(bytes):

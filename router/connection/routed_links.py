@@ -1,15 +1,18 @@
 """The life of a routed link: attach, answer, detach and loss pass from one peer to the other.
 
-Source: docs/spec/routing.md §15.3, §15.4.
+An edge router asks its interior about an attach first, unless a container of its own takes it (docs/spec/network.md
+§14.6). Source: docs/spec/routing.md §15.3, §15.4; docs/spec/network.md §11.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from policy.addressing.address import Address
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
-from router.connection.link_routes import Host, Limiting, LinkRoute, LinkRoutes
+from router.connection.link_routes import UNCHANGED, Answer, Decide, Hop, Host, Limiting, LinkRoutes, Prefixes
 from router.connection.peer_messages import PeerMessages
 from router.core.attachments import Attachment
 from router.core.core import NO_ROUTE, Core
@@ -22,19 +25,38 @@ Wire = IncomingWire | OutgoingWire
 _COORDINATOR: Final = "$coordinator"
 _EXPIRES: Final = ("link-detach", "session-end", "connection-close")
 TOO_LASTING: Final = Condition(name="qd:link-expiration", description="Requested link expiration not allowed")
+# So long a client's Detach waits for a container to take what was sent before. Stops one that takes nothing from
+# keeping its clients from leaving.
+LEAVE_LIMIT_S: Final = 10.0
 LOST: Final = Condition(name="qd:routed-link-lost", description="Connectivity to the peer container was lost")
+TOO_MANY: Final = Condition(name="amqp:resource-limit-exceeded", description="too many routed links on the connection")
+TOO_LONG: Final = Condition(
+    name="amqp:frame-size-too-small", description="the Attach is longer than a frame of the peer that it goes on to"
+)
+# Routed links of one connection. Attack: a neighbour or an edge, which no policy counts, attaches one after the other.
+MAX_ROUTED: Final = 16_384
+# Attaches of one connection that an edge asks its interior about. Attack: a client that attaches and attaches while the
+# interior answers slowly: nobody else's would be asked about.
+MAX_ASKED: Final = 256
 
 
 class Side(Limiting, Protocol):
     """The links of the connection whose peer attached (router.connection.peer_links).
 
-    container  the container id of the peer
+    container    the container id of the peer
+    keeps_names  it is a router, which has made the names of links unique
     """
 
     attachment: Attachment
     core: Core
     container: str
     messages: PeerMessages
+
+    @property
+    def keeps_names(self) -> bool: ...
+    def attach_here(self, wire: Wire) -> None:
+        """Bind an admitted link to an address of this router."""
+        ...
 
     def log_attached(self, wire: Wire) -> None: ...
     def forget_routed(self, wire: Wire) -> None:
@@ -49,6 +71,12 @@ class RoutedLinks:
         self._side = side
         self._link_routes = link_routes
         self._links: dict[Wire, RoutedLink] = {}
+        self._asked: dict[Wire, None] = {}  # the interior is asked about them
+
+    @property
+    def offers_sharing(self) -> bool:
+        """Has the router told clients that brokers share subscriptions?"""
+        return self._link_routes.takes_receivers
 
     def take(self, wire: Wire, terminus: Terminus | None, address: Address | None, *, limit_bytes: int) -> bool:
         """Route an admitted link, or refuse it where its container is not there. False: nothing routes it.
@@ -60,104 +88,242 @@ class RoutedLinks:
         is_sender = isinstance(wire, IncomingWire)
         if terminus is None:
             return False
-        name, full, written = (address.name, address.full, address.written) if address is not None else ("", "", "")
+        name, full, tenant = "", "", ""
+        if address is not None:
+            name, full, tenant = address.name, address.full, address.name.removesuffix(address.plain)
+        must = is_routed_dynamic(terminus)
         if terminus.is_coordinator:
             name = _COORDINATOR
-        elif address is None or not address.is_mobile or address.is_management:
-            return False
-        routed = self._link_routes.find(name, "send" if is_sender else "receive")
-        if routed is None:
-            return False
-        host = routed.next_host()
-        refusal = None if host is not None else NO_ROUTE
-        if not self._link_routes.may_outlive and (terminus.timeout_s or terminus.expiry_policy not in _EXPIRES):
-            refusal = TOO_LASTING
-        if host is None or refusal is not None:
-            wire.refuse(refusal or NO_ROUTE)
-            self._side.forget_routed(wire)
-            return True
-        link = self._links[wire] = RoutedLink(
-            self._side, wire, host, routed.first, key=f"M0{name}", address=full,
-            tenant=full.removesuffix(written), limit_bytes=limit_bytes if is_sender else 0,
+        elif address is None or not address.is_mobile or address.is_management or address.is_dynamic:
+            if must:
+                self._refuse(wire, NO_ROUTE)
+            return must  # what the router made up for one peer, no other takes
+        hop = self._link_routes.next_hop(name, "send" if is_sender else "receive", self._side.attachment)
+        if hop is None and must:
+            hop = Hop(None, UNCHANGED)  # nobody here makes a node in the container's place
+        go = partial(
+            self._go, wire, terminus, name=name, full=full, tenant=tenant,
+            limit_bytes=limit_bytes if is_sender else 0,
         )  # fmt: skip
-        link.begin()
+        if (hop is None or hop.host is None) and not self._side.attachment.is_edge:
+            asked = full if address is not None else name
+            if self._ask(wire, asked, partial(self._decided, wire, hop, go), is_sender=is_sender):
+                return True
+        if hop is None:
+            return False
+        go(hop)
         return True
+
+    def _go(
+        self, wire: Wire, terminus: Terminus, hop: Hop, *, name: str, full: str, tenant: str, limit_bytes: int,
+        is_forwarded: bool = False,
+    ) -> None:  # fmt: skip
+        """is_forwarded  to the interior, which makes its name unique"""
+        host = hop.host
+        refusal = None if host is not None else NO_ROUTE
+        if not self._link_routes.may_outlive and _lasts(terminus):
+            refusal = TOO_LASTING
+        elif len(self._links) >= MAX_ROUTED:
+            refusal = TOO_MANY
+        if host is None or refusal is not None:
+            self._refuse(wire, refusal or NO_ROUTE)
+            return
+        side = self._side
+        onward = [wire.name] if side.keeps_names or is_forwarded else []
+        if not side.keeps_names:
+            onward.append(f"{wire.name}@{side.container}")
+        is_made = is_routed_dynamic(terminus)  # there
+        names = Names(
+            key=f"M0{name}", onward=tuple(onward), address="" if is_made else full,
+            routed_as=full if is_made and full != terminus.routed_as else None, tenant=tenant, prefixes=hop.prefixes,
+        )  # fmt: skip
+        link = self._links[wire] = RoutedLink(side, wire, host, names, limit_bytes=limit_bytes)
+        link.begin()
+
+    def _refuse(self, wire: Wire, condition: Condition) -> None:
+        wire.refuse(condition)
+        wire.engine.touch()
+        self._side.forget_routed(wire)
+
+    # Attack: an attach that waits while the rules change, and is bound by the old ones.
+
+    def is_pending(self, wire: Wire) -> bool:
+        """Is the link admitted, and has no answer yet?"""
+        link = self._links.get(wire)
+        return wire in self._asked or (link is not None and link.is_pending)
+
+    def refuse_pending(self, wire: Wire, condition: Condition) -> None:
+        if wire in self._asked:
+            del self._asked[wire]
+        elif (link := self._links.get(wire)) is not None:
+            link.end_near(is_closed=None)
+        self._refuse(wire, condition)
+
+    # On an edge router
+
+    def _ask(self, wire: Wire, address: str, decide: Decide, *, is_sender: bool) -> bool:
+        """Returns False where nobody is asked: the attach is this router's own matter."""
+        look_up = self._link_routes.look_up
+        if look_up is None:
+            return False
+        if len(self._asked) >= MAX_ASKED:
+            self._refuse(wire, TOO_MANY)
+            return True
+        self._asked[wire] = None
+        if look_up(address, decide, is_sender=is_sender):
+            return True
+        self._asked.pop(wire, None)
+        return False
+
+    def _decided(
+        self, wire: Wire, own: Hop | None, go: Callable[..., None], answer: Answer, uplink: Host | None
+    ) -> None:
+        """own  a route that is configured here and has no container"""
+        if self._asked.pop(wire, self) is self:
+            return
+        if answer == "forward":
+            go(Hop(uplink, UNCHANGED), is_forwarded=True)
+        elif answer == "no_route" or own is not None:
+            self._refuse(wire, NO_ROUTE)
+        elif isinstance(wire, OutgoingWire):
+            wire.engine.attach_alone(wire, partial(self._side.attach_here, wire))
+            wire.engine.watch(wire.session)
+            if wire.on_credit is not None:
+                wire.on_credit()  # a drain came before the answer
+        else:
+            self._side.attach_here(wire)
+        wire.engine.touch()
+
+    # The end
 
     def end(self, wire: Wire, *, is_closed: bool | None) -> None:
         """The peer detaches the link, if it is one; None: it is gone without."""
+        if wire in self._asked:
+            del self._asked[wire]
+            if is_closed is not None:
+                wire.refuse(NO_ROUTE)  # an Attach has its answer before its Detach has
         link = self._links.get(wire)
         if link is not None and not link.end_near(is_closed=is_closed):
             self.forget(wire)
 
-    def lose(self) -> None:
-        """The connection is gone."""
-        for wire in list(self._links):
+    def ask_no_more(self) -> None:
+        """The connection is going; `losing` is to follow."""
+        self._asked.clear()
+
+    def losing(self, *, reads_out: bool) -> Iterator[Iterator[None]]:
+        """The steps in which each container learns it.
+
+        reads_out  after it has got what came before
+        """
+        return (self._losing(wire, reads_out=reads_out) for wire in list(self._links))
+
+    def _losing(self, wire: Wire, *, reads_out: bool) -> Iterator[None]:
+        try:
+            if reads_out and isinstance(wire, IncomingWire):
+                yield from wire.reading_out()
+        finally:
             self.end(wire, is_closed=None)
 
     def forget(self, wire: Wire) -> None:
         self._links.pop(wire, None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """key      as management shows what both links belong to
+    onward   of the link that goes on: the first that is free there
+    address  of the client's terminus, in its tenant's space; "" where it has none
+    routed_as  of a dynamic terminus, in its tenant's space; None: as it came
+    tenant   what they begin with
+    """
+
+    key: str
+    onward: tuple[str, ...]
+    address: str
+    routed_as: str | None
+    tenant: str
+    prefixes: Prefixes
+
+    @property
+    def external(self) -> str | None:
+        """The address at the container; None: there is none."""
+        return self.prefixes.external(self.address) if self.address else None
+
+    def internal(self, external: str) -> str:
+        """What the client calls an address of the container."""
+        return self.prefixes.internal(external).removeprefix(self.tenant)
+
+
 class RoutedLink:
     """near  the client's wire; far: the container's, None before it is attached"""
 
-    def __init__(
-        self,
-        side: Side,
-        near: Wire,
-        host: Host,
-        route: LinkRoute,
-        *,
-        key: str,
-        address: str,
-        tenant: str,
-        limit_bytes: int,
-    ) -> None:
-        """key      as management shows what both links belong to
-        address  of the client's terminus, in its tenant's space; "" where it has none
-        tenant   what that begins with
-        limit_bytes  of a message that the client sends, 0: none
-        """
-        self._key = key
-        self._tenant = tenant
+    def __init__(self, side: Side, near: Wire, host: Host, names: Names, *, limit_bytes: int) -> None:
+        """limit_bytes  of a message that the client sends, 0: none"""
         self._side = side
         self._near = near
         self._host = host
-        self._route = route
-        self._address = address
-        self._name = f"{near.name}@{side.container}"
+        self._names = names
         self._limit_bytes = limit_bytes
         self._far: Wire | None = None
         self._path: RoutedPath | None = None
+        self._is_awaited = True  # among the host's unanswered
         self._is_answered = False
         self._is_over = False
+        self._near_lasts = _lasts(near.target if isinstance(near, IncomingWire) else near.source)
+        self._far_lasts = False
         self._detached: bool | None = None  # the client waits for the answer to its Detach: was that closed?
+
+    @property
+    def is_pending(self) -> bool:
+        return not (self._is_answered or self._is_over)
 
     def begin(self) -> None:
         self._host.routed[self] = None
+        self._host.unanswered += 1
         self._host.with_session(self._attach, self.lose)
+
+    def _await_no_more(self) -> None:
+        if self._is_awaited:
+            self._is_awaited = False
+            self._host.unanswered -= 1
 
     def _attach(self, session: Session) -> None:
         if self._is_over:
+            self._await_no_more()
             return
-        external = self._route.external(self._address) if self._address else None
-        try:
-            self._far = session.attach_as(self._near, self._name, self, address=external)
-        except CannotBegin:
+        names = self._names
+        if not self._near.fits(session.engine, names.onward[-1], names.external or "", names.routed_as or ""):
+            self._await_no_more()
+            self._end(None, lambda: self._near.refuse(TOO_LONG))
+            return
+        for name in names.onward:
+            try:
+                self._far = session.attach_as(self._near, name, self, address=names.external, routed_as=names.routed_as)
+                break
+            except CannotBegin:
+                continue
+        if self._far is None:
             self.lose()
             return
         self._far.on_answer = self._on_answer
 
     def _on_answer(self) -> None:
         """The container has answered, whatever: the client has the same answer."""
+        self._await_no_more()
         near, far = self._near, self._far
         if self._is_over or far is None:
             return
         self._is_answered = True
         theirs = far.target if isinstance(far, OutgoingWire) else far.source
+        self._far_lasts = _lasts(theirs)
         internal = None
         if theirs is not None and theirs.address:
-            internal = self._route.internal(theirs.address).removeprefix(self._tenant)
+            internal = self._names.internal(theirs.address)
+        if not far.fits(near.engine, near.name, internal or ""):
+            far.close(TOO_LONG, is_peers_doing=False)
+            far.engine.touch()
+            self._end(far, lambda: near.refuse(TOO_LONG))
+            return
 
         def answer() -> None:
             near.accept_as(far, address=internal, max_message_bytes=self._limit_bytes)
@@ -169,7 +335,7 @@ class RoutedLink:
         else:
             answer()
         if self._path is not None:
-            self._path.relay_credit()
+            self._path.onward.on_credit()  # that the receiver gave, or wants drained, before it had its answer
 
     def _bind(self, far: Wire) -> None:
         """Messages may pass."""
@@ -182,7 +348,7 @@ class RoutedLink:
         inward = RoutedIn(core.next_identity(), come, from_, core.work)
         onward = RoutedOut(core.next_identity(), go, to, core.work)
         inward.is_own, onward.is_own = not is_sender, is_sender
-        path = self._path = inward.path = onward.path = RoutedPath(self._key, inward, onward)
+        path = self._path = inward.path = onward.path = RoutedPath(self._names.key, inward, onward)
         inward.on_updated = Updates(inward, lambda: [onward]).on_updated
         core.adopt(onward, to)
         come.admit(inward, path, forward_routed, begin_stream, inward.on_updated)
@@ -201,7 +367,10 @@ class RoutedLink:
 
     def on_detach(self, far: Wire, *, is_closed: bool) -> None:
         """The container detaches, or has ended the session."""
+        self._await_no_more()
         if self._is_over:
+            if self._is_leaving and not far.session.is_ended:
+                self._leave()
             self._answer_detach()
             return
         if far.session.is_ended or not self._is_answered:
@@ -211,12 +380,13 @@ class RoutedLink:
 
     def lose(self) -> None:
         """There is no way to the container any more."""
+        self._await_no_more()
         self._answer_detach()
         self._end(self._far, self._break_off)
 
     def _break_off(self) -> None:
         if self._is_answered:
-            self._near.close(LOST, is_peers_doing=False)
+            _tell_loss(self._near, lasts=self._far_lasts)
         else:
             self._near.refuse(NO_ROUTE)
 
@@ -240,6 +410,8 @@ class RoutedLink:
         if self._is_over:
             self._detached = None  # it waits no longer: its session or connection is gone
             self._host.routed.pop(self, None)
+            if self._is_leaving:
+                self._leave(is_lost=True)
             return False
         self._is_over = True
         waits = far is not None and is_closed is not None and not near.session.is_ended
@@ -247,20 +419,65 @@ class RoutedLink:
             near.is_answered_later, self._detached = True, is_closed
         else:
             self._host.routed.pop(self, None)
+        if waits and self._has_left_messages():
+            return True
         self._unbind(near)
         if not self._is_answered and is_closed is not None:
             near.refuse(NO_ROUTE)  # an Attach has its answer before its Detach has
         if far is None:
             return False
         if is_closed is None or near.session.is_ended:
-            far.close(LOST, is_peers_doing=False)
+            _tell_loss(far, lasts=self._near_lasts)
         else:
             far.detach_as(near, is_closed=is_closed)
         far.engine.touch()
         return waits
 
+    def _has_left_messages(self) -> bool:
+        """Does what the client has sent wait for the container? Then the Detach goes after it.
+
+        They wait as long as the client's connection stays. Stops clients that come and go from leaving more and more
+        for a container that takes nothing.
+        """
+        path = self._path
+        if path is None or path.inward.wire is not self._near:
+            return False
+        core = self._side.core
+        core.remove_link(path.inward)
+        if path.onward.is_open and path.onward.has_waiting:
+            path.on_emptied = self._leave
+            core.set_timer(self, core.clock() + LEAVE_LIMIT_S)
+        return self._is_leaving
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self._path is not None and self._path.on_emptied is not None
+
+    def on_timer(self, _now: float) -> None:
+        self._leave()
+
+    def _stay_no_longer(self, path: RoutedPath) -> None:
+        path.on_emptied = None
+        self._side.core.set_timer(self, None)
+        self._unbind(self._near)
+
+    def _leave(self, *, is_lost: bool = False) -> None:
+        """All has gone to the container, or will not: the client's Detach goes, or what it stands for."""
+        far, path = self._far, self._path
+        assert far is not None
+        assert path is not None
+        self._stay_no_longer(path)
+        if is_lost or self._detached is None:
+            _tell_loss(far, lasts=self._near_lasts)
+        else:
+            far.detach_as(self._near, is_closed=self._detached)
+        far.engine.touch()
+
     def _answer_detach(self) -> None:
         """The container has answered, or is gone: the client's Detach is answered."""
+        if self._is_leaving:
+            assert self._path is not None
+            self._stay_no_longer(self._path)
         is_closed, self._detached = self._detached, None
         if is_closed is not None:
             self._host.routed.pop(self, None)
@@ -277,3 +494,24 @@ class RoutedLink:
         order = (second, first) if path.inward.wire is gone else (first, second)
         for link in order:
             core.remove_link(link)
+
+
+def is_routed_dynamic(terminus: Terminus | None) -> bool:
+    """Is its node to be made by a container, that of the link route it names?"""
+    return terminus is not None and terminus.is_dynamic and terminus.routed_as is not None
+
+
+def _lasts(terminus: Terminus | None) -> bool:
+    """Is it to be there when its link and its connection are gone?"""
+    return terminus is not None and bool(terminus.timeout_s or terminus.expiry_policy not in _EXPIRES)
+
+
+def _tell_loss(wire: Wire, *, lasts: bool) -> None:
+    """The other link is gone. Where its terminus lasts, this one is detached and not closed.
+
+    Else a broker would end the durable subscription of a client whose connection broke.
+    """
+    if lasts:
+        wire.detach(LOST)
+    else:
+        wire.close(LOST, is_peers_doing=False)

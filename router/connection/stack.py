@@ -17,7 +17,7 @@ from router.amqp.buffers import READ_BUFFER
 from router.amqp.engine import Intake
 from router.amqp.headers import Protocol
 from router.amqp.terminus import Condition, Violation
-from router.connection.ends import End, HeaderEnd, SaslEnd
+from router.connection.ends import End, HeaderEnd, NoEnd, SaslEnd
 from router.connection.layers import Layers
 from router.connection.peer import Peer
 from router.connection.peer_kinds import KINDS
@@ -30,6 +30,7 @@ from router.faults import fault_text
 _READ_VIEW: Final = memoryview(READ_BUFFER)
 FRAMING: Final = "amqp:connection:framing-error"
 ABORTED: Final = Condition(name=FRAMING, description="connection aborted")
+_TIMEOUT: Final = Condition(name="amqp:not-allowed", description="Timeout waiting for initial handshake")
 _INTERNAL: Final = Condition(name="amqp:internal-error", description="Internal error")
 
 
@@ -80,11 +81,11 @@ class Stack:
         self.tunnel: TlsTunnel | None = None
         self.layers = Layers(write, self.core.work.begin_turn, lambda: self.on_behind(), self._on_tls_failure)
         self._close_socket = close
-        self.opened = partial(on_opened, self)
+        self.opened: Callable[[], None] = partial(on_opened, self)
         self._deadline = self.core.clock() + handshake_limit_s  # monotonic seconds
         self._is_reported = False
         self.intake: Intake | None = None  # what takes reads as they are: of AMQP in the clear
-        self.on_behind: Callable[[], None] = lambda: None  # frames wait: see has_more and waits_for_room
+        self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
         self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
         self._end: End = HeaderEnd(self._begin)  # changes with the stage
 
@@ -153,24 +154,22 @@ class Stack:
 
     def resume(self) -> None:
         """Another turn for what is left of what came from the socket."""
-        if not self.has_more:
-            return
-        if self.peer is None or not self.peer.engine.has_more:
-            self.receive(b"")
-            return
-        try:
-            self.peer.engine.resume()
-        except Exception as error:
-            self.crash(error)
+        if self.has_more:
+            try:
+                if self.peer is not None and self.peer.engine.has_more:
+                    self.peer.engine.resume()
+                else:
+                    self.receive(b"")
+            except Exception as error:
+                self.crash(error)
 
     def receive(self, data: bytes) -> None:
         """Bytes came from the socket, or there were some left."""
-        if self.stage is _CLOSED:
-            return
-        try:
-            self._pass_up(self.layers.receive(data))
-        except Exception as error:
-            self.crash(error)
+        if self.stage is not _CLOSED:
+            try:
+                self._pass_up(self.layers.receive(data))
+            except Exception as error:
+                self.crash(error)
 
     def _pass_up(self, data: bytes | None) -> None:
         """Bytes came out above the layers."""
@@ -186,10 +185,10 @@ class Stack:
         self.layers.add(tunnel, self._on_tunnel_established, self._hold)
         return self.layers.receive(data)
 
-    def _start_sasl(self, negotiation: ServerNegotiation | ClientNegotiation) -> None:
+    def _start_sasl(self, negotiation: ServerNegotiation | ClientNegotiation, header: bytes = b"") -> None:
         end = self._end = SaslEnd(negotiation, self.layers.write, self._on_sasl, self._hold)
         self.stage = Stage.SASL
-        end.start()
+        end.start(header)
 
     def _await_header(self) -> None:
         """The SASL exchange has succeeded."""
@@ -244,8 +243,7 @@ class Stack:
         if peer is None or not peer.is_open:
             if now < self._deadline:
                 return self._deadline
-            timeout = Condition(name="amqp:not-allowed", description="Timeout waiting for initial handshake")
-            self.fail(timeout, "handshake_timeout", _error("Run Time: Timeout waiting for initial handshake"))
+            self.fail(_TIMEOUT, "handshake_timeout", _error(f"Run Time: {_TIMEOUT.description}"))
             return None
         try:
             return peer.tick(now)
@@ -297,12 +295,11 @@ class Stack:
 
     def shut(self) -> None:
         """Write what is pending at the end of this pass, then close. From now on nobody's messages go to this peer."""
-        if self.stage is Stage.CLOSED:
-            return
-        self.stage = Stage.CLOSED
-        if self.peer is not None:
-            self._survive(self.peer.retire)
-        self.core.work.closing.append(self._finish_shut)
+        if self.stage is not Stage.CLOSED:
+            self.stage = Stage.CLOSED
+            if self.peer is not None:
+                self._survive(self.peer.retire)
+            self.core.work.closing.append(self._finish_shut)
 
     def _finish_shut(self) -> None:
         self._survive(self._write_last)
@@ -336,8 +333,7 @@ class Stack:
 
     def force_close(self) -> None:
         """Drop the socket without an AMQP Close (management adminStatus=deleted; routing §1.10)."""
-        self._is_reported = True
-        self.stage = Stage.CLOSED
+        self._is_reported, self.stage = True, Stage.CLOSED
         self._close_socket()
 
     def on_lost(self) -> None:
@@ -349,6 +345,14 @@ class Stack:
             self._survive(self.peer.end)
         self._survive(self.layers.discard)
         self.gate.close()
+        # What refers back to the connection would stay until cycles are looked for.
+        self.peer = self.intake = self.on_peer = None
+        self._end = NoEnd()
+        self.opened = self.on_behind = self._close_socket = _nothing
+
+
+def _nothing() -> None:
+    """Does nothing, where nobody listens."""
 
 
 def _reason_of(failure: TlsFailure) -> RouterReason:

@@ -8,7 +8,7 @@ from policy.addressing.address import AREA
 from router.connection.auto_links import AutoLinks
 from router.connection.edge_services import EdgeServices
 from router.connection.link_routes import LinkRoutes
-from router.connection.trunk_messages import priority_of, stamper
+from router.connection.trunk_messages import LOOK, stamper
 from router.connection.uplinks import Uplinks
 from router.core.addresses import Treatment
 from router.core.core import Core
@@ -88,17 +88,19 @@ def assemble(
     )
     if place.configured is not None:
         stamped = stamper(f"{AREA}/{router_id}")
-        core.network = Network(core, priority_of=priority_of, stamped=stamped, configured=place.configured)
+        core.network = Network(core, look=LOOK, stamped=stamped, configured=place.configured)
+    link_routes = LinkRoutes(core, emit)
     edges, uplinks = None, None
     if core.network is not None:
-        edges = EdgeServices(core, emit, clock)
+        edges = EdgeServices(core, link_routes, emit, clock)
+        core.network.serve(link_routes)
     elif place.is_edge:
-        core.uplink = Uplink(core.table, f"{AREA}/{router_id}", priority_of)
-        uplinks = Uplinks(core, emit, clock, started_at=int(wall_clock() * 1e9))
+        core.uplink = Uplink(core.table, f"{AREA}/{router_id}", LOOK)
+        uplinks = Uplinks(core, link_routes, emit, clock, started_at=int(wall_clock() * 1e9))
     return Surroundings(
         core=core,
         auto_links=AutoLinks(core, emit),
-        link_routes=LinkRoutes(core, emit),
+        link_routes=link_routes,
         version=version,
         emit=emit,
         wall_clock=wall_clock,

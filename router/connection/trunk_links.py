@@ -10,7 +10,7 @@ from router.amqp.engine import CannotBegin, IncomingWire, LinkOwner, OutgoingWir
 from router.amqp.terminus import Condition, Terminus
 from router.connection.inspection import condition_of, wire_of
 from router.connection.peer_links import PeerLinks, Wire
-from router.connection.trunk_messages import Arrivals, composer, router_for
+from router.connection.trunk_messages import Arrivals, composer, heading_of, router_for
 from router.core.in_links import InLink
 from router.core.network import MAX_TRUNKS, Network
 from router.core.out_links import OutLink
@@ -36,6 +36,7 @@ class TrunkLinks(PeerLinks):
     """trunk  the connection in the core; None before the Opens, and where there are too many"""
 
     trunk: Trunk | None = None
+    keeps_names = True
     _incoming_slots = 0  # data links in either direction so far
     _outgoing_slots = 0
     _streaming: Session | None = None  # for messages that do not come in one piece
@@ -117,9 +118,14 @@ class TrunkLinks(PeerLinks):
             return None
         self._streaming_links += 1
         # The message waits in the link's queue for the credit that comes with the peer's answer.
-        link = self.network.add_data_out(wire, trunk, self.attachment, None, composer(self.network.node))
+        link = self._add_data_out(wire, trunk, None)
         self.limit_out(link)
         return link
+
+    def _add_data_out(self, wire: OutgoingWire, trunk: Trunk, slot: int | None) -> DataOutLink:
+        network = self.network
+        heading = heading_of(network.node)
+        return network.add_data_out(wire, trunk, self.attachment, slot, composer(network.node, heading), heading)
 
     def _close_streaming(self, link: DataOutLink) -> None:
         wire = wire_of(link)
@@ -192,7 +198,7 @@ class TrunkLinks(PeerLinks):
             else:
                 slot = self._outgoing_slots if self._outgoing_slots < PRIORITIES else None
                 self._outgoing_slots += 1
-                link = network.add_data_out(wire, trunk, attachment, slot, composer(network.node))
+                link = self._add_data_out(wire, trunk, slot)
             self.limit_out(link)
             if isinstance(link, DataOutLink) and link.slot is not None:
                 link.on_stalled = partial(self._on_stalled_out, link)

@@ -4,38 +4,32 @@ Source: docs/spec/network.md §10.1, §10.2.
 """
 
 from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
-from policy.addressing.address import Address, Unclear
+from policy.addressing.address import Address, Unclear, phase_in
 from router.admission.connection_gate import ConnectionGate, Refusal
 from router.amqp import sections
 from router.amqp.codec import CodecError, decode, skip
 from router.amqp.engine import MESSAGE
+from router.amqp.layout import front
+from router.amqp.layout.front import PLACE_SHIFT, SIZE_MASK, USUAL
 from router.amqp.sections import Envelope, MessageFault, RouterAnnotations
-from router.connection.inspection import inspector
+from router.connection.inspection import inspector, to_of
 from router.core.addresses import LiveAddress
 from router.core.core import NO_ADDRESS
-from router.core.in_links import Annotations, InLink
+from router.core.in_links import Annotations, InLink, Redirected
 from router.core.network import Network
 from router.core.remotes import DEFAULT_PRIORITY, PRIORITIES
 from router.core.selection import AnonymousInLink
+from router.core.transit import Look
 from router.values import Handle
 
 Route = Callable[[Handle, int], tuple[LiveAddress, int] | None]
 
-# Sections that are remembered: of how many senders' messages, and how long ones.
-MAX_REMEMBERED: Final = 256
-MAX_REMEMBERED_BYTES: Final = 512
-
 _HEADER_START: Final = b"\x00\x53\x70"
-_HEADER: Final = 0x005370
-_ANNOTATIONS: Final = frozenset((0x005371, 0x005372))
-_SMALL_ANNOTATIONS, _LARGE_ANNOTATIONS = 0x005372C1, 0x005372D1
 _LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
-_LEAST_BYTES: Final = 8  # of a message, or of what stands behind a section, that is worth a quick look
-_u32_at = Struct(">I").unpack_from
 _VIEW: Final = memoryview(MESSAGE)
+_front: Final = front.CHOSEN.front_of(MESSAGE)
 
 
 def priority_of(size: int) -> int:
@@ -55,17 +49,32 @@ def priority_of(size: int) -> int:
     return min(value, PRIORITIES - 1) if isinstance(value, int) and value >= 0 else DEFAULT_PRIORITY
 
 
-class Taken:
-    """The annotations of messages from neighbours, which are the same for most: taken apart once, and put on once."""
+LOOK: Final = Look(_front, priority_of)
 
-    __slots__ = ("_onward", "ingress", "phase", "to", "trace")
+
+class Taken:
+    """The annotations of messages from neighbours, which are the same for most: taken apart once, and put on once.
+
+    passed      routers that it has passed
+    named, key  the address that `to` was found to mean, and its key in `phase`; None: not asked for yet
+    """
+
+    __slots__ = ("_onward", "ingress", "key", "named", "passed", "phase", "to", "trace")
 
     def __init__(self, own: Annotations) -> None:
         self.to = own.to
         self.phase = own.phase
         self.ingress = own.ingress
         self.trace = own.trace
+        self.passed = len(own.trace)
+        self.named: Address | None = None
+        self.key = ""
         self._onward: bytes | None = None
+
+    def key_of(self, named: Address) -> str:
+        """The key of the address that `to` means."""
+        self.named, self.key = named, named.key_in(self.phase)
+        return self.key
 
     def onward(self, node: str) -> bytes:
         """The section of the message as it leaves this router."""
@@ -80,72 +89,38 @@ class Taken:
 class Arrivals:
     """Takes the annotations off the messages of one connection.
 
-    Sections that routers alone have written are remembered, since those of one sender's messages are all the same.
+    Sections that routers alone have written are remembered, since those of one sender's messages are all the same. So
+    many as there are places, each of bounded length: a neighbour chooses what they are.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "places")
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Taken] = {}
+        self._known = front.CHOSEN.known(MESSAGE)
+        # What is known of the section at each place.
+        self.places: list[Taken | None] = [None] * front.PLACES
+
+    @property
+    def peel(self) -> Callable[[int], int]:
+        """As of front.Known: the section is at one of `places`."""
+        return self._known.peel
 
     def inspector(self, link: AnonymousInLink, gate: ConnectionGate) -> Callable[[Handle, int], int]:
+        """The `inspect` of messages whose annotations are not known."""
         look_closer = inspector(link, gate, strips=False, may_be_opaque=False)
-        known = self._known
+        known, places = self._known, self.places
 
         def inspect(delivery: Handle, size: int) -> int:
-            at, end = _annotations_place(size)
-            if end < 0 or end - at > MAX_REMEMBERED_BYTES:
+            at, end = front.annotations_in(MESSAGE, size)
+            if end < 0:
                 return look_closer(delivery, size)
             section = bytes(_VIEW[at:end])
-            taken = known.get(section)
-            if taken is None:
-                rest = look_closer(delivery, size)
-                if size - rest == end - at and link.annotations is not None:
-                    if len(known) >= MAX_REMEMBERED:
-                        known.clear()
-                    known[section] = Taken(link.annotations)
-                return rest
-            rest = size - end + at
-            _VIEW[at:rest] = MESSAGE[end:size]
-            link.annotations = taken
-            try:
-                if sections.find_properties(MESSAGE, rest) == sections.LOOK_CLOSER:
-                    sections.find(MESSAGE, rest)
-            except MessageFault as fault:
-                link.refuse(delivery, fault.condition)
-                return -1
+            rest = look_closer(delivery, size)
+            if size - rest == end - at and link.annotations is not None and (place := known.remember(section)) >= 0:
+                link.annotations = places[place] = Taken(link.annotations)
             return rest
 
         return inspect
-
-
-def _header_end(size: int) -> int:
-    """Where the header ends, 0 without one; -1: look closer."""
-    if size < _LEAST_BYTES:
-        return -1
-    word = _u32_at(MESSAGE, 0)[0]
-    if word >> 8 != _HEADER:
-        return 0
-    if word & 0xFF == _LIST0:
-        return 4
-    if word & 0xFF == _LIST8:
-        return 5 + MESSAGE[4]
-    return 8 + int(_u32_at(MESSAGE, 4)[0]) if word & 0xFF == _LIST32 else -1
-
-
-def _annotations_place(size: int) -> tuple[int, int]:
-    """Where the message-annotations begin and end, when nothing but a header stands before them; else an end of -1."""
-    at = _header_end(size)
-    if at < 0 or at + _LEAST_BYTES > size:
-        return 0, -1
-    word = _u32_at(MESSAGE, at)[0]
-    if word == _SMALL_ANNOTATIONS:
-        end = at + 5 + MESSAGE[at + 4]
-    elif word == _LARGE_ANNOTATIONS:
-        end = at + 8 + int(_u32_at(MESSAGE, at + 4)[0])
-    else:
-        return 0, -1
-    return (at, end) if end + _LEAST_BYTES <= size else (0, -1)
 
 
 def router_for(
@@ -156,32 +131,63 @@ def router_for(
     resolve: Callable[[str], Address | Unclear],
 ) -> Route:
     """The `route` of a neighbour's data link. A message without an address is refused, one without a way released."""
-    inspect = arrivals.inspector(link, gate)
-    addresses = network.core.table.addresses
+    inspect, peel, places = arrivals.inspector(link, gate), arrivals.peel, arrivals.places
+    addresses, known_target = network.core.table.addresses, gate.known_target
 
-    def route(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
-        size = inspect(delivery, size)
-        if size < 0:
-            return None
+    def is_whole(delivery: Handle, size: int) -> bool:
+        """Are the sections of an unusual message, whose annotations are taken off, what they should be?"""
+        try:
+            sections.find(MESSAGE, size)
+        except MessageFault as fault:
+            link.refuse(delivery, fault.condition)
+            return False
+        return True
+
+    def address_of(delivery: Handle, size: int) -> tuple[Address, int] | None:
+        """The address of a message and the phase in which it is meant; None after it was refused or released."""
         own = link.annotations
         to, phase = (own.to, own.phase) if own is not None else (None, 0)
         if to is None:
             phase = 0
             try:
-                to = sections.to(MESSAGE, size, sections.find(MESSAGE, size).properties_at)
+                to = to_of(size)
             except MessageFault as fault:
                 link.refuse(delivery, fault.condition)
                 return None
         if not to:
             link.refuse(delivery, NO_ADDRESS)
             return None
-        named = gate.known_target(to)
+        named = known_target(to)
         if named is None:
             judged = gate.judge_target(resolve(to), link.identity)
             if isinstance(judged, Refusal):
                 link.release_undeliverable(delivery)
                 return None
             named = judged
+        return named, phase
+
+    def route(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
+        found = peel(size)
+        own: Annotations | None
+        if found >= 0:
+            taken = own = link.annotations = places[found >> PLACE_SHIFT]
+            size = found & SIZE_MASK
+            if not found & USUAL and not is_whole(delivery, size):
+                return None
+            # Hot: one sender's messages, one after the other.
+            if taken is not None and taken.to and (named := known_target(taken.to)) is not None:
+                address = addresses.get(taken.key if named is taken.named else taken.key_of(named))
+                if address is not None and taken.passed <= network.radius + 1:
+                    return address, size
+        else:
+            size = inspect(delivery, size)
+            if size < 0:
+                return None
+            own = link.annotations
+        meant = address_of(delivery, size)
+        if meant is None:
+            return None
+        named, phase = meant
         address = addresses.get(named.key_in(phase))
         # Attack, or a network that has not settled: a message that goes round in a circle.
         if address is None or (own is not None and len(own.trace) > network.radius + 1):
@@ -192,43 +198,58 @@ def router_for(
     return route
 
 
-def composer(node: str) -> Callable[[InLink | None, int], bytes]:
-    """The `compose` of a link to a neighbour: the message in the buffer with what routers write into it.
+Heading = Callable[[InLink | None], bytes]
+
+
+def heading_of(node: str) -> Heading:
+    """The `heading` of a link to a neighbour: the annotations of a message that comes on a link; None: of our own.
 
     node  this router
     """
-    begun: dict[tuple[str | None, str], bytes] = {}  # target and phase of a client's link -> section
+
+    def heading(link: InLink | None) -> bytes:
+        if link is None:
+            return sections.section_of(_annotations_of(None, node))
+        taken = link.annotations
+        if taken is None:
+            # INVARIANT: its target is the same for as long as messages come on it.
+            if link.heading is None:
+                link.heading = sections.section_of(_annotations_of(link, node))
+            return link.heading
+        if type(taken) is Taken and link.wire.named is None:
+            return taken.onward(node)
+        return sections.section_of(_annotations_of(link, node))
+
+    return heading
+
+
+def composer(node: str, heading: Heading) -> Callable[[InLink | None, int], bytes]:
+    """The `compose` of a link to a neighbour: the message in the buffer with what routers write into it.
+
+    node     this router
+    heading  of the same link
+    """
 
     def compose(link: InLink | None, size: int) -> bytes:
-        taken = link.annotations if link is not None else None
-        named = link.wire.named if link is not None else None
-        at = _header_end(size)
-        if at < 0 or at + 4 > size or _u32_at(MESSAGE, at)[0] >> 8 in _ANNOTATIONS:
+        found = _front(size)
+        if found < 0:
             envelope = sections.find(MESSAGE, size, may_be_opaque=True)
             return _annotated(MESSAGE, envelope, _annotations_of(link, node))
-        if type(taken) is Taken and named is None:
-            section = taken.onward(node)
-        elif taken is None and link is not None:
-            key = named.full if named is not None else None, link.address.key[:2] if link.address is not None else ""
-            known = begun.get(key)
-            if known is None:
-                if len(begun) >= MAX_REMEMBERED:
-                    begun.clear()
-                known = begun[key] = sections.section_of(_annotations_of(link, node))
-            section = known
-        else:
-            section = sections.section_of(_annotations_of(link, node))
-        return b"".join((_VIEW[:at], section, _VIEW[at:size]))
+        at = found >> 4
+        return b"".join((_VIEW[:at], heading(link), _VIEW[at:size]))
 
     return compose
 
 
 def _annotations_of(link: InLink | None, node: str) -> RouterAnnotations:
     taken = link.annotations if link is not None else None
+    if isinstance(taken, Redirected):
+        ingress = taken.ingress if taken.ingress is not None else node
+        return RouterAnnotations(to=taken.to, phase=taken.phase, ingress=ingress, trace=(*taken.trace, node))
     named = link.wire.named if link is not None else None
     key = link.address.key if link is not None and link.address is not None else ""
     to = named.full if named is not None else None
-    phase = int(key[1]) if key[:1] == "M" and key[1:2].isdecimal() else 0
+    phase = phase_in(key) if key[:1] == "M" else 0
     if taken is None:
         return RouterAnnotations(to=to, phase=phase, ingress=node, trace=(node,))
     return RouterAnnotations(

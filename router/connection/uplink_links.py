@@ -6,12 +6,13 @@ Nothing is judged on an uplink: this router chose the interior (policy §3.14). 
 from functools import partial
 from typing import Final, Protocol
 
-from policy.addressing.address import Address
+from policy.addressing.address import FALLBACK_PHASE, Address, phase_in
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session, SessionOwner
 from router.amqp.engine.links import LinkOwner
 from router.amqp.terminus import Condition, Terminus
 from router.connection.edge_messages import Unreadable, decode_service, edge_composer
 from router.connection.edge_services import INVALID_FIELD
+from router.connection.link_routes import Host
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.uplinks import Uplinks
 from router.core.in_links import InLink
@@ -35,14 +36,20 @@ class Owner(SessionOwner, LinkOwner, Protocol):
 
 class UplinkLinks(PeerLinks):
     uplinks: Uplinks | None = None  # None before the Opens, and where this router is no edge
+    host: Host
 
     @property
     def connection_id(self) -> int:
         return self.attachment.connection_id
 
-    def open_uplink(self, uplinks: Uplinks, owner: Owner) -> None:
-        """The Opens are exchanged. owner  hears of the end of links"""
+    def open_uplink(self, uplinks: Uplinks, owner: Owner, host: Host) -> None:
+        """The Opens are exchanged.
+
+        owner  hears of the end of links
+        host   of links that go on here
+        """
         self.uplinks = uplinks
+        self.host = host
         self._owner = owner
         self._sessions: dict[SessionName, Session] = {}
         self._answered: set[SessionName] = set()
@@ -155,13 +162,14 @@ class UplinkLinks(PeerLinks):
         if effect.service is not None and effect.service != DOWN:
             self._take_service(effect, wire)
             return
-        address = None
+        address = phase = None
         if effect.key is not None:
             resolved = self.core.resolve(effect.key[2:])
             if not isinstance(resolved, Address) or effect.key not in self.core.table.addresses:
                 return
             wire.named = address = resolved
-        link = self.core.add_in_link(wire, self.attachment, address)
+            phase = phase_in(effect.key)
+        link = self.core.add_in_link(wire, self.attachment, address, phase=phase)
         self.limit_in(link)
         self.messages.choose_inspection(link)
 
@@ -191,6 +199,7 @@ class UplinkLinks(PeerLinks):
             link = core.add_out_link(wire, self.attachment, UPLINK)
         elif effect.key is not None:
             link = OutLink(core.next_identity(), wire, self.attachment, core.work)
+            link.is_fallback = phase_in(effect.key) == FALLBACK_PHASE
             core.adopt(link, self.attachment)
         else:
             link = ServiceOutLink(

@@ -8,9 +8,10 @@ from typing import Protocol
 
 from router.connection.edge_messages import encode_service
 from router.connection.edge_services import INVALID_FIELD
+from router.connection.link_routes import Decide, Host, LinkRoutes
 from router.core.addresses import LiveAddress
 from router.core.core import Core
-from router.edge.effects import AttachLink, DetachLink, Effect, RejectMessage, SendMessage, UseSender
+from router.edge.effects import AttachLink, Decided, DetachLink, Effect, RejectMessage, SendMessage, UseSender
 from router.edge.machine import EdgeMachine
 from router.edge.proxies import LocalAddress
 from router.effects import Emit, Log
@@ -22,6 +23,8 @@ class UplinkConnection(Protocol):
 
     @property
     def connection_id(self) -> int: ...
+    @property
+    def host(self) -> Host: ...
     def numbers(self) -> list[int]: ...
     def attach_own(self, effect: AttachLink, /) -> None: ...
     def detach_own(self, number: int, /) -> None: ...
@@ -32,7 +35,9 @@ class UplinkConnection(Protocol):
 class Uplinks:
     """Of an edge router: gives the machine its events, and carries out its effects on the connection they name."""
 
-    def __init__(self, core: Core, emit: Emit, clock: Callable[[], float], *, started_at: int) -> None:
+    def __init__(
+        self, core: Core, link_routes: LinkRoutes, emit: Emit, clock: Callable[[], float], *, started_at: int
+    ) -> None:
         """clock    monotonic seconds
         started_at  another number at each start
         """
@@ -43,7 +48,11 @@ class Uplinks:
         self.emit = emit
         self._connections: dict[int, UplinkConnection] = {}
         self._links: dict[int, UplinkConnection] = {}  # by the machine's numbers
+        self._asked: dict[int, Decide] = {}  # look-ups that are not decided, by token
+        self._last_token = 0
         core.on_changed = self._on_changed
+        link_routes.on_served = self._on_served
+        link_routes.look_up = self._look_up
 
     @property
     def active(self) -> int | None:
@@ -69,19 +78,49 @@ class Uplinks:
     def _on_changed(self, address: LiveAddress) -> None:
         if address.key[0] != "M":
             return
+        self._follow(address)
+        if address.fallback is not None:
+            self._follow(address.fallback)
+
+    def _follow(self, address: LiveAddress) -> None:
         treatment = self.core.table.treatment_of(address.key[2:])
         self.carry_out(
             self.machine.address_changed(
                 LocalAddress(
                     key=address.key,
-                    has_receivers=len(address.out_links) > sum(address.edges.values()),
-                    has_senders=not address.subscribers
-                    and any(not link.attachment.is_edge for link in address.in_links),
+                    has_receivers=address.exchange is not None or len(address.out_links) > sum(address.edges.values()),
+                    has_senders=_has_senders(address),
                     ingress_phase=treatment.ingress_phase,
                     egress_phase=treatment.egress_phase,
                 )
             )
         )
+
+    # Link routes
+
+    def _on_served(self, address: LiveAddress, is_served: bool) -> None:
+        machine, now = self.machine, self.clock()
+        follow = machine.link_route_activated if is_served else machine.link_route_deactivated
+        self.carry_out(follow(address.key, now))
+
+    def _look_up(self, address: str, decide: Decide, /, *, is_sender: bool) -> bool:
+        self._last_token = token = self._last_token + 1
+        effects = self.machine.look_up(token, address, self.clock(), is_sender=is_sender)
+        if any(isinstance(effect, Decided) for effect in effects):
+            return False  # at once: nobody was asked
+        self._asked[token] = decide
+        self.carry_out(effects)
+        return True
+
+    def _decide(self, effect: Decided) -> None:
+        decide = self._asked.pop(effect.token, None)
+        if decide is None:
+            return
+        uplink = self._connections.get(self.active) if self.active is not None else None
+        if effect.answer == "forward" and uplink is not None:
+            decide("forward", uplink.host)
+        else:
+            decide("no_route" if effect.answer == "no_route" else "local", None)
 
     def carry_out(self, effects: Sequence[Effect]) -> Condition | None:
         """Returns why the message that was just received is rejected; None: it is not."""
@@ -107,6 +146,15 @@ class Uplinks:
                     links = self._links.get(link)
                     if links is not None:
                         links.send(link, encode_service(message, self.node), is_settled=message.is_settled)
+                case Decided():
+                    self._decide(effect)
                 case RejectMessage(description=description):
                     rejected = Condition(name=INVALID_FIELD, description=description)
         return rejected
+
+
+def _has_senders(address: LiveAddress) -> bool:
+    """Does a client here send to the address, or to the one that it is the fallback destination of?"""
+    main = address.main
+    senders = address.in_links if main is None else [link for link in main.in_links if not link.is_fallback]
+    return not address.subscribers and any(not link.attachment.is_edge for link in senders)

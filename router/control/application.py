@@ -31,6 +31,7 @@ from router.control.connection_entity import connection_owner
 from router.control.connectors import Connectors
 from router.control.core_entities import core_owners
 from router.control.credential_watch import watch_credentials
+from router.control.exchange_entity import ExchangeEntities
 from router.control.frame_trace import FrameTrace
 from router.control.link_route_entity import container_owners
 from router.control.listeners import Listeners
@@ -118,9 +119,10 @@ class Application:
 
     def emit(self, effect: Effect) -> None:
         """Carry out what the control plane asks for."""
+        if type(effect) is Log:  # nearly all of them
+            self.logs.write_effect(effect)
+            return
         match effect:
-            case Log():
-                self.logs.write_effect(effect)
             case Audit(event=event, time_s=time_s):
                 if self.audit is not None:
                     self.audit.record(event, time_s)
@@ -220,7 +222,8 @@ class Application:
             *self.authenticators.owners,
             authenticator_stats_owner(lambda: self.authenticators.members),
             *core_owners(core, self.addresses),
-            *container_owners(router.surroundings),
+            *container_owners(router.surroundings, router.peer_of),
+            *ExchangeEntities(core, emit).owners,
             *self.vhosts.owners,
             vhost_stats_owner(router.gate.ledger),
             budget_owner(core),
@@ -420,4 +423,5 @@ def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
     handshakes = router.gate.entrance.handshakes
     router.on_second.append(Trimmer(lambda: router.core.budgets.router.held + handshakes.bytes_held).on_second)
     if has_processor_to_spare():
-        router.busy_poll.seconds = int(attributes["busyPollMicroseconds"]) / 1e6
+        seconds = int(attributes["busyPollMicroseconds"]) / 1e6
+        router.busy_poll.look_for(seconds, is_in_network=attributes["mode"] != "standalone")

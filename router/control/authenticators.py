@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from auth.credentials import MechanismRequest, Recheck, VerifyResult
+from auth.credentials import Answer, MechanismRequest, Recheck, VerifyResult
 from auth.mechanisms import Channel
+from auth.scram import BINDING
+from auth.session_ends import MAX_SECONDS, session_end
 from auth.verifiers.files import UserFileError, UserFileVerifier
 from auth.verifiers.kerberos import KerberosError, KerberosVerifier
 from auth.verifiers.sasl_config import (
@@ -24,7 +26,7 @@ from auth.verifiers.sasl_config import (
 )
 from auth.verifiers.saslauthd import SaslauthdVerifier
 from auth.verifiers.sasldb import SasldbVerifier
-from auth.verifiers.verifier import DEFAULT, Announcing, Verifier, mechanism_of
+from auth.verifiers.verifier import DEFAULT, Announcing, Recalling, Verifier, mechanism_of
 from router.connection.terms import Done
 from router.effects import Emit, Log, Refused, log
 from router.io.workers import Workers
@@ -98,6 +100,14 @@ def _kerberos(attributes: Mapping[str, Any]) -> Verifier:
         raise AuthenticatorError(str(error)) from None
 
 
+def read_session_seconds(attributes: Mapping[str, Any]) -> int:
+    """An entity's maxSessionSeconds, 0 where it has none. Errors: AuthenticatorError."""
+    seconds = int(attributes.get("maxSessionSeconds") or 0)
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise AuthenticatorError(f"maxSessionSeconds: '{seconds}': expected 0 (without end) to {MAX_SECONDS}")
+    return seconds
+
+
 # sun_path of Linux, and its NUL.
 MAX_SOCKET_PATH_BYTES: Final = 107
 
@@ -106,6 +116,9 @@ KEYTAB: Final = f"{DEFAULT}.keytab"
 
 # They send a password or a token as it is: whoever reads it on the wire has it.
 IN_THE_CLEAR: Final = frozenset({"PLAIN", "LOGIN", "OAUTHBEARER", "XOAUTH2"})
+
+# Offers of a listener that are remembered; few differ.
+_MAX_OFFERS: Final = 64
 
 # Their turn among the hosts whose logins wait.
 RECHECKS: Final = "open connections"
@@ -131,12 +144,27 @@ WARNINGS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[str]]]] = {
 class Authenticator:
     """A verifier and the threads that ask it.
 
-    needs_tls  what it serves is offered inside TLS only
+    needs_tls     what it serves is offered inside TLS only
+    max_session_s  for which users whom it has let in stay connected; 0: without end
     """
 
     verifier: Verifier
     workers: Workers
     needs_tls: bool = False
+    max_session_s: int = 0
+
+    def bounded(self, done: Done) -> Done:
+        """`done`, told when the connection of whom it lets in has to end."""
+        seconds = self.max_session_s
+        if not seconds:
+            return done
+
+        def tell(answer: Answer) -> None:
+            if isinstance(answer, VerifyResult) and answer.is_valid:
+                answer = replace(answer, ends_at_s=session_end(seconds, answer.ends_at_s))
+            done(answer)
+
+        return tell
 
     def close(self) -> None:
         self.workers.close()
@@ -200,10 +228,15 @@ class Authenticators:
         if name in (DEFAULT, KEYTAB) or name.split() != [name]:
             raise ManagementError(400, f"authenticator '{name}': expected a name without blanks, other than {DEFAULT}")
         try:
+            read_session_seconds(attributes)
             verifier = make(attributes)
             if isinstance(verifier, Announcing):
                 verifier.announce_by(self._announcer(name))
-            self._add(verifier, needs_tls=not attributes.get("allowUnencrypted", True))
+            self._add(
+                verifier,
+                needs_tls=not attributes.get("allowUnencrypted", True),
+                max_session_s=read_session_seconds(attributes),
+            )
         except AuthenticatorError as error:
             raise ManagementError(400, f"authenticator '{name}': {error}") from None
         for text in WARNINGS[kind](attributes) if kind in WARNINGS else ():
@@ -226,9 +259,12 @@ class Authenticators:
             raise ManagementError(400, f"authenticator '{name}' is used by listener {', '.join(users)}")
         self._members.pop(name).close()
 
-    def _add(self, verifier: Verifier, *, needs_tls: bool = False) -> None:
-        workers = Workers(verifier.verify, lambda text: self._emit(_unverified(text)), threads=verifier.threads)
-        self._members[verifier.name] = Authenticator(verifier, workers, needs_tls)
+    def _add(self, verifier: Verifier, *, needs_tls: bool = False, max_session_s: int = 0) -> None:
+        recall = {"recall": verifier.recall} if isinstance(verifier, Recalling) else {}
+        workers = Workers(
+            verifier.verify, lambda text: self._emit(_unverified(text)), threads=verifier.threads, **recall
+        )
+        self._members[verifier.name] = Authenticator(verifier, workers, needs_tls, max_session_s)
 
     # Listeners
 
@@ -298,9 +334,25 @@ class ListenerAuthentication:
         self._words = attributes.get("saslMechanisms")
         self._authenticates = bool(attributes["authenticatePeer"])
         self._permits_clear = bool(attributes.get("allowPlainWithoutTls", True))
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}  # what `mechanisms` has found
 
     def mechanisms(self, channel: Channel) -> tuple[str, ...]:
         """To offer, in order. Errors: SaslConfigError."""
+        # All that it rests on and that may change.
+        key = (
+            channel.is_encrypted,
+            channel.has_certificate,
+            channel.binding(BINDING) is not None,
+            *(each.verifier.mechanisms for each in self._members),
+        )
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MAX_OFFERS:
+                self._known.clear()
+            known = self._known[key] = self._offered(channel)
+        return known
+
+    def _offered(self, channel: Channel) -> tuple[str, ...]:
         members = [each for each in self._members if channel.is_encrypted or not each.needs_tls]
         offered = offered_mechanisms(
             self._config,
@@ -330,7 +382,7 @@ class ListenerAuthentication:
         mechanism = mechanism_of(request)
         for member in self._members:
             if mechanism in member.verifier.mechanisms:
-                return member.workers.submit(request, host, begins, done)
+                return member.workers.submit(request, host, begins, member.bounded(done))
         raise SaslConfigError(f"nobody answers for {mechanism}, which was offered")
 
 

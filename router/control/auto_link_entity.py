@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from policy.addressing.address import Unclear
+from policy.addressing.address import FALLBACK_PHASE, Unclear
 from router.connection.auto_links import AutoLink, AutoLinks, Place
 from router.core.core import Core
 from router.management.owners import Owner
@@ -35,7 +35,7 @@ class AutoLinkEntities:
             place=place_of(attributes),
             address=address,
             is_in=attributes["direction"] == "in",
-            phase=int(attributes["phase"]),
+            phase=FALLBACK_PHASE if attributes["fallback"] else int(attributes["phase"]),
             external=str(attributes.get("externalAddress") or text),
         )
         self._by_identity[identity] = auto

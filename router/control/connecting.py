@@ -148,7 +148,7 @@ class Connecting:
         self.message = f"[C{stack.connection_id}] {stack.peer.summary}"
         assert stack.peer.remote is not None
         for server in self._servers.opened(stack.peer.remote.properties):
-            log(self._emit, "CONN_MGR", "debug", f"Added {server.host}:{server.port} as backup host")
+            log(self._emit, "ROUTER", "debug", f"Added {server.host}:{server.port} as backup host")
         self.router.on_opened(stack)
 
     def on_failed(self, text: str) -> None:
@@ -158,7 +158,7 @@ class Connecting:
     def on_lost(self) -> None:
         """The connection is gone, by whomever."""
         connection, self._connection = self._connection, None
-        if connection is not None and connection.peer is not None and connection.peer.remote is not None:
+        if connection is not None and connection.was_answered:
             self._was_open = True  # the server was there, even if policy would not have it
         if not self._is_deleted:
             self._schedule()

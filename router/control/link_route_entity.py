@@ -1,24 +1,28 @@
 """`linkRoute`: the configured link routes. Sources: docs/spec/routing.md §15.1, §15.2; docs/spec/management.md §6.5."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from policy.addressing.patterns import configured_tokens
-from router.connection.link_routes import LinkRoute, LinkRoutes
+from router.connection.link_routes import LinkRoute, LinkRoutes, key_of
+from router.connection.peer import Peer
 from router.connection.surroundings import Surroundings
 from router.control.auto_link_entity import AutoLinkEntities, place_of
+from router.control.connection_link_routes import ConnectionLinkRoutes
 from router.core.core import Core
 from router.management.owners import Owner
 from router.management.query import Rows
 
-_WILD: Final = ("*", "#")
 
+def container_owners(surroundings: Surroundings, peer_of: Callable[[int], Peer | None]) -> tuple[Owner, ...]:
+    """Of what leads to containers.
 
-def container_owners(surroundings: Surroundings) -> tuple[Owner, ...]:
-    """Of what leads to containers."""
+    peer_of  (connection id) → its peer, None where it is gone
+    """
     core = surroundings.core
+    own = ConnectionLinkRoutes(surroundings.link_routes, core.next_identity, peer_of)
     link_routes = LinkRouteEntities(core, surroundings.link_routes)
-    return link_routes.owner, AutoLinkEntities(core, surroundings.auto_links).owner
+    return link_routes.owner, AutoLinkEntities(core, surroundings.auto_links).owner, own.owner
 
 
 class LinkRouteEntities:
@@ -38,7 +42,7 @@ class LinkRouteEntities:
         route = LinkRoute(
             name=str(attributes.get("name") or identity),
             pattern="/".join(tokens),
-            key=_key(tokens, str(attributes.get("prefix") or attributes.get("pattern")), is_in=is_in),
+            key=key_of(tokens, str(attributes.get("prefix") or attributes.get("pattern")), is_in=is_in),
             direction="send" if is_in else "receive",
             place=place_of(attributes),
             add=str(attributes.get("addExternalPrefix") or ""),
@@ -57,11 +61,3 @@ class LinkRouteEntities:
                 "identity": identity,
                 "operStatus": "active" if self._link_routes.is_active(route) else "inactive",
             }
-
-
-def _key(tokens: tuple[str, ...], written: str, *, is_in: bool) -> str:
-    """Of its address: a prefix, or a pattern that is one, by its words; any other by the pattern (§15.2)."""
-    *words, last = tokens
-    if last == "#" and not any(word in _WILD for word in words):
-        return ("C" if is_in else "D") + written.strip("./").removesuffix("#").strip("./")
-    return ("E" if is_in else "F") + written

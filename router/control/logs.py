@@ -110,7 +110,8 @@ class Logs:
         self._write("PROTOCOL", "trace", text, is_forced=is_forced)
 
     def write_effect(self, effect: Log) -> None:
-        self.write(effect.module, effect.level, effect.text)
+        if self.rules.is_enabled(effect.module, effect.level):  # half of those at a login are not
+            self._write(effect.module, effect.level, effect.text, is_forced=True)
 
     def _stream(self, sink: str) -> TextIO:
         if sink == "stderr":

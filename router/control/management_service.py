@@ -106,7 +106,8 @@ class ManagementService:
         reply_to = self._reply_address(link, message.reply_to)
         if reply_to is None:
             return
-        question = _Question(message, reply_to, self._requester_of(link.attachment.connection_id))
+        requester = replace(self._requester_of(link.attachment.connection_id), is_direct=_is_direct(link))
+        question = _Question(message, reply_to, requester)
         if self._task is None:
             rest = self._answer(question)
             if rest is not None:
@@ -123,6 +124,7 @@ class ManagementService:
         """
         message, requester = question.message, question.requester
         now = self._requester_of(requester.connection_id) if requester.connection_id is not None else requester
+        now = replace(now, is_direct=requester.is_direct)
         request = Request(
             properties=message.application_properties,
             body=message.body,
@@ -178,6 +180,12 @@ class ManagementService:
         except CodecError as error:  # an echo of something that is nested as deep as a value may be
             reply = _encoded(message, self._agent.failed(error))
         self._core.send(question.reply_to, reply)
+
+
+def _is_direct(link: InLink) -> bool:
+    """Did the peer make up the request itself? An edge has a link to the agent for its own."""
+    attachment = link.attachment
+    return not attachment.is_trunk and (not attachment.is_edge or link.address is not None)
 
 
 def _encoded(message: Message, response: Response) -> bytes:

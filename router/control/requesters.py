@@ -49,7 +49,7 @@ class Requesters:
         connection = self._router.connections.get(link.attachment.connection_id)
         if connection is None or connection.peer is None:
             return None
-        address = connection.peer.resolve(reply_to)
+        address = connection.peer.names.resolve(reply_to)
         if isinstance(address, Address):
             connection.gate.catch_up()
             if connection.gate.may_send_to(address):

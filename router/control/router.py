@@ -14,6 +14,7 @@ from router.admission.connection_gate import ConnectionGate, Gate
 from router.amqp.engine import message_bytes
 from router.connection.accepted import Connection
 from router.connection.outgoing import Connector
+from router.connection.peer import Peer
 from router.connection.stack import Stack
 from router.connection.surroundings import ALONE, Place, assemble
 from router.connection.terms import Listener
@@ -127,14 +128,9 @@ class Router:
             connection.tenure.is_revoked = self.is_revoked
         self._timers.set(connection, connection.on_timer(self.clock()))
 
-    @staticmethod
-    def clock() -> float:
-        return time.monotonic()
-
-    @staticmethod
-    def wall_clock() -> float:
-        """Seconds since 1970 UTC."""
-        return time.time()
+    # Called some thirty times at each login.
+    clock = staticmethod(time.monotonic)
+    wall_clock = staticmethod(time.time)  # seconds since 1970 UTC
 
     def on_opened(self, connection: Stack) -> None:
         """From the handshake's deadline to the idle timers."""
@@ -165,6 +161,11 @@ class Router:
             return False
         connection.force_close()
         return True
+
+    def peer_of(self, connection_id: int) -> Peer | None:
+        """The peer of a connection that is there; None before AMQP begins."""
+        connection = self.connections.get(connection_id)
+        return connection.peer if connection is not None else None
 
     # Ports
 
@@ -233,11 +234,7 @@ class Router:
 
     def _every_second(self) -> Iterator[None]:
         """Yields wherever messages may be routed before it goes on: thousands of connections may have been busy."""
-        busy, self.work.busy = self.work.busy, set()
-        for engine in busy:
-            if not engine.is_freed:
-                engine.owner.note_deliveries()
-            yield
+        yield from self.work.looking_back()
         yield from self.progress.on_second()
         yield from self.watch.on_second()
 

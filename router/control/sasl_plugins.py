@@ -11,6 +11,7 @@ from typing import Any, Final
 from router.connection.peer_open import PRODUCT
 from router.connection.relay import Relay, RelayTerms
 from router.connection.service import Asker, ServiceTerms
+from router.control.authenticators import AuthenticatorError, read_session_seconds
 from router.control.connectors import check_port
 from router.control.relays import MAX_AT_ONCE, Login, Place, Relays, Service
 from router.control.router import Router
@@ -52,6 +53,10 @@ class SaslPlugins:
                 "Attribute authService of entity authServicePlugin has been deprecated. Use host and port instead."
             )
             log(self._emit, "CONN_MGR", "warning", text_of_old)
+        try:
+            read_session_seconds(attributes)
+        except AuthenticatorError as error:
+            raise ManagementError(400, f"authServicePlugin '{name}': {error}", "maxSessionSeconds") from None
         places = _places(name, text, attributes["port"])
         profile_name = attributes.get("sslProfile")
         files = None
@@ -123,6 +128,7 @@ class SaslPlugins:
             allowed=frozenset(words) if words else None,
             without=frozenset({"ANONYMOUS"} if attributes["authenticatePeer"] else ()),
             realm=plugin.get("realm"),
+            max_session_s=read_session_seconds(plugin),
         )
 
     def use(self, listener: str, plugin: str) -> None:

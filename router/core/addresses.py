@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol
 
-from policy.addressing.address import Address
+from policy.addressing.address import FALLBACK_PHASE, Address
 from router.core.in_links import InLink
-from router.core.links import Link
+from router.core.links import Link, Way
 from router.core.out_links import OutLink
 from router.core.remotes import RemoteRouter
 from router.values import Handle
 
-Distribution = Literal["multicast", "closest", "balanced", "unavailable"]
+Distribution = Literal["multicast", "closest", "balanced", "unavailable", "linkBalanced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,20 @@ class Treatment:
     ingress_phase: int = 0
     egress_phase: int = 0
     priority: int = -1
+    has_fallback: bool = False  # it has a companion that gets what has nobody else
 
+
+# Of the addresses of link routes, which no message has: classes C and D of prefixes, E and F of patterns.
+LINK_ROUTES: Final = "CDEF"
+LINK_BALANCED: Final = Treatment(distribution="linkBalanced")
 
 # Of the uplink of an edge router (network §2.2). No text names it.
 UPLINK_KEY: Final = "L_edge"
+_FALLBACK_KEY: Final = f"M{chr(48 + FALLBACK_PHASE)}"
 _FOREIGN: Final = "RAH"  # the classes of what is another router's
 
 _PLAIN: Final = Treatment()  # of addresses that are no mobile ones
+_FALLBACK: Final = Treatment(ingress_phase=FALLBACK_PHASE, egress_phase=FALLBACK_PHASE)
 _OF_ROUTER: Final = Treatment(distribution="closest")  # of what is another router's, whatever its name there
 
 
@@ -49,8 +56,23 @@ Forward = Callable[[InLink, "LiveAddress", Handle, int], None]
 class Far(Protocol):
     """Chooses among local receivers and other routers (router.core.transit)."""
 
-    def hops(self, address: "LiveAddress", link: InLink | None, size: int, /) -> list[OutLink]:
+    def hops(self, address: "LiveAddress", link: InLink | None, size: int, /, *, is_streamed: bool) -> list[OutLink]:
         """The links for one message, which is in the buffer; link  that it came on, None: this router's own."""
+        ...
+
+
+class Distributor(Protocol):
+    """The exchange of an address (router.core.exchanges).
+
+    base  forwards as without it
+    """
+
+    base: Forward
+
+    @property
+    def forward(self) -> Forward: ...
+    def copies(self, link: InLink, size: int, /, *, is_streamed: bool) -> list[tuple[OutLink, bytes]] | None:
+        """Who gets the message in the buffer, and what each gets of it. None: it goes as without the exchange."""
         ...
 
 
@@ -58,30 +80,42 @@ class LiveAddress:
     """A live address: its senders and its destinations. Exists while anything refers to it.
 
     remotes      routers that are destinations
+    sole         the only one of them; None: there is none, or there are more
     far          chooses among all; None while there are no remotes, so that nobody asks
-    outstanding  balanced messages without an outcome, by the tag of the connection they left on
+    ways         to other routers, by the tag of the connection
     edges        receivers on connections between an edge and an interior, by connection
+    exchange     copies its messages to other addresses; None: there is none
+    fallback     its companion, which gets what has nobody here; None: it has none
+    main         of a companion: the address that it is for
+    redirected   messages that went to the companion
+    containers   connections that serve a link route here
     """
 
     __slots__ = (
+        "containers",
         "delivered_in_process",
         "distribution",
         "edges",
+        "exchange",
+        "fallback",
         "far",
         "forward",
         "holders",
         "in_links",
         "key",
         "made_by",
+        "main",
         "out_links",
-        "outstanding",
         "priority",
+        "redirected",
         "remotes",
         "retired_egress",
         "retired_ingress",
         "sent_from_process",
+        "sole",
         "subscribers",
         "transit",
+        "ways",
     )
 
     def __init__(self, key: str, treatment: Treatment, forward: Forward) -> None:
@@ -95,11 +129,17 @@ class LiveAddress:
         self.subscribers: deque[Subscriber] = deque()
         self.forward = forward
         self.remotes: dict[RemoteRouter, None] = {}
+        self.sole: RemoteRouter | None = None
         self.far: Far | None = None
-        self.outstanding: dict[int, int] = {}
+        self.ways: dict[int, Way] = {}
         self.transit = 0  # messages sent to other routers
         self.edges: dict[int, int] = {}
-        self.holders = 0  # auto links: it is there with them, whether or not their containers are
+        self.exchange: Distributor | None = None
+        self.fallback: LiveAddress | None = None
+        self.main: LiveAddress | None = None
+        self.redirected = 0
+        self.holders = 0  # auto links, link routes, exchanges: it is there with them, even without containers
+        self.containers = 0
         # Deliveries of links that are gone, and of anonymous links; the rest is summed from the live ones.
         self.retired_ingress = 0
         self.retired_egress = 0
@@ -107,13 +147,36 @@ class LiveAddress:
         self.sent_from_process = 0
 
     @property
+    def has_own_path(self) -> bool:
+        """Somebody could be given a delivery who is not its fallback destination."""
+        return bool(self.out_links or self.subscribers or self.remotes or self.exchange)
+
+    @property
     def has_path(self) -> bool:
         """Somebody could be given a delivery."""
-        return bool(self.out_links or self.subscribers or self.remotes)
+        return self.has_own_path or (self.fallback is not None and self.fallback.has_own_path)
 
     @property
     def is_unused(self) -> bool:
-        return not (self.in_links or self.out_links or self.subscribers or self.remotes or self.holders)
+        return not (self.in_links or self.has_own_path or self.holders)
+
+    @property
+    def partner(self) -> "LiveAddress | None":
+        """Of an address and its fallback destination the other: both are there as long as one is used."""
+        return self.fallback if self.fallback is not None else self.main
+
+    def add_remote(self, router: RemoteRouter) -> None:
+        self.remotes[router] = None
+        self.sole = router if len(self.remotes) == 1 else None
+
+    def remove_remote(self, router: RemoteRouter) -> None:
+        self.remotes.pop(router, None)
+        self.sole = next(iter(self.remotes)) if len(self.remotes) == 1 else None
+
+    @property
+    def outstanding(self) -> dict[int, int]:
+        """Balanced messages without an outcome, by the tag of the connection they left on."""
+        return {tag: way.count for tag, way in self.ways.items() if way.count}
 
     @property
     def ingress_count(self) -> int:
@@ -151,15 +214,19 @@ class AddressTable:
         """The treatment that binds to this phase; None where none is asked for."""
         if phase is None:
             return None
+        if phase == FALLBACK_PHASE:
+            return _FALLBACK
         return replace(self.treatment(address), ingress_phase=phase, egress_phase=phase)
 
-    def hold(self, address: Address, phase: int) -> None:
-        """An auto link serves the address in this phase: it is there, and available, until `let_go`."""
+    def hold(self, address: Address, phase: int) -> LiveAddress:
+        """An auto link or an exchange serves the address in this phase: it is there, and available, until `let_go`."""
         treatment = self.in_phase(address, phase)
         assert treatment is not None
         if treatment.distribution == "unavailable":
             treatment = replace(treatment, distribution="balanced")
-        self.obtain(address, is_ingress=True, treatment=treatment).holders += 1
+        live = self.obtain(address, is_ingress=True, treatment=treatment)
+        live.holders += 1
+        return live
 
     def let_go(self, address: Address, phase: int) -> None:
         live = self.find(address, phase)
@@ -191,7 +258,22 @@ class AddressTable:
         live = self.addresses[key] = LiveAddress(key, treatment, self._forward[treatment.distribution])
         if self._is_edge and live.distribution == "multicast":
             self.choose_forward(live)
+        if key[0] == "M":
+            self._pair(live, treatment)
         return live
+
+    def _pair(self, live: LiveAddress, treatment: Treatment) -> None:
+        """An address that has a fallback destination and the destination are made together, whichever is first."""
+        kind, name = live.key[:2], live.key[2:]
+        if kind == "M0" and treatment.has_fallback:
+            live.fallback = self.addresses.get(f"{_FALLBACK_KEY}{name}") or self.make(
+                f"{_FALLBACK_KEY}{name}", _FALLBACK
+            )
+            live.fallback.main = live
+        elif kind == _FALLBACK_KEY and f"M0{name}" not in self.addresses:
+            configured = self.treatment_of(name)
+            if configured.has_fallback:
+                self.make(f"M0{name}", configured)
 
     def reach_far(self, far: Far, forward: Mapping[Distribution, Forward], *, is_edge: bool = False) -> None:
         """From now on addresses may have remote destinations; their senders' messages go by `forward`.
@@ -203,7 +285,7 @@ class AddressTable:
 
     def choose_forward(self, address: LiveAddress) -> None:
         """The address has its first remote destination, or its first receiver on a connection between an edge and an
-        interior, or none of them any more: its senders' links follow.
+        interior, or none of them any more; or an exchange, or none: its senders' links follow.
         """
         forward = self._forward
         address.far = None
@@ -211,6 +293,8 @@ class AddressTable:
         if self._far is not None and (address.remotes or address.edges or is_copied_up):
             address.far, forward = self._far
         address.forward = forward[address.distribution]
+        if address.exchange is not None:
+            address.exchange.base, address.forward = address.forward, address.exchange.forward
         for link in address.in_links:
             link.wire.forward_by(address.forward)
 
@@ -219,5 +303,8 @@ class AddressTable:
         return self.addresses.get(link.address.key) if link.address is not None else None
 
     def discard_unused(self, address: LiveAddress) -> None:
-        if address.is_unused:
+        partner = address.partner
+        if address.is_unused and (partner is None or partner.is_unused):
             self.addresses.pop(address.key, None)
+            if partner is not None:
+                self.addresses.pop(partner.key, None)

@@ -24,7 +24,7 @@ class Attachment:
     """One connection, as the core sees it."""
 
     __slots__ = (
-        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_edge"),
+        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_edge", "is_trunk"),
         *(
             "_has_full_buffer",
             "_was_crowded",
@@ -48,15 +48,17 @@ class Attachment:
         budgets: Budgets,
         work: Work,
         host: str = "",
-        is_route_container: bool = False,
-        is_edge: bool = False,
+        role: str = "normal",
     ) -> None:
-        """host  the peer's address"""
+        """host  the peer's address
+        role  of the listener or connector
+        """
         self.connection_id = connection_id
         self.engine = engine
         self.capacity = capacity
-        self.is_route_container = is_route_container
-        self.is_edge = is_edge
+        self.is_route_container = role == "route-container"
+        self.is_edge = role == "edge"
+        self.is_trunk = role == "inter-router"
         self.is_blocked = False  # the socket takes no more for now
         self.in_links: set[InLink] = set()
         self.out_links: set[OutLink] = set()

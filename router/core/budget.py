@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, get_args
 
+from router.core.weights import COPIES, LARGE_BYTES
+
 Kind = Literal["link", "connection", "user", "host", "router"]
 BUDGET_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
@@ -23,6 +25,7 @@ BUDGET_KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 RECORD_BYTES: Final = 2048
 MIB: Final = 1024 * 1024
 MAX_SESSION_BYTES: Final = 2**31 - 1
+MAX_ADDRESS_BYTES: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +60,18 @@ class Party(Protocol):
     def exhaust(self, level: "Level", /) -> None:
         """Close it: a level is far over its limit, and nobody has more."""
         ...
+
+
+class _Nobody:
+    """The party of an account whose connection is gone."""
+
+    def hold_back(self, level: "Level", /) -> None: ...
+    def let_go(self) -> None: ...
+    def crowd(self, *, is_crowded: bool) -> None: ...
+    def exhaust(self, level: "Level", /) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
 
 
 class Level:
@@ -109,6 +124,25 @@ class Level:
             for account in held_back:
                 account.leave_behind(self)
 
+    def widen(self, size: int) -> None:
+        """The limit, if there is one, is `size` bytes more."""
+        if self.limit:
+            self.limit += size
+            self._resume += size
+            self._last += size
+
+    def room_for(self, account: "Account") -> int:
+        """Bytes that an account may add at its leisure: up to three quarters of the limit, or to its share of it.
+
+        Attack: somebody fills three quarters, so that there is no room for what others may have.
+        """
+        user = account.user
+        if self.kind == "router" and user is not None:
+            of_own = self.limit // account.count_users() - user.held
+        else:
+            of_own = (self.limit - self.leaving) // max(1, self.using) - account.held
+        return max(self.limit - self.limit // 4 - self.held, of_own)
+
     def _over(self, account: "Account") -> None:
         if account not in self.held_back and self._has_more_than_its_share(account):
             self.held_back[account] = None
@@ -140,17 +174,20 @@ class Account:
 
     held      bytes, of every sort
     waiting   of these, what waits for its receivers to read or settle it
+    addresses of these, what the addresses of other routers take that it told of
     is_open   the connection can still be closed
     """
 
-    __slots__ = ("_budgets", "_is_crowded", "behind", "held", "is_open", "levels", "party", "user", "waiting")
+    __slots__ = (
+        *("_budgets", "_is_crowded", "addresses", "behind", "held", "is_open", "levels", "party", "user", "waiting"),
+    )
 
     def __init__(self, budgets: "Budgets", party: Party, levels: tuple[Level, ...]) -> None:
         self._budgets = budgets
         self.party = party
         self.levels: tuple[Level, ...] = ()
         self.user: Level | None = None  # None before the Open
-        self.held = self.waiting = 0
+        self.held = self.waiting = self.addresses = 0
         self.behind: dict[Level, None] = {}  # the levels that hold it back
         self.is_open = True
         self._is_crowded = False
@@ -174,7 +211,10 @@ class Account:
 
         What was granted comes after the senders are held back, too: all of it has to fit under the last step.
         """
-        limit = min((level.limit for level in self.levels if level.limit), default=0)
+        limits = [level.limit for level in self.levels[1:] if level.limit]
+        if self.own.limit:
+            limits.append(self.own.limit - self.addresses)
+        limit = min(limits, default=0)
         return limit // (8 * number) if limit else MAX_SESSION_BYTES
 
     def join(self, level: Level) -> None:
@@ -209,11 +249,29 @@ class Account:
             if not self.held and not self.is_open:
                 self._leave()
 
+    def hold_addresses(self, size: int) -> None:
+        """The addresses of other routers that it told of take `size` bytes now.
+
+        They come out of the budgets of its user, its host and the router. Its own is for messages: a neighbour that has
+        told of all it may tell of can still send.
+        """
+        more = size - self.addresses
+        self.addresses = size
+        if more > 0:
+            self.own.widen(more)
+        self.charge(more)
+        if more < 0:
+            self.own.widen(more)
+
+    def room_for_addresses(self) -> int:
+        """Bytes that addresses may take which it tells of from now on, or the others are left out."""
+        return min((level.room_for(self) for level in self.levels[1:] if level.limit), default=MAX_ADDRESS_BYTES)
+
     def wait(self, size: int) -> None:
         """As `charge`, of what its receivers have to read or settle."""
         self.waiting += size
         self.charge(size)
-        limit = self.own.limit
+        limit = self.own.limit and self.own.limit - self.addresses
         if (self.waiting > limit > 0) is not self._is_crowded and (size > 0 or self.waiting <= limit - limit // 8):
             self._is_crowded = not self._is_crowded
             self.party.crowd(is_crowded=self._is_crowded)
@@ -237,6 +295,7 @@ class Account:
     def close(self) -> None:
         """The connection is gone. What is still held for it goes on to be counted."""
         self.shut()
+        self.party = _NOBODY
         if not self.held:
             self._leave()
 
@@ -257,13 +316,16 @@ class Payer(Protocol):
 
 
 class Charge:
-    """The bytes of one message that waits on one or more links: paid once, and a record for each."""
+    """The bytes of one message that waits on one or more links: paid once, and a record for each.
+
+    A large one's are here and in the engine's buffer, which stays as it is until the sender's delivery is settled.
+    """
 
     __slots__ = ("_copies", "_payer", "_size")
 
     def __init__(self, payer: Payer, size: int) -> None:
         self._payer = payer
-        self._size = size
+        self._size = size if size <= LARGE_BYTES else COPIES * size
         self._copies = 0
 
     def take(self) -> None:

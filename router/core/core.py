@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
-from policy.addressing.address import AREA, Address, Unclear, resolve
+from policy.addressing.address import AREA, FALLBACK_PHASE, Address, Unclear, resolve
 from router.core.addresses import AddressTable, Distribution, Forward, LiveAddress, Subscriber, Treatment
 from router.core.attachments import Attachment
 from router.core.budget import NO_LIMITS, Budgets
@@ -41,6 +41,7 @@ _FORWARD: Final[dict[Distribution, Forward]] = {
     "multicast": forward_multicast,
     # A live address cannot be unavailable but through auto links, which make it balanced (routing §7.4).
     "unavailable": forward_balanced,
+    "linkBalanced": forward_balanced,  # of no message: their addresses have other classes
 }
 _CLOSEST = Treatment(distribution="closest")
 # Of the addresses that the router makes, whatever is configured (routing §5.4).
@@ -79,8 +80,11 @@ class Totals:
     delayed_10s: int = 0
     ingress_route_container: int = 0
     egress_route_container: int = 0
+    redirected: int = 0  # to fallback destinations
 
     def add(self, link: InLink | OutLink) -> None:
+        if isinstance(link, InLink):
+            self.redirected += link.redirected
         if link.link_type != "endpoint":
             # Its messages entered the network, and had their outcomes, elsewhere.
             self.transit += link.delivery_count if isinstance(link, DataOutLink) else 0
@@ -88,7 +92,10 @@ class Totals:
         self.dropped_presettled += link.dropped_presettled
         is_container = link.attachment.is_route_container
         if isinstance(link, OutLink):
-            self.egress += link.delivery_count
+            if link.attachment.is_trunk:
+                self.transit += link.delivery_count
+                return
+            self.egress += link.delivery_count if not link.is_fallback else 0
             self.egress_route_container += link.delivery_count if is_container else 0
             return
         self.ingress_route_container += link.delivery_count if is_container else 0
@@ -201,20 +208,26 @@ class Core:
         is_dynamic  the address was made for this link
         is_topic    and every receiver gets its copy; else one of them gets the message
         phase       of the address, 0 to 9; None: the one that is configured for senders, or for receivers
+                    FALLBACK_PHASE: its messages go to the address, never to the fallback destination. Those of an
+                    edge router it has taken for the destination already
         """
         link: InLink
+        is_fallback = phase == FALLBACK_PHASE
+        if is_fallback and not attachment.is_edge:
+            phase = 0
         if address is None:
             link = AnonymousInLink(self.next_identity(), wire, attachment, self.work)
             link.on_updated = Updates(link, self.all_receivers).on_updated
             wire.admit(link, None, forward_anonymous, begin_anonymous_stream, link.on_updated)
         else:
             link = InLink(self.next_identity(), wire, attachment, self.work)
+            link.is_fallback = is_fallback and address.is_mobile and not is_dynamic
             treatment = (_TOPIC if is_topic else _QUEUE) if is_dynamic else self.table.in_phase(address, phase)
             live = link.address = self.table.obtain(address, is_ingress=True, treatment=treatment)
             live.in_links[link] = None
             if is_dynamic:
                 live.made_by = link
-            link.on_updated = Updates(link, partial(list, live.out_links)).on_updated
+            link.on_updated = Updates(link, partial(self._receivers_of, live)).on_updated
             wire.admit(link, live, live.forward, begin_stream, link.on_updated)
         if attachment.account.behind:
             link.hold(OVER_BUDGET)
@@ -241,6 +254,7 @@ class Core:
         is_dynamic, is_topic, phase  as for a sender
         """
         link = OutLink(self.next_identity(), wire, attachment, self.work)
+        link.is_fallback = phase == FALLBACK_PHASE and address.is_mobile and not is_dynamic
         wire.admit(link, on_delivery=link.on_delivery, on_accepted=link.on_receiver_accepted, on_credit=link.on_credit)
         treatment = (_TOPIC if is_topic else _QUEUE) if is_dynamic else self.table.in_phase(address, phase)
         live = link.address = self.table.obtain(address, is_ingress=False, treatment=treatment)
@@ -264,12 +278,19 @@ class Core:
             attachment.out_links.add(link)
         self.links[link.identity] = link
 
+    def _receivers_of(self, address: LiveAddress) -> list[OutLink]:
+        """Where messages of the address may be."""
+        is_plain = address.far is None and address.fallback is None and address.exchange is None
+        return list(address.out_links) if is_plain else self.all_receivers()
+
     def all_receivers(self) -> list[OutLink]:
         return [link for link in self.links.values() if isinstance(link, OutLink)]
 
     def grant_all(self, address: LiveAddress) -> None:
         for link in address.in_links:
             link.grant_withheld()
+        if address.main is not None:
+            self.grant_all(address.main)
 
     def remove_link(self, link: InLink | OutLink) -> None:
         """The link is gone, with or without Detach. Every delivery on it is disposed of (routing §9.3, §9.4)."""
@@ -304,6 +325,7 @@ class Core:
             for address in left:
                 self.on_changed(address)
         link.wire.release_core()
+        link.release()
 
     def cut_off(self, links: Collection[OutLink]) -> None:
         """From now on no message goes to any of these links. `remove_link` does the rest, perhaps much later.
@@ -339,10 +361,13 @@ class Core:
 
     # Anonymous links
 
-    def route(self, link: InLink, delivery: Handle, to: Address) -> LiveAddress | None:
-        """The address of a message on an anonymous link; None after it was released or refused."""
+    def route(self, link: InLink, delivery: Handle, to: Address, phase: int = 0) -> LiveAddress | None:
+        """The address of a message on an anonymous link; None after it was released or refused.
+
+        phase  that the message names; 0: the one that is configured for senders
+        """
         treatment = self.table.treatment(to)
-        address = self.table.find(to, treatment.ingress_phase)
+        address = self.table.find(to, phase or treatment.ingress_phase)
         if self.uplink is not None and (up := self.uplink.way_of(link, address)) is not None:
             return up
         if address is not None:
@@ -374,7 +399,7 @@ class Core:
     def send(self, to: Address, payload: bytes) -> bool:
         """Send a message the router itself made, presettled. False when nobody can receive it."""
         address = self.table.find(to)
-        if address is None or not (out_links := hops(address, None, 0)):
+        if address is None or not (out_links := hops(address, None, 0, is_streamed=False)):
             return False
         address.sent_from_process += 1
         for out in out_links:

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from router.core.addresses import LiveAddress
 from router.core.budget import Charge
 from router.core.copies import Copies, DecidedCopy
+from router.core.fallback import fall_back
 from router.core.in_links import InLink
 from router.core.links import Origin, Queued
 from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective
 from router.core.selection import AnonymousInLink, least_loaded, next_in_turn
+from router.core.weights import LARGE_BYTES
 from router.values import Handle
 
 
@@ -36,7 +38,10 @@ def forward_balanced(link: InLink, address: LiveAddress, delivery: Handle, size:
         out.delivery_count += 1
         out.load += 1
         work = link.work
-        out.unsettled[out.send(size)] = (link, delivery, work.now_s)
+        outgoing = out.send(size)
+        out.unsettled[outgoing] = (link, delivery, work.now_s)
+        if size > LARGE_BYTES:
+            out.weigh(outgoing, size)
         work.touched.add(out.engine)
     else:
         _give(link, link, out, delivery, size)
@@ -65,9 +70,9 @@ def forward_multicast(link: InLink, address: LiveAddress, delivery: Handle, size
 
 
 def spread(link: InLink, address: LiveAddress, out_links: list[OutLink], delivery: Handle, size: int) -> None:
-    """A copy on each of these links, and to every in-process consumer; released when there is none of either."""
+    """A copy on each of these links, and to every in-process consumer; with none of either, the fallback's."""
     if not out_links and not address.subscribers:
-        link.release_undeliverable(delivery)
+        fall_back(link, address, delivery, size)
         return
     link.delivery_count += 1
     for subscriber in address.subscribers:
@@ -110,9 +115,9 @@ def forward_anonymous(link: AnonymousInLink, _address: None, delivery: Handle, s
 
 
 def deliver_in_process(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-    """To an in-process consumer, which accepts whatever it is given; released when there is none."""
+    """To an in-process consumer, which accepts whatever it is given; with none, to the fallback destination."""
     if not address.subscribers:
-        link.release_undeliverable(delivery)
+        fall_back(link, address, delivery, size)
         return
     link.delivery_count += 1
     subscriber = address.subscribers[0]
@@ -177,7 +182,8 @@ def give_copy(
 
     charge  for what is queued; None: the link that the message came on pays, or where there is none, the receiver
     """
-    if out.room <= 0:
+    if out.room <= 0 and not out.queue:
+        # Where some wait, the room is looked at whenever the link may have more.
         out.make_room()
     if out.room > 0:
         out.room -= 1

@@ -4,9 +4,10 @@ Sources: docs/spec/routing.md §6.1, §8, §9.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final, Protocol
 
-from router.core.links import Connection, Link
+from router.core.links import Connection, Counted, Lender, Link
 from router.core.outcomes import MODIFIED, RELEASED
 from router.core.ports import IncomingWire
 from router.core.work import Work
@@ -24,6 +25,16 @@ class Annotations(Protocol):
     def ingress(self) -> str | None: ...
     @property
     def trace(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redirected:
+    """The annotations of a message that the router gives to another address than that of the link that it came on."""
+
+    to: str
+    phase: int
+    ingress: str | None
+    trace: tuple[str, ...]
 
 
 class Rest(Protocol):
@@ -70,14 +81,8 @@ class InLink(Link):
     """A link on which a client sends."""
 
     __slots__ = (
-        "accept",
-        "annotations",
-        "credit_withheld",
-        "dropped_presettled",
-        "grant",
-        "held",
-        "holds",
-        "inspect",
+        *("accept", "annotations", "crossing", "heading", "lender", "lent"),
+        *("credit_withheld", "dropped_presettled", "grant", "held", "holds", "inspect"),
         "is_draining",
         "is_settled",
         "max_message_bytes",
@@ -88,6 +93,7 @@ class InLink(Link):
         "on_updated",
         "owed",
         "passed_over",
+        "redirected",
         "rest",
         "update",
     )
@@ -105,6 +111,12 @@ class InLink(Link):
         # Looks at the rest of the message just inspected, as it comes; None: nothing to do. Streams take it.
         self.rest: Rest | None = None
         self.annotations: Annotations | None = None  # taken off the message just inspected
+        # The annotations for other routers of its messages that bring none, encoded; None: not needed so far.
+        self.heading: bytes | None = None
+        self.crossing: Counted | None = None  # of its latest balanced message that left for another router
+        # The link to another router that presettled messages of this pass left on, whose credit theirs comes from.
+        self.lender: Lender | None = None
+        self.lent = 0  # credit to give back when that has some
         # Past so many bytes on_oversize is asked, 0: never. It takes the delivery, its size now and its size before,
         # and says whether it refused the message.
         self.max_message_bytes = 0
@@ -117,6 +129,7 @@ class InLink(Link):
         # Its multicasts of which a receiver has given the outcome, and nobody has settled for all.
         self.merging: dict[Handle, Merging] = {}
         self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken
+        self.redirected = 0  # messages given to a fallback destination
         self.owed = 0  # credit to give back at the end of this pass
         self.credit_withheld = 0  # credit not issued because nobody can receive
         self.is_draining = False
@@ -126,7 +139,8 @@ class InLink(Link):
 
     @property
     def may_have_credit(self) -> bool:
-        return self.address is None or self.address.has_path
+        address = self.address
+        return address is None or (address.has_own_path if self.is_fallback else address.has_path)
 
     def owe(self, credit: int = 1) -> None:
         """Give `credit` back to the sender at the end of this pass."""
@@ -154,6 +168,8 @@ class InLink(Link):
             return
         if self.is_draining or self.holds & _HOLDS_CREDIT:
             self.credit_withheld += owed
+            return
+        if self.lender is not None and not (owed := self.lender.share(self, owed)):
             return
         self.grant(owed)
         self.work.touched.add(self.engine)
@@ -227,6 +243,11 @@ class InLink(Link):
             self.work.relieved[self] = None
         self.attachment.account.charge(size)
 
+    def release(self) -> None:
+        """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
+        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = None
+        self.on_oversize, self.on_updated = _stop, _ignore
+
     # Outcomes (Origin)
 
     @property
@@ -251,9 +272,7 @@ class InLink(Link):
             return
         if state:
             self.wire.relay_state(source, outgoing, state)
-        self.count_outcome(state)
-        if (delay := self.work.now_s - since_s) > 1:
-            self.count_delay(delay)
+        self._count(state, since_s)
         self.conclude(source)
 
     def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
@@ -351,7 +370,7 @@ class InLink(Link):
             self.released += 1
             self.wire.release(delivery)
         self.conclude(delivery, is_undeliverable=True)
-        if self.address is not None and not self.address.has_path and not self.is_draining:
+        if not self.may_have_credit and not self.is_draining:
             self.is_draining = True
             self.wire.start_drain()
 

@@ -42,6 +42,41 @@ class Origin(Protocol):
         ...
 
 
+class Way:
+    """From an address to other routers by one connection. count  balanced messages on it without an outcome"""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Counted(Origin, Protocol):
+    """The origin of messages that are counted until they have their outcome (router.core.transit)."""
+
+    @property
+    def way(self) -> Way: ...
+
+
+class Lender(Protocol):
+    """A link to another router, as those see it whose presettled messages leave by it (router.core.remotes)."""
+
+    def share(self, link: "Lent", owed: int, /) -> int:
+        """How much of the credit that is owed to a link is given now. The rest follows (`Lent.lent`)."""
+        ...
+
+
+class Lent(Protocol):
+    """A sender's link (router.core.in_links). lent  credit that waits for a lender's"""
+
+    lender: Lender | None
+    lent: int
+
+    @property
+    def wire(self) -> Wire: ...
+    def owe(self, credit: int, /) -> None: ...
+
+
 class Growing(Protocol):
     """A copy of a message that is being streamed, as its receiver's link sees it."""
 
@@ -61,7 +96,12 @@ class Node(Protocol):
     def key(self) -> str: ...
     @property
     def has_path(self) -> bool:
-        """Somebody could be given a delivery."""
+        """Somebody could be given a delivery, if only the fallback destination."""
+        ...
+
+    @property
+    def has_own_path(self) -> bool:
+        """Somebody could who is not its fallback destination."""
         ...
 
 
@@ -92,6 +132,11 @@ class Connection(Protocol):
     @property
     def is_edge(self) -> bool:
         """Is it between an edge router and an interior one? No message goes back on such a connection."""
+        ...
+
+    @property
+    def is_trunk(self) -> bool:
+        """Is it between interior routers?"""
         ...
 
     @property
@@ -147,6 +192,7 @@ class Link:
         "engine",
         "identity",
         "is_blocked",
+        "is_fallback",
         "is_open",
         "modified",
         "name",
@@ -171,6 +217,9 @@ class Link:
         self.work = work
         self.address: Node | None = None
         self.is_open = True
+        # It is, or serves, a fallback destination: the messages that it gets are another's, those that it brings never
+        # go to one.
+        self.is_fallback = False
         self.settle: Callable[[Handle], None] = wire.settle
         self.delivery_count = self.accepted = self.rejected = self.released = self.modified = 0
         self.presettled = self.delayed_1s = self.delayed_10s = 0

@@ -7,8 +7,8 @@ Source: docs/spec/network.md §4, §7.4, §9, §10.
 from collections.abc import Callable
 from typing import Final, Protocol, get_args
 
-from policy.addressing.address import AREA
-from router.core.addresses import AddressTable, Distribution, LiveAddress, Treatment
+from policy.addressing.address import AREA, FALLBACK_PHASE, phase_in
+from router.core.addresses import LINK_BALANCED, LINK_ROUTES, AddressTable, Distribution, LiveAddress, Treatment
 from router.core.attachments import Attachment
 from router.core.forward import give_copy
 from router.core.in_links import InLink
@@ -16,7 +16,7 @@ from router.core.out_links import OutLink
 from router.core.ports import IncomingWire, OutgoingWire
 from router.core.remotes import PRIORITIES, ControlOutLink, DataOutLink, RemoteRouter, Trunk
 from router.core.selection import AnonymousInLink
-from router.core.transit import Transit
+from router.core.transit import Look, Transit
 from router.core.trunk_links import (
     ControlInLink,
     DataInLink,
@@ -33,7 +33,9 @@ from router.values import Handle
 MAX_TRUNKS: Final = 128
 
 _MOBILE: Final = "MCDEFH"  # classes of addresses that routers tell each other of
-_HINTS: Final[dict[Distribution, int]] = {"multicast": 1, "closest": 2, "balanced": 3, "unavailable": 5}
+_HINTS: Final[dict[Distribution, int]] = {
+    "multicast": 1, "closest": 2, "balanced": 3, "linkBalanced": 4, "unavailable": 5,
+}  # fmt: skip
 # By hint; flood is for control messages, which take another way, and link routes are balanced over routers.
 _BY_HINT: Final[dict[int, Distribution]] = {0: "multicast", 1: "multicast", 2: "closest", 3: "balanced", 4: "balanced"}
 assert set(_HINTS) == set(get_args(Distribution))
@@ -64,9 +66,25 @@ class Protocolist(Protocol):
         ...
 
     def link_lost(self, tag: int, /) -> None: ...
+    def disconnected(self, tag: int, /) -> None:
+        """Nothing that came on a connection counts any more."""
+        ...
+
     def on_control(self, tag: int, payload: bytes, /) -> None: ...
     def address_appeared(self, key: str, hint: int, /) -> None: ...
     def address_gone(self, key: str, /) -> None: ...
+
+
+class FarRoutes(Protocol):
+    """The link routes (router.connection.link_routes)."""
+
+    on_served: Callable[[LiveAddress, bool], None]
+
+    def mapped(self, router: RemoteRouter, key: str, /) -> None:
+        """Another router serves a link route."""
+        ...
+
+    def unmapped(self, router: RemoteRouter, key: str, /) -> None: ...
 
 
 class Network:
@@ -80,25 +98,31 @@ class Network:
         self,
         core: Home,
         *,
-        priority_of: Callable[[int], int],
+        look: Look,
         stamped: Callable[[bytes], bytes],
         configured: Callable[[str], Treatment | None],
     ) -> None:
-        """priority_of  (bytes) → the priority of the message in the buffer
+        """look        at the beginning of the message in the buffer
         stamped      (message) → the same as this router's own, with the annotations that routers write
         configured   (name) → the treatment that is configured for an address; None: none is
         """
         self.core = core
         self.host: Protocolist | None = None
+        self.far_routes: FarRoutes | None = None
         self.control_message_bytes = 0
         self.node = f"{AREA}/{core.router_id}"
-        self.transit = Transit(self.node, priority_of)
+        self.transit = Transit(self.node, look)
         self.stamped = stamped
         self.trunks: dict[int, Trunk] = {}
         self.routers: dict[str, RemoteRouter] = {}
         self.radius = 0
         self._configured = configured
         core.table.reach_far(self.transit, self.transit.forward)
+
+    def serve(self, routes: FarRoutes) -> None:
+        """Tell others of the link routes of this router, and those of theirs."""
+        self.far_routes = routes
+        routes.on_served = lambda live, is_served: (self.local_appeared if is_served else self.local_gone)(live)
 
     # Connections
 
@@ -135,6 +159,8 @@ class Network:
             if router.trunk is trunk:
                 router.trunk = None
         self._lose_control(trunk)
+        if self.host is not None:
+            self.host.disconnected(trunk.tag)
 
     def _lose_control(self, trunk: Trunk) -> None:
         had_control, trunk.control = trunk.control is not None, None
@@ -209,11 +235,15 @@ class Network:
         attachment: Attachment,
         slot: int | None,
         compose: Callable[[InLink | None, int], bytes],
+        heading: Callable[[InLink | None], bytes],
     ) -> DataOutLink:
-        """slot  the priority; None: a streaming link"""
+        """slot  the priority; None: a streaming link
+        compose, heading  of the link
+        """
         core = self.core
         link = DataOutLink(core.next_identity(), wire, trunk, core.work, slot)
         link.compose = compose
+        link.heading = heading
         core.adopt(link, attachment)
         if slot is not None and self.trunks.get(trunk.tag) is trunk:
             trunk.data[slot] = link
@@ -289,9 +319,13 @@ class Network:
         elif live.subscribers or router in live.remotes:
             # Attack: a neighbour that claims the management agent, or another service of this router.
             return
-        had_path = live.has_path
-        live.remotes[router] = None
+        had_path = live.has_own_path
+        live.add_remote(router)
         router.keys[key] = None
+        if key[0] in LINK_ROUTES:
+            if self.far_routes is not None:
+                self.far_routes.mapped(router, key)
+            return
         if len(live.remotes) == 1:
             table.choose_forward(live)
         if not had_path:
@@ -306,7 +340,12 @@ class Network:
         live = table.addresses.get(key)
         if live is None:
             return
-        live.remotes.pop(router, None)
+        live.remove_remote(router)
+        if key[0] in LINK_ROUTES:
+            if self.far_routes is not None:
+                self.far_routes.unmapped(router, key)
+            table.discard_unused(live)
+            return
         if not live.remotes:
             table.choose_forward(live)
             table.discard_unused(live)
@@ -315,7 +354,9 @@ class Network:
     def _treatment(self, key: str, hint: int | None) -> Treatment:
         if key[0] == "R":
             return Treatment(distribution="closest")
-        if key[0] != "M":
+        if key[0] in LINK_ROUTES:
+            return LINK_BALANCED
+        if key[0] != "M" or phase_in(key) == FALLBACK_PHASE:
             return Treatment()
         configured = self._configured(key[2:])
         if configured is not None:
@@ -328,7 +369,7 @@ class Network:
     # This router's own addresses
 
     def local_appeared(self, address: LiveAddress) -> None:
-        """The address has its first receiver here."""
+        """The address has its first receiver here, or its first container."""
         if self.host is not None and address.key[0] in _MOBILE:
             self.host.address_appeared(address.key, _HINTS[address.distribution])
 

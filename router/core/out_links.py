@@ -12,6 +12,7 @@ from router.core.budget import RECORD_BYTES
 from router.core.in_links import InLink
 from router.core.links import Connection, Growing, Link, Origin, Queued
 from router.core.ports import OutgoingWire
+from router.core.weights import LARGE_BYTES, Weights
 from router.core.work import Work
 from router.values import Handle
 
@@ -49,6 +50,7 @@ class OutLink(Link):
         "sends_settled",
         "unchecked",
         "unsettled",
+        "weights",
     )
     wire: OutgoingWire
 
@@ -68,6 +70,7 @@ class OutLink(Link):
         self.queue: deque[Queued] = deque()
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.records = 0  # unsettled deliveries that the account was charged for
+        self.weights: Weights | None = None  # of large ones; None: there was none yet
         self.dropped_presettled = 0
         # Called with seconds: it has taken nothing of a message under way for so long.
         self.on_stalled: Callable[[float], None] | None = None
@@ -191,7 +194,7 @@ class OutLink(Link):
         ):
             return
         room = wire.credit
-        while room > 0 and queue and self.leg is None:
+        while room > 0 and queue and self.leg is None and not attachment.is_crowded:
             item = queue.popleft()
             item.charge.free()
             self.load -= 1
@@ -216,6 +219,22 @@ class OutLink(Link):
         more = len(self.unsettled) - self.records
         self.records += more
         self.attachment.account.wait(more * RECORD_BYTES)
+
+    def weigh(self, outgoing: Handle, size: int) -> None:
+        """Charge the connection for a large message that its receiver has not settled."""
+        if self.weights is None:
+            self.weights = Weights(self.attachment.account.wait)
+            self.settle = self._settle_weighed
+        self.weights.add(outgoing, size)
+
+    def unweigh(self, outgoing: Handle) -> None:
+        """The delivery is over."""
+        if self.weights is not None:
+            self.weights.drop(outgoing)
+
+    def _settle_weighed(self, outgoing: Handle) -> None:
+        self.unweigh(outgoing)
+        self.wire.settle(outgoing)
 
     def make_room(self) -> None:
         """There is none: is there more? The caller looks at its sender's credit."""
@@ -251,6 +270,12 @@ class OutLink(Link):
         elif origin is not None and source is not None:
             self.unsettled[outgoing] = (origin, source, since_s)
             self.load += 1
+            if len(payload) > LARGE_BYTES:
+                self.weigh(outgoing, len(payload))
+
+    def release(self) -> None:
+        """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
+        self.on_stalled = None
 
     def give_up_queue(self) -> None:
         """Nobody is there any more for what waits: tell its origins."""
@@ -264,6 +289,8 @@ class OutLink(Link):
         self.room = 0
         unsettled, self.unsettled = self.unsettled, {}
         self.count_records()
+        if self.weights is not None:
+            self.weights.clear()
         queue, self.queue = self.queue, deque()
         leg, self.leg = self.leg, None
         self.load = 0

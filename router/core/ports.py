@@ -4,7 +4,7 @@ The core imports nothing of the engine and the engine nothing of the core. Each 
 checker compares the two where a `router.connection.peer` hands the engine's objects to the core.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from policy.addressing.address import Address
@@ -37,6 +37,10 @@ class Engine(Protocol):
 
     def flush(self) -> None:
         """Write every byte that is ready."""
+        ...
+
+    def release_settled(self) -> Iterator[None]:
+        """Release, in steps, what is kept of settled deliveries."""
         ...
 
 
@@ -138,6 +142,7 @@ class IncomingWire(Wire, Protocol):
     def end_stream(self) -> None: ...
     def abort_stream(self) -> None: ...
     def read_out(self) -> None: ...
+    def reading_out(self) -> Iterator[None]: ...
     def take_no_more(self) -> None: ...
     @property
     def reader(self) -> Reader | None:
@@ -212,6 +217,10 @@ class OutgoingWire(Wire, Protocol):
 
     def send_as(self, size: int, origin: Handle, /) -> Handle:
         """As `send`, with the tag of another delivery."""
+        ...
+
+    def inserting(self) -> Callable[[int, int, bytes, int], Handle]:
+        """(size, at, inserted, its bytes): as `send`, with `inserted` before the byte at `at`, not behind `size`."""
         ...
 
     def send_bytes(self, payload: bytes, /) -> Handle: ...

@@ -26,14 +26,14 @@ class Receivers:
 
     def add(self, address: LiveAddress, link: OutLink) -> None:
         """A link becomes a receiver. It knows its address."""
-        core, had_path = self._core, address.has_path
+        core, had_path = self._core, address.has_own_path
         address.out_links.append(link)
         if link.attachment.is_edge:
             connection = link.attachment.connection_id
             address.edges[connection] = address.edges.get(connection, 0) + 1
             if len(address.edges) == 1:
                 core.table.choose_forward(address)
-        if core.network is not None and len(address.out_links) == 1:
+        if core.network is not None and len(address.out_links) == 1 and address.exchange is None:
             core.network.local_appeared(address)
         if not had_path:
             core.grant_all(address)
@@ -76,7 +76,7 @@ class Receivers:
                 staying = [link for link in address.out_links if link not in gone]
                 address.out_links.clear()
                 address.out_links.extend(staying)
-            if core.network is not None and not address.out_links:
+            if core.network is not None and not address.out_links and address.exchange is None:
                 core.network.local_gone(address)
             core.table.discard_unused(address)
         return list(leaving)

@@ -7,14 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from router.core.links import Connection, Growing
+from router.core.crossings import Crossing
+from router.core.in_links import InLink
+from router.core.links import Connection, Growing, Lender, Lent
 from router.core.out_links import OutLink
 from router.core.ports import OutgoingWire
 from router.core.work import Work
+from router.values import Handle
 
 # Priorities of messages, each with a pair of data links (network §1, §4.3).
 PRIORITIES: Final = 10
 DEFAULT_PRIORITY: Final = 4
+
+
+def _no_heading(_link: InLink | None) -> bytes:
+    raise AssertionError("a message left before the link had its heading")
 
 
 class ControlOutLink(OutLink):
@@ -31,10 +38,12 @@ class ControlOutLink(OutLink):
 class DataOutLink(OutLink):
     """Carries users' messages to one neighbour.
 
-    slot  of the priorities; streaming links have none
+    slot       of the priorities; streaming links have none
+    heading    (link that a message came on) → the annotations that routers write into it, encoded
+    send_with  (bytes of the message in the buffer, at, inserted, its bytes): sends it with `inserted` at its place
     """
 
-    __slots__ = ("slot", "trunk")
+    __slots__ = ("heading", "lent_to", "send_with", "slot", "trunk")
     link_type = "inter-router"
     patience = 2  # the router nearer to whom it waits for is to act first
 
@@ -42,6 +51,58 @@ class DataOutLink(OutLink):
         super().__init__(identity, wire, trunk.attachment, work)
         self.trunk = trunk
         self.slot = slot
+        self.heading: Callable[[InLink | None], bytes] = _no_heading
+        self.send_with = wire.inserting()
+        self.lent_to: dict[Lent, None] = {}  # links that wait for credit of this one
+
+    def on_receiver_accepted(self, outgoing: Handle) -> None:
+        """As of all, without a call for the count of what crosses. Hot."""
+        record = self.unsettled.pop(outgoing, None)
+        if record is not None:
+            origin, source, since_s = record
+            self.load -= 1
+            if self.stuck:
+                self.count_unstuck(since_s)
+            self.accepted += 1
+            if type(origin) is Crossing:
+                origin.way.count -= 1
+                origin.link.on_accepted(source, since_s)
+            else:
+                origin.on_accepted(source, since_s)
+        self.settle(outgoing)
+
+    # Presettled messages: their sender gets no more credit than this link has. Else a fast one would fill the queue
+    # with its whole window, since a neighbour returns credit later than a message is written.
+
+    def share(self, link: Lent, owed: int) -> int:
+        """More would come than may leave, and wait here: each would be copied and accounted for."""
+        link.lender = None  # its next presettled message may leave by another
+        if not self.is_open:
+            return owed
+        free = self.wire.credit - len(self.queue)
+        lent = min(link.wire.credit + owed - free, owed)
+        if lent <= 0:
+            return owed
+        link.lent += lent
+        self.lent_to[link] = None
+        return owed - lent
+
+    def on_credit(self) -> None:
+        super().on_credit()
+        self._give_back(self)
+
+    def lose_everything(self) -> None:
+        super().lose_everything()
+        self._give_back(None)
+
+    def _give_back(self, lender: Lender | None) -> None:
+        if self.lent_to:
+            lent_to, self.lent_to = self.lent_to, {}
+            for link in lent_to:
+                link.lender = lender
+                lent, link.lent = link.lent, 0
+                if lent:
+                    link.owe(lent)
 
     def vacate(self) -> None:
         super().vacate()

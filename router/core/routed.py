@@ -5,6 +5,7 @@ the ways that they take on other links. Sources: docs/spec/routing.md §6.3, §1
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from router.core.addresses import LiveAddress, Treatment
@@ -12,7 +13,10 @@ from router.core.forward import give_copy
 from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
 from router.core.links import Connection, Growing
 from router.core.out_links import OutLink
+from router.core.ports import OutgoingWire
 from router.core.streams import Leg
+from router.core.weights import LARGE_BYTES
+from router.core.work import Work
 from router.values import Handle
 
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
@@ -26,14 +30,18 @@ class Tagged(bytes):
 
 
 class RoutedPath(LiveAddress):
-    """The one way of a routed link. In no table: nobody else finds it."""
+    """The one way of a routed link. In no table: nobody else finds it.
 
-    __slots__ = ("inward", "onward")
+    on_emptied  called once, when all that waits for the receiver has left
+    """
+
+    __slots__ = ("inward", "on_emptied", "onward")
 
     def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut") -> None:
         super().__init__(key, _PLAIN, forward_routed)
         self.inward = inward
         self.onward = onward
+        self.on_emptied: Callable[[], None] | None = None
         self.out_links = deque((onward,))
 
     def relay_credit(self) -> None:
@@ -113,15 +121,32 @@ class RoutedIn(_Routed, InLink):
 class RoutedOut(_Routed, OutLink):
     """The link on which messages of a routed link leave."""
 
-    __slots__ = ("is_own", "path")
+    __slots__ = ("is_own", "path", "send_as")
+
+    def __init__(self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work) -> None:
+        super().__init__(identity, wire, attachment, work)
+        self.send_as: Callable[[int, Handle], Handle] = wire.send_as  # looked up once: it is called for each message
 
     @property
     def peer(self) -> str:
         return str(self.path.inward.identity)
 
     def on_credit(self) -> None:
-        super().on_credit()
+        # First, lest a drain that comes with the credit finds the sender without any.
         self.path.relay_credit()
+        super().on_credit()
+
+    def refresh_room(self) -> None:
+        super().refresh_room()
+        path = self.path
+        if path.on_emptied is not None and not self.has_waiting:
+            emptied, path.on_emptied = path.on_emptied, None
+            emptied()
+
+    @property
+    def has_waiting(self) -> bool:
+        """Is there what the sender has sent and the receiver had no room for?"""
+        return bool(self.queue) or self.leg is not None
 
     def answer_drain(self) -> None:
         if not self.path.drain():
@@ -161,7 +186,7 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
     if out.room <= 0:
         _give_later(link, out, delivery, size, is_settled=is_settled)
         return
-    outgoing = out.wire.send_as(size, delivery)
+    outgoing = out.send_as(size, delivery)
     work = link.work
     link.delivery_count += 1
     out.delivery_count += 1
@@ -178,6 +203,8 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
     else:
         out.load += 1
         out.unsettled[outgoing] = (link, delivery, work.now_s)
+        if size > LARGE_BYTES:
+            out.weigh(outgoing, size)
 
 
 def _give_later(link: InLink, out: RoutedOut, delivery: Handle, size: int, *, is_settled: bool) -> None:

@@ -31,13 +31,14 @@ def _nowhere(_delivery: Handle, _size: int) -> None:
     raise AssertionError("a message came before the link had its route")
 
 
-def hops(address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
+def hops(address: LiveAddress, link: InLink | None, size: int, *, is_streamed: bool) -> list[OutLink]:
     """The links for one message to `address`, which is in the buffer; none where nobody receives.
 
-    link  that it came on; None: it is this router's own
+    link         that it came on; None: it is this router's own
+    is_streamed  it has not come whole
     """
     if address.far is not None:
-        return address.far.hops(address, link, size)
+        return address.far.hops(address, link, size, is_streamed=is_streamed)
     if not address.out_links:
         return []
     if address.distribution == "multicast":

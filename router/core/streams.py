@@ -12,12 +12,14 @@ from typing import Final
 from router.core.addresses import LiveAddress
 from router.core.budget import Charge
 from router.core.copies import Copies
+from router.core.fallback import redirect
 from router.core.in_links import InLink
 from router.core.links import Queued
 from router.core.out_links import OutLink
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, effective
 from router.core.ports import Engine
 from router.core.selection import AnonymousInLink, hops
+from router.core.weights import STREAMED_BYTES
 from router.values import Condition, Handle
 
 # Bytes that may wait for one receiver before the sender is held back. Stops a fast sender from filling our memory
@@ -64,6 +66,7 @@ class Leg:
         if not stream.is_settled and not out.sends_settled:
             out.unsettled[handle] = (self, stream.source, stream.since_s)
             out.load += 1
+            out.weigh(handle, STREAMED_BYTES)
         for chunk in self.waiting:
             out.wire.append(chunk)
         self._stop_waiting()
@@ -133,6 +136,7 @@ class Leg:
             return
         if out.unsettled.pop(self.handle, None) is not None:
             out.load -= 1
+            out.unweigh(self.handle)
         out.wire.abort(self.handle)
         self._leave()
 
@@ -410,15 +414,19 @@ def begin_anonymous_stream(link: AnonymousInLink, _address: None, delivery: Hand
 
 def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     is_request = address.subscribers and (address.distribution == "closest" or not address.out_links)
-    out_links = hops(address, link, size) if not is_request else []
     if is_request:
         link.refuse(delivery, REQUEST_TOO_LARGE)
         return
-    if not out_links:
+    copies = address.exchange.copies(link, size, is_streamed=True) if address.exchange is not None else None
+    if copies is None:
+        out_links = hops(address, link, size, is_streamed=True)
+        if not out_links and (other := redirect(link, address)) is not None:
+            out_links = hops(other, link, size, is_streamed=True)
+        copies = [(out, out.compose(link, size) if out.compose else link.work.copy(size)) for out in out_links]
+    if not copies:
         link.release_undeliverable(delivery)
         return
-    first = [out.compose(link, size) if out.compose is not None else link.work.copy(size) for out in out_links]
-    stream = Stream(link, delivery, out_links, first, size)
+    stream = Stream(link, delivery, [out for out, _ in copies], [first for _, first in copies], size)
     if not stream.is_over:
         link.wire.read_by(stream)
         stream.more()

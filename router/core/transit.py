@@ -5,66 +5,82 @@ Functions take what those of `forward` take. Source: docs/spec/network.md §10.3
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from router.core.addresses import Distribution, Forward, LiveAddress
 from router.core.budget import Charge
+from router.core.crossings import crossing_of
 from router.core.forward import deliver_in_process, give_copy, spread
 from router.core.in_links import InLink
 from router.core.links import Origin
 from router.core.out_links import OutLink
-from router.core.remotes import DEFAULT_PRIORITY, DataOutLink, RemoteRouter, Trunk
+from router.core.remotes import DataOutLink, RemoteRouter, Trunk
 from router.core.selection import elsewhere, least_loaded_elsewhere, next_in_turn_elsewhere
+from router.core.weights import LARGE_BYTES
 from router.values import Handle
 
 
-class Transit:
-    """node         this router, `0/ID`
-    routers      by node
-    priority_of  (bytes) → the priority in the header of the message in the buffer
+class Look(NamedTuple):
+    """At the beginning of the message in the buffer, of so many bytes.
+
+    front        (bytes) → where routers' annotations belong in it << 4 | its priority; -1: it is not easily seen
+    priority_of  (bytes) → its priority
     """
 
-    def __init__(self, node: str, priority_of: Callable[[int], int]) -> None:
+    front: Callable[[int], int]
+    priority_of: Callable[[int], int]
+
+
+class Transit:
+    """node     this router, `0/ID`
+    routers  by node
+    """
+
+    def __init__(self, node: str, look: Look) -> None:
         self.node = node
         self.routers: dict[str, RemoteRouter] = {}
-        self._priority_of = priority_of
+        self._front, self._priority_of = look
         self.forward: dict[Distribution, Forward] = {
-            "balanced": self.forward_balanced,
-            "closest": self.forward_closest,
+            "balanced": self.forward_one,
+            "closest": self.forward_one,
             "multicast": self.forward_multicast,
-            "unavailable": self.forward_balanced,
+            "unavailable": self.forward_one,
         }
 
     # Choice
 
-    def hops(self, address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
-        """The links for a message that streams, or is this router's own."""
+    def hops(self, address: LiveAddress, link: InLink | None, size: int, *, is_streamed: bool) -> list[OutLink]:
+        """The links for a message that streams, is copied by an exchange, or is this router's own."""
         if address.distribution == "multicast":
             found = [*elsewhere(address, link), *self._branches(address, link, size)]
         else:
-            out = (self._closest if address.distribution == "closest" else self._balanced)(address, link, size)
+            choose = self._closest if address.distribution == "closest" else self._balanced
+            out = choose(address, link, self._priority(address, size))
             found = [out] if out is not None else []
-        if link is not None:
+        if is_streamed:
             found = [(out.trunk.streaming_link() or out) if isinstance(out, DataOutLink) else out for out in found]
         for out in found:
             address.transit += isinstance(out, DataOutLink)
         return found
 
-    def _priority(self, address: LiveAddress, size: int) -> int:
+    def _priority(self, address: LiveAddress, size: int, front: int | None = None) -> int:
+        """front  of the message; None: nobody has looked yet"""
         if address.priority >= 0:
             return address.priority
-        return self._priority_of(size) if size else DEFAULT_PRIORITY
+        if front is None:
+            front = self._front(size)
+        return front & 15 if front >= 0 else self._priority_of(size)
 
     def _origin(self, link: InLink | None) -> str | None:
         """The node where the message entered the network; None: here, or nobody says."""
         taken = link.annotations if link is not None else None
         return taken.ingress if taken is not None and taken.ingress != self.node else None
 
-    def _closest(self, address: LiveAddress, link: InLink | None, size: int) -> OutLink | None:
+    def _closest(self, address: LiveAddress, link: InLink | None, priority: int) -> OutLink | None:
         """A local receiver, in turn; else the router that is reached at the lowest cost, in turn."""
         if address.out_links and (local := next_in_turn_elsewhere(address, link)) is not None:
             return local
         least: tuple[int, RemoteRouter, DataOutLink] | None = None
-        priority = self._priority(address, size)
         for router in address.remotes:
             if (
                 router.trunk is not None
@@ -79,31 +95,40 @@ class Transit:
         address.remotes[router] = None
         return out
 
-    def _balanced(self, address: LiveAddress, link: InLink | None, size: int) -> OutLink | None:
+    def _balanced(self, address: LiveAddress, link: InLink | None, priority: int) -> OutLink | None:
         """The least of: a local receiver's load; what is unsettled of this address on the way to a router, and the cost
-        of the way. A local receiver wins a tie.
+        of the way. A local receiver wins a tie. A way that has all it may is taken when there is no other.
         """
         best: OutLink | None = None
+        full: OutLink | None = None
+        least_full = 1 << 62
         least = 1 << 62
         if address.out_links and (best := least_loaded_elsewhere(address, link)) is not None:
             least = best.load
             if not least:
                 return best
-        origin = self._origin(link)
+        origin = self._origin(link) if link is not None and link.annotations is not None else None
         if origin is not None and origin not in self.routers:
             origin = None
-        priority = self._priority(address, size)
+        ways = address.ways
         for router in address.remotes:
             trunk = router.trunk
             if trunk is None or (origin is not None and origin not in router.origins):
                 continue
-            outstanding = address.outstanding.get(trunk.tag, 0)
-            if router.cost + outstanding >= least or outstanding >= trunk.attachment.capacity:
+            way = ways.get(trunk.tag)
+            outstanding = way.count if way is not None else 0
+            value = router.cost + outstanding
+            if value >= least:
                 continue
-            out = trunk.link_for(priority)
-            if out is not None:
-                best, least = out, router.cost + outstanding
-        return best
+            data = trunk.data
+            out = (data[priority] if priority < len(data) else None) or trunk.link_for(priority)
+            if out is None:
+                continue
+            if outstanding < trunk.attachment.capacity:
+                best, least = out, value
+            elif value < least_full:
+                full, least_full = out, value
+        return best or full
 
     def _branches(self, address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
         """One link for each connection that leads on to a destination along the tree of the ingress router.
@@ -130,48 +155,116 @@ class Transit:
 
     # Messages that have come whole
 
-    def forward_closest(self, link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-        """In-process consumers, then local receivers in turn, then the nearest router."""
+    def forward_one(self, link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
+        """To one receiver or router, by the distribution. Hot: see docs/journeys.md before adding anything."""
         if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
             return
-        out = self._closest(address, link, size) if not address.subscribers else None
-        self._give(link, address, out, delivery, size)
-
-    def forward_balanced(self, link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
-        """By load and cost; in-process consumers where there is nobody else here."""
-        if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
+        front = self._front(size)
+        is_closest = address.distribution == "closest"
+        router = address.sole
+        out: OutLink | None = None
+        if router is None or address.out_links or address.subscribers or link.annotations is not None or front < 0:
+            out = self._choose(link, address, size, front)
+        elif (trunk := router.trunk) is not None:
+            # The usual case, in which there is nothing to choose.
+            priority, data = front & 15 if address.priority < 0 else address.priority, trunk.data
+            out = (data[priority] if priority < len(data) else None) or trunk.link_for(priority)
+        if not isinstance(out, DataOutLink):
+            if out is None:
+                deliver_in_process(link, address, delivery, size)
+            else:
+                self._give_here(link, out, delivery, size)
             return
-        out = None
-        if address.out_links or not address.subscribers:
-            out = self._balanced(address, link, size)
-        self._give(link, address, out, delivery, size)
-
-    def _give(self, link: InLink, address: LiveAddress, out: OutLink | None, delivery: Handle, size: int) -> None:
-        if out is None:
-            deliver_in_process(link, address, delivery, size)
+        link.delivery_count += 1
+        address.transit += 1
+        if front < 0 or out.room <= 0 or out.sends_settled or out.on_sending is not None:
+            self._give_copy(link, address, out, delivery, size)
             return
+        # Nothing of the message is copied but into the engine.
+        section = link.heading if link.annotations is None else None
+        if section is None:
+            section = out.heading(link)
+        out.room -= 1
+        out.delivery_count += 1
+        outgoing = out.send_with(size, front >> 4, section, len(section))
+        work = link.work
+        work.touched.add(out.engine)
+        if not link.is_settled(delivery):
+            origin: Origin = link
+            if not is_closest:
+                crossing = link.crossing
+                if crossing is None or crossing.way is not address.ways.get(out.trunk.tag):
+                    crossing = crossing_of(link, address.ways, out.trunk.tag)
+                crossing.way.count += 1
+                origin = crossing
+            out.load += 1
+            out.unsettled[outgoing] = (origin, delivery, work.now_s)
+            if size > LARGE_BYTES:
+                out.weigh(outgoing, size)
+            return
+        link.presettled += 1
+        link.settle(delivery)
+        out.presettled += 1
+        out.settle(outgoing)
+        link.lender = out
+        if not link.owed:
+            work.refill.append(link)
+            work.touched.add(link.engine)
+        link.owed += 1
+
+    def _choose(self, link: InLink, address: LiveAddress, size: int, front: int) -> OutLink | None:
+        """None: in-process consumers get it, or nobody."""
+        if address.distribution == "closest":
+            # In-process consumers, then local receivers in turn, then the nearest router.
+            if address.subscribers:
+                return None
+            return self._closest(address, link, self._priority(address, size, front))
+        # By load and cost; in-process consumers where there is nobody else here.
+        if address.subscribers and not address.out_links:
+            return None
+        return self._balanced(address, link, self._priority(address, size, front))
+
+    @staticmethod
+    def _give_copy(link: InLink, address: LiveAddress, out: DataOutLink, delivery: Handle, size: int) -> None:
+        """To another router, as bytes that may wait for its credit."""
+        assert out.compose is not None
+        payload, now_s = out.compose(link, size), link.work.now_s
+        charge = Charge(link, len(payload))
+        if link.is_settled(delivery):
+            link.presettled += 1
+            link.settle(delivery)
+            give_copy(link, out, None, now_s, payload, is_settled=True, charge=charge)
+        else:
+            origin: Origin = link
+            if address.distribution != "closest":
+                origin = crossing = crossing_of(link, address.ways, out.trunk.tag)
+                crossing.way.count += 1
+            give_copy(origin, out, delivery, now_s, payload, is_settled=False, charge=charge)
+        if link.wire.credit < 0:
+            link.owe(0)
+
+    @staticmethod
+    def _give_here(link: InLink, out: OutLink, delivery: Handle, size: int) -> None:
+        """To a receiver on this router."""
         link.delivery_count += 1
         payload = out.compose(link, size) if out.compose is not None else link.work.copy(size)
         now_s = link.work.now_s
         if link.is_settled(delivery):
             link.presettled += 1
             link.settle(delivery)
-            address.transit += isinstance(out, DataOutLink)
             give_copy(link, out, None, now_s, payload, is_settled=True, charge=Charge(link, len(payload)))
+        elif out.room > 0 and not out.sends_settled and out.on_sending is None:
+            out.room -= 1
+            out.delivery_count += 1
+            out.load += 1
+            outgoing = out.wire.send_bytes(payload)
+            out.unsettled[outgoing] = (link, delivery, now_s)
+            if size > LARGE_BYTES:
+                out.weigh(outgoing, size)
+            link.work.touched.add(out.engine)
+            return
         else:
-            origin: Origin = link
-            if isinstance(out, DataOutLink):
-                address.transit += 1
-                if address.distribution != "closest":
-                    origin = Crossing(link, address.outstanding, out.trunk.tag)
-            if out.room > 0 and not out.sends_settled and out.on_sending is None:
-                out.room -= 1
-                out.delivery_count += 1
-                out.load += 1
-                out.unsettled[out.wire.send_bytes(payload)] = (origin, delivery, now_s)
-                link.work.touched.add(out.engine)
-                return
-            give_copy(origin, out, delivery, now_s, payload, is_settled=False, charge=Charge(link, len(payload)))
+            give_copy(link, out, delivery, now_s, payload, is_settled=False, charge=Charge(link, len(payload)))
         if link.wire.credit < 0:
             link.owe(0)
 
@@ -182,45 +275,3 @@ class Transit:
         branches = self._branches(address, link, size)
         address.transit += len(branches)
         spread(link, address, [*elsewhere(address, link), *branches], delivery, size)
-
-
-class Crossing:
-    """The origin of a balanced message that left for another router: counted until it has its outcome."""
-
-    __slots__ = ("_counts", "_link", "_tag")
-
-    def __init__(self, link: InLink, counts: dict[int, int], tag: int) -> None:
-        self._link = link
-        self._counts = counts
-        self._tag = tag
-        counts[tag] = counts.get(tag, 0) + 1
-
-    def _arrive(self) -> None:
-        left = self._counts.get(self._tag, 0) - 1
-        if left > 0:
-            self._counts[self._tag] = left
-        else:
-            self._counts.pop(self._tag, None)
-
-    @property
-    def sender(self) -> InLink:
-        return self._link
-
-    def on_accepted(self, source: Handle, since_s: int) -> None:
-        self._arrive()
-        self._link.on_accepted(source, since_s)
-
-    def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
-        self._arrive()
-        self._link.on_outcome(source, since_s, state, outgoing)
-
-    def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
-        self._link.on_progress(source, state, outgoing, settle)
-
-    def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
-        self._arrive()
-        self._link.on_lost(source, since_s, was_sent=was_sent)
-
-    def forgo(self, state: int, since_s: int) -> None:
-        self._arrive()
-        self._link.forgo(state, since_s)

@@ -38,6 +38,7 @@ class AddressBook:
             ingress_phase=int(attributes.get("ingressPhase") or 0),
             egress_phase=int(attributes.get("egressPhase") or 0),
             priority=-1 if priority is None else int(priority),
+            has_fallback=bool(attributes.get("fallback")) and attributes.get("distribution") != "unavailable",
         )
         self._is_stale()
 

@@ -121,22 +121,24 @@ class DataInLink(AnonymousInLink):
     messages hold meanwhile is charged to the neighbour's account, and stops its credit.
     """
 
-    __slots__ = ("arrived", "slot")
+    __slots__ = ("arrived", "batch", "slot")
     link_type = "inter-router"
     patience = 2  # the router nearer to whom it waits for is to act first
 
     def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work, slot: int | None) -> None:
         super().__init__(identity, wire, attachment, work)
         self.arrived = 0  # messages for which credit has not returned
+        self.batch = attachment.capacity // _BATCHES  # so many wait at most
         self.slot = slot
 
     @property
     def priority(self) -> int:
         return self.slot if self.slot is not None else 4
 
-    def arrive(self) -> None:
-        self.arrived += 1
-        if self.arrived * _BATCHES > self.attachment.capacity and not self.owed:
+    def arrive(self, count: int = 1) -> None:
+        """So many messages have come whose credit returns, a batch at a time."""
+        self.arrived += count
+        if self.arrived > self.batch and not self.owed:
             self.work.refill.append(self)
             self.work.touched.add(self.engine)
             self.owed = 1
@@ -155,7 +157,7 @@ class DataInLink(AnonymousInLink):
         if not self.is_open:
             return
         credit = 0
-        if self.arrived * _BATCHES > self.attachment.capacity:
+        if self.arrived > self.batch:
             credit, self.arrived = self.arrived, 0
         if self.wire.credit + credit < 0:
             if self.on_over_credit is not None:
@@ -169,7 +171,9 @@ class DataInLink(AnonymousInLink):
 
 def forward_data(link: DataInLink, _address: None, delivery: Handle, size: int) -> None:
     """By the address in the message, as `forward_anonymous`; the message is in transit, and entered elsewhere."""
-    link.arrive()
+    link.arrived += 1
+    if link.arrived > link.batch and not link.owed:  # as `arrive`: hot
+        link.arrive(0)
     routed = link.route(delivery, size)
     if routed is not None:
         address, size = routed

@@ -4,7 +4,6 @@ What an edge forwards to its interior carries no ingress and no trace: the inter
 Source: docs/spec/network.md §2.2, §14.3.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from policy.addressing.address import Address, Unclear
@@ -12,7 +11,7 @@ from router.core.addresses import UPLINK_KEY, AddressTable, LiveAddress
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.selection import AnonymousInLink
-from router.core.transit import Transit
+from router.core.transit import Look, Transit
 
 UPLINK: Final = Address(
     written=UPLINK_KEY,
@@ -28,10 +27,10 @@ UPLINK: Final = Address(
 class Uplink:
     """Of an edge router, whether or not it has one now."""
 
-    def __init__(self, table: AddressTable, node: str, priority_of: Callable[[int], int]) -> None:
-        """node, priority_of  as for Transit"""
+    def __init__(self, table: AddressTable, node: str, look: Look) -> None:
+        """node, look  as for Transit"""
         self._table = table
-        self._transit = _EdgeTransit(node, priority_of, self)
+        self._transit = _EdgeTransit(node, look, self)
         table.reach_far(self._transit, self._transit.forward, is_edge=True)
 
     @staticmethod
@@ -55,7 +54,7 @@ class Uplink:
 
         address  that it names
         """
-        if link.attachment.is_edge or (address is not None and address.has_path):
+        if link.attachment.is_edge or (address is not None and address.has_own_path):
             return None
         return self._table.addresses.get(UPLINK_KEY) if self.link is not None else None
 
@@ -63,8 +62,8 @@ class Uplink:
 class _EdgeTransit(Transit):
     """Between local receivers and links on the uplink. There are no other routers to choose from."""
 
-    def __init__(self, node: str, priority_of: Callable[[int], int], uplink: Uplink) -> None:
-        super().__init__(node, priority_of)
+    def __init__(self, node: str, look: Look, uplink: Uplink) -> None:
+        super().__init__(node, look)
         self._uplink = uplink
 
     def _branches(self, address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:

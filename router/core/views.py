@@ -96,7 +96,7 @@ def address_row(address: LiveAddress) -> Mapping[str, Any]:
         "inProcess": len(address.subscribers),
         "subscriberCount": len(address.out_links),
         "remoteCount": len(address.remotes),
-        "containerCount": 0,
+        "containerCount": address.containers,
         "remoteHostRouters": [router.id for router in address.remotes],
         "deliveriesIngress": address.ingress_count,
         "deliveriesEgress": address.egress_count,
@@ -108,7 +108,7 @@ def address_row(address: LiveAddress) -> Mapping[str, Any]:
         "transitOutstanding": None,
         "trackedDeliveries": 0,
         "priority": address.priority,
-        "deliveriesRedirectedToFallback": 0,
+        "deliveriesRedirectedToFallback": address.redirected,
     }
 
 
@@ -151,6 +151,6 @@ def totalling(core: Core) -> Iterator[Mapping[str, int] | None]:
         "deliveriesTransit": totals.transit,
         "deliveriesIngressRouteContainer": totals.ingress_route_container,
         "deliveriesEgressRouteContainer": totals.egress_route_container,
-        "deliveriesRedirectedToFallback": 0,
+        "deliveriesRedirectedToFallback": totals.redirected,
         "linksBlocked": blocked,
     }

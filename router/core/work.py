@@ -106,6 +106,16 @@ class Work:
         if len(list(islice(steps, _AT_ONCE))) == _AT_ONCE:
             self.later(steps)
 
+    def looking_back(self) -> Iterator[None]:
+        """What is done about once a second for the engines that were busy, in steps."""
+        busy, self.busy = self.busy, set()
+        for engine in busy:
+            if not engine.is_freed:
+                engine.owner.note_deliveries()
+            yield
+            if not engine.is_freed:
+                yield from engine.release_settled()
+
     def finish(self) -> None:
         """Grant the owed credit and flush every touched engine, until none is left. Then close connections that end.
 
@@ -146,12 +156,15 @@ class Work:
                 close()
 
     def _relieve(self) -> None:
-        """Those whose budget has room go on, one turn long; the others have theirs in a further pass."""
+        """Those whose budget has room go on, one turn long; the others have theirs in a further pass.
+
+        The first does something even where others have used up the turn: else reads without a pause would starve them.
+        """
         has_time = self.begin_turn()
         relieved, self.relieved = self.relieved, {}
-        for each in relieved:
+        for number, each in enumerate(relieved):
             try:
-                is_done = has_time() and each.relieve(has_time)
+                is_done = (not number or has_time()) and each.relieve(has_time)
             except Exception as error:
                 each.engine.owner.crash(error)
                 continue

@@ -26,6 +26,13 @@ WORTHWHILE: Final = 0.7
 ANSWER_FACTOR: Final = 10
 
 
+# In a network an answer may come over further routers, and takes so many times as long.
+HOPS_FACTOR: Final = 4
+# There, reads that bring more than so many bytes in the mean are no single answers: between processes that hand many
+# messages to each other, whoever looks takes the processor from whom it waits for.
+ANSWER_BYTES: Final = 1024
+
+
 def has_processor_to_spare() -> bool:
     """Whether another processor can run the peer meanwhile."""
     return len(os.sched_getaffinity(0)) > 1
@@ -35,6 +42,7 @@ class BusyPoll:
     """seconds  how long to look after a read; 0, as it begins: not at all"""
 
     __slots__ = (
+        "_bytes",
         "_call_soon",
         "_clock",
         "_gaps",
@@ -43,6 +51,7 @@ class BusyPoll:
         "_left",
         "_looks",
         "_looks_until",
+        "_most_bytes",
         "_trials",
         "seconds",
     )
@@ -62,17 +71,25 @@ class BusyPoll:
         self._left = TRIAL_READS  # reads, for which that holds
         self._gaps: list[float] | None = []  # before each read of the trial under way; None: there is none
         self._trials: list[list[float]] = [self._gaps]
+        self._bytes = 0  # that the reads of both trials brought
+        self._most_bytes: int | None = None  # that they may have brought; None: as many as they like
         self._last = 0.0
         self._looks_until = 0.0
         self._is_looking = False
 
-    def after_read(self) -> None:
-        """A socket was read and its messages have left."""
+    def look_for(self, seconds: float, *, is_in_network: bool) -> None:
+        """From now on look so long after a read, and longer in a network."""
+        self.seconds = seconds * (HOPS_FACTOR if is_in_network else 1)
+        self._most_bytes = 2 * TRIAL_READS * ANSWER_BYTES if is_in_network else None
+
+    def after_read(self, size: int = 0) -> None:
+        """`size` bytes of a socket were read, and their messages have left."""
         if not self.seconds:
             return
         now = self._clock()
         if self._gaps is not None:
             self._gaps.append(now - self._last)
+            self._bytes += size
         self._last = now
         self._left -= 1
         if not self._left:
@@ -94,7 +111,9 @@ class BusyPoll:
         """A trial is over, or its result held long enough."""
         if len(self._trials) == 2:
             asleep, looking = map(self._answer_time, self._trials)
-            self._looks = looking < WORTHWHILE * asleep
+            is_worthwhile = looking < WORTHWHILE * asleep
+            self._looks = is_worthwhile and (self._most_bytes is None or self._bytes <= self._most_bytes)
+            self._bytes = 0
             self._trials, self._gaps, self._left = [], None, CHOSEN_READS
         else:
             self._looks = len(self._trials) == 1

@@ -1,4 +1,4 @@
-"""Everyone has a turn: long work is done in slices of a quarter of a millisecond, and messages are routed in between.
+"""Everyone has a turn: long work is done in slices of 150 microseconds, and messages are routed in between.
 
 A connection whose turn was too short for what it has sent is not read until that is worked off. It goes on in a later
 pass of the loop; the loop sees to every other socket before each. The router's own long work has slices of the same
@@ -8,12 +8,11 @@ length: a coroutine asks `turn` or `take`, callbacks use `Slices`.
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final, Protocol
 
 # How long one connection's work, and in a pass the work of all that are behind, may hold up everybody else. Stops a
 # read that is costly to work off (thousands of TLS records of one byte) from keeping messages waiting.
-TURN_S: Final = 0.00025
+TURN_S: Final = 0.00015
 
 
 def turn(clock: Callable[[], float] = time.perf_counter, seconds: float = TURN_S) -> Callable[[], bool]:
@@ -56,6 +55,7 @@ class Slices:
         self._go_on()
 
     def _go_on(self) -> None:
+        self._next = None  # which refers back to this: both would stay until cycles are looked for
         try:
             self.is_over = not take(self._steps, turn(seconds=self._seconds)) or self.is_over
         except Exception as error:
@@ -103,10 +103,26 @@ class Turns:
         """clock  monotonic seconds
         after   called after each turn: writes what the turn left to write
         """
-        self.begin = partial(turn, clock)
+        self._clock = clock
         self._after = after
+        self._has_time: Callable[[], bool] | None = None  # of the pass under way
+        self._of_reads: Callable[[], bool] | None = None  # of what is read in it
         self._behind: dict[Unfinished, None] = {}
         self._pass: asyncio.Handle | None = None
+
+    def begin(self) -> Callable[[], bool]:
+        """A turn begins; the result says whether it has time left. In a pass, all have what is left of the one turn.
+
+        So have, while somebody is behind, all that are read before the next pass. Attack: many peers send at once, and
+        each read is worth a turn of its own.
+        """
+        if self._has_time is not None:
+            return self._has_time
+        if self._pass is None:
+            return turn(self._clock)
+        if self._of_reads is None:
+            self._of_reads = turn(self._clock)
+        return self._of_reads
 
     def add(self, member: Unfinished) -> None:
         """Give it further turns until it is done; last of those that wait, unless it waits already."""
@@ -122,9 +138,9 @@ class Turns:
         self._behind.pop(member, None)
 
     def _go_on(self) -> None:
-        """One turn each, round robin, for as long as a turn lasts."""
-        self._pass = None
-        has_time = self.begin()
+        """One turn for all together, round robin: whoever is next has what is left of it."""
+        self._pass = self._of_reads = None
+        self._has_time = has_time = turn(self._clock)
         try:
             for member in list(self._behind):
                 if member not in self._behind:
@@ -136,6 +152,7 @@ class Turns:
                 if not has_time():
                     break
         finally:
+            self._has_time = None
             # Also when one member's turn raises: the others are not read until they have had theirs.
             if self._behind and self._pass is None:
                 self._pass = asyncio.get_running_loop().call_soon(self._go_on)

@@ -93,4 +93,19 @@ class AddressesChanged:
     unmapped: tuple[str, ...]
 
 
-Effect = SendControl | FloodControl | RouterChanged | RouterGone | RadiusChanged | AddressesChanged | Log
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressesCharged:
+    """The addresses that were told of on one link hold so many bytes now.
+
+    link   the tag that it has, or had
+    payer  the link, also when it is gone: another with its tag is another payer
+    """
+
+    link: int
+    payer: int
+    held: int
+
+
+Effect = (
+    SendControl | FloodControl | RouterChanged | RouterGone | RadiusChanged | AddressesChanged | AddressesCharged | Log
+)

@@ -39,3 +39,14 @@ class Limits:
     addresses_per_link: int = 1_000_000
     address_bytes_per_link: int = 64 * 1024 * 1024
     address_characters: int = 4096
+    # Attack: an update of four million small values, each of which takes ten times its bytes once it is decoded.
+    values_per_address: int = 8
+
+    @property
+    def control_message_values(self) -> int:
+        """In one control message, at most."""
+        return self.values_per_address * self.addresses_per_router + 4096
+
+
+# What an address of another router holds here, beside its characters. It is charged to the neighbour.
+ADDRESS_BYTES: Final = 2048

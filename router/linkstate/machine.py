@@ -7,11 +7,11 @@ millisecond.
 Source: docs/spec/network.md §7.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from router.linkstate.effects import Effect, FloodControl
+from router.linkstate.effects import AddressesCharged, Effect, FloodControl
 from router.linkstate.flooding import Floods
 from router.linkstate.limits import Limits
 from router.linkstate.mobile_exchange import MobileExchange
@@ -20,6 +20,8 @@ from router.linkstate.output import Output, shortened
 from router.linkstate.router_exchange import JITTER_S, RouterExchange
 from router.linkstate.settings import Settings
 from router.linkstate.topology import Topology
+
+NO_LIMIT: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +48,15 @@ class Machine:
     last_topology_change  when it was, in the clock of the events; None: never
     """
 
-    def __init__(self, settings: Settings, limits: Limits | None = None) -> None:
+    def __init__(
+        self, settings: Settings, limits: Limits | None = None, room: Callable[[int], int] = lambda _link: NO_LIMIT
+    ) -> None:
+        """room  (link tag) → bytes that the addresses which a neighbour tells of may still take"""
         self._settings = settings
         self._id = settings.router_id
         self._output = Output(limits or Limits())
         self._neighbours = Neighbours(self._id, settings.hello_max_age_s)
-        self._topology = Topology(self._id, self._neighbours, self._output)
+        self._topology = Topology(self._id, self._neighbours, self._output, room)
         self._mobile = MobileExchange(self._id, self._topology, self._output)
         self._routers = RouterExchange(settings, self._topology, self._output)
         self._floods = Floods(self._output.limits)
@@ -68,14 +73,14 @@ class Machine:
         """
         self.link_lost(link, now)
         self._neighbours.add(link, cost, admitted_id)
-        return self._output.take()
+        return self._take()
 
     def link_lost(self, link: int, now: float) -> list[Effect]:
         router = self._neighbours.remove(link)
         if router is not None:
             self._output.log("ROUTER_LS", "info", f"Link to Neighbor Router Lost - link_tag={link}")
             self._topology.choose_link(self._topology.database.records[router], now)
-        return self._output.take()
+        return self._take()
 
     def address_appeared(self, key: str, hint: int) -> list[Effect]:
         """This router has a destination for an address now.
@@ -85,12 +90,12 @@ class Machine:
         """
         self._mobile.local.appear(key, hint)
         self._output.log("ROUTER_MA", "debug", f"Became Local Dest: {key}")
-        return self._output.take()
+        return self._take()
 
     def address_gone(self, key: str) -> list[Effect]:
         self._mobile.local.go(key)
         self._output.log("ROUTER_MA", "debug", f"No Longer Local Dest: {key}")
-        return self._output.take()
+        return self._take()
 
     # What management shows
 
@@ -122,14 +127,16 @@ class Machine:
             self._topology.work()
         for record in self._topology.database.records.values():
             record.asking.tick()
-            self._topology.addresses.of(record.id).asking.tick()
+            held = self._topology.addresses.of(record.id)
+            self._topology.addresses.reconsider(held)
+            held.asking.tick()
         self._ask()
         if is_changed:
             self._advertise(now)
         if self._mobile.tick():
             self._advertise(now)
         self._leave_flux(now)
-        return self._output.take()
+        return self._take()
 
     @property
     def has_work(self) -> bool:
@@ -139,7 +146,7 @@ class Machine:
         """Go on with the computation of paths."""
         self._topology.work()
         self._ask()
-        return self._output.take()
+        return self._take()
 
     def _enter_flux(self, now: float) -> None:
         self.last_topology_change = now
@@ -175,13 +182,18 @@ class Machine:
                 name = "Exception in raw message processing"
                 self._output.complain(link.tag, name, f"{name}: {told}")
             elif message.key.endswith(".ma"):
-                update = self._mobile.receive(opcode, message.body, link.tag)
+                update = self._mobile.receive(opcode, message.body, link)
                 if update is not None:
                     self._forward(message, update.id, update)
             else:
                 advertisement = self._routers.receive(opcode, message.body, link, now)
                 if advertisement is not None:
                     self._forward(message, advertisement.id, advertisement)
+        return self._take()
+
+    def _take(self) -> list[Effect]:
+        for payer, held in self._topology.addresses.take_charges():
+            self._output.add(AddressesCharged(link=payer.tag, payer=payer.order, held=held))
         return self._output.take()
 
     def _may_speak(self, link: Link) -> bool:

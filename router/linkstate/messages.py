@@ -150,7 +150,7 @@ class MobileAddressUpdate:
     def body(self) -> dict[str, Any]:
         opening = {**_mobile_opening(self.id, self.version), symbol("mobile_seq"): long(self.mobile_seq)}
         keys = [key for key, _ in self.present]
-        hints = [int_(hint or 0) for _, hint in self.present]
+        hints = [_HINTS[hint or 0] for _, hint in self.present]
         if self.is_absolute:
             return {**opening, symbol("exist"): keys, symbol("hints"): hints}
         return {**opening, symbol("hints"): hints, symbol("add"): keys, symbol("del"): list(self.absent)}
@@ -265,6 +265,7 @@ _READERS: Final[dict[str, Callable[[Mapping[Any, Any], str, int], RouterMessage]
     "LSU": _update,
 }
 _DISTRIBUTIONS: Final = range(6)  # what a hint can say
+_HINTS: Final = tuple(map(int_, _DISTRIBUTIONS))
 
 
 def _hints(value: object, count: int) -> list[int | None]:

@@ -1,15 +1,18 @@
 """The addresses that this router advertises, and those that others do. Source: docs/spec/network.md §9."""
 
+import re
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from router.linkstate.asking import Asking
 from router.linkstate.database import LOWER_ADVERTISEMENTS
-from router.linkstate.limits import Limits
+from router.linkstate.limits import ADDRESS_BYTES, Limits
 from router.linkstate.messages import MobileAddressUpdate
 
 # Which addresses are other routers' business. Attack: a peer that advertises a local or a control address.
-_PHASES = frozenset("0123456789F")
+_MOBILE_KEY: Final = re.compile(r"(?:M[0-9F]|[CDEFH]).", re.DOTALL).match
 
 
 class LocalAddresses:
@@ -60,24 +63,37 @@ class LocalAddresses:
         return MobileAddressUpdate(id=self._router, mobile_seq=self.mobile_seq, is_absolute=True, present=present)
 
 
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """A link, which pays for the addresses that it told of. One that comes later, with the same tag, is another.
+
+    order  of the links, which came first
+    """
+
+    tag: int
+    order: int
+
+
 @dataclass(slots=True)
 class Held:
     """What one router advertised.
 
-    link         the one that its last update came by, and that pays for it
+    payer        the link that its last update came by
     asking       for all of them
     has_gap      they were asked for because an update was missed
-    is_cut       some found no room
+    left_out     of the last update: so many found no room
+    missing      the bytes that those would take
     """
 
     mobile_seq: int = 0
     keys: dict[str, None] = field(default_factory=dict)
     characters: int = 0
-    link: int | None = None
+    payer: Payer | None = None
     lower: int = 0
     asking: Asking = field(default_factory=Asking)
     has_gap: bool = False
-    is_cut: bool = False
+    left_out: int = 0
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +105,14 @@ class Difference:
 class RemoteAddresses:
     """The addresses of the routers that are known."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, room: Callable[[int], int]) -> None:
+        """room  (link tag) → bytes that its neighbour may still have here"""
         self._limits = limits
+        self._room = room
         self._held: dict[str, Held] = {}
-        self._counts: Counter[int | None] = Counter()  # addresses by link
-        self._characters: Counter[int | None] = Counter()
+        self._counts: Counter[Payer] = Counter()  # addresses
+        self._characters: Counter[Payer] = Counter()
+        self._charged: dict[Payer, None] = {}  # since `take_charges`
 
     def of(self, router: str) -> Held:
         """For routers that are known: there is one for each, until `remove`."""
@@ -123,49 +142,80 @@ class RemoteAddresses:
             held.asking.want()
         return has_fewer and not advertised
 
-    def apply(self, held: Held, update: MobileAddressUpdate, link: int) -> Difference:
+    def apply(self, held: Held, update: MobileAddressUpdate, payer: Payer) -> Difference:
         """Take over an update that is in its turn, or absolute. What finds no room is left out."""
+        limits, keys = self._limits, held.keys
+        size = self._room(payer.tag) + (_bytes_of(held) if held.payer == payer else 0)
         self._pay(held, -1)
-        held.link, held.mobile_seq, held.has_gap, held.lower = link, update.mobile_seq, False, 0
+        held.payer, held.mobile_seq, held.has_gap, held.lower = payer, update.mobile_seq, False, 0
         held.asking.answered()
-        keys = held.keys
+        listed = dict(update.present)
         if update.is_absolute:
-            listed = {key for key, _ in update.present}
             unmapped = [key for key in keys if key not in listed]
         else:
             unmapped = [key for key in dict.fromkeys(update.absent) if key in keys]
         for key in unmapped:
             del keys[key]
-            held.characters -= len(key)
-        room = min(self._limits.addresses_per_router, self._limits.addresses_per_link - self._counts[link]) - len(keys)
-        characters = self._limits.address_bytes_per_link - self._characters[link]
-        was_cut, held.is_cut = held.is_cut, False
-        mapped = []
-        for key, hint in update.present:
-            if key in keys or not self._is_mobile(key):
-                continue
-            if room <= 0 or held.characters + len(key) > characters:
-                held.is_cut = True
-                break
-            keys[key] = None
-            room -= 1
-            held.characters += len(key)
-            mapped.append((key, hint))
+        held.characters -= sum(map(len, unmapped))
+        fresh = [key for key in listed if key not in keys]
+        if None in map(_MOBILE_KEY, fresh) or max(map(len, fresh), default=0) > limits.address_characters:
+            fresh = [key for key in fresh if _MOBILE_KEY(key) and len(key) <= limits.address_characters]
+        room = min(limits.addresses_per_router, limits.addresses_per_link - self._counts[payer]) - len(keys)
+        characters = limits.address_bytes_per_link - self._characters[payer] - held.characters
+        fitting = _count_fitting(fresh, room, characters, size - _bytes_of(held))
+        was_cut, held.left_out = bool(held.left_out), len(fresh) - fitting
+        held.missing = sum(ADDRESS_BYTES + len(key) for key in fresh[fitting:])
+        del fresh[fitting:]
+        keys.update(dict.fromkeys(fresh))
+        held.characters += sum(map(len, fresh))
         self._pay(held, 1)
         if was_cut and not update.is_absolute:
             # Which found no room is not remembered: once there is some, all are asked for again.
-            if room > 0 and not held.is_cut:
+            if room > len(fresh) and not held.left_out:
                 held.mobile_seq = 0
                 held.asking.want()
-            else:
-                held.is_cut = True
-        return Difference(tuple(mapped), tuple(unmapped))
+            elif not held.left_out:
+                held.left_out, held.missing = 1, ADDRESS_BYTES
+        return Difference(tuple(zip(fresh, map(listed.__getitem__, fresh), strict=True)), tuple(unmapped))
+
+    def reconsider(self, held: Held) -> None:
+        """Ask for all addresses again if there is room now for those that found none."""
+        payer, limits = held.payer, self._limits
+        if not held.left_out or payer is None:
+            return
+        room = min(limits.addresses_per_router - len(held.keys), limits.addresses_per_link - self._counts[payer])
+        characters = limits.address_bytes_per_link - self._characters[payer]
+        if held.left_out <= room and held.missing <= min(characters, self._room(payer.tag)):
+            held.left_out = held.missing = held.mobile_seq = 0
+            held.asking.want()
+
+    def take_charges(self) -> Iterator[tuple[Payer, int]]:
+        """Those that pay for other addresses than when this was last called, and the bytes that each pays for."""
+        charged, self._charged = self._charged, {}
+        for payer in charged:
+            count, characters = self._counts[payer], self._characters[payer]
+            if not count:
+                del self._counts[payer], self._characters[payer]
+            yield payer, count * ADDRESS_BYTES + characters
 
     def _pay(self, held: Held, sign: int) -> None:
-        self._counts[held.link] += sign * len(held.keys)
-        self._characters[held.link] += sign * held.characters
+        if held.payer is not None:
+            self._counts[held.payer] += sign * len(held.keys)
+            self._characters[held.payer] += sign * held.characters
+            self._charged[held.payer] = None
 
-    def _is_mobile(self, key: str) -> bool:
-        if not 1 < len(key) <= self._limits.address_characters:
-            return False
-        return (len(key) > 2 and key[1] in _PHASES) if key[0] == "M" else key[0] in "CDEFH"
+
+def _bytes_of(held: Held) -> int:
+    return len(held.keys) * ADDRESS_BYTES + held.characters
+
+
+def _count_fitting(fresh: list[str], room: int, characters: int, size: int) -> int:
+    """How many of them find room: addresses, characters, and bytes in all."""
+    wanted = sum(map(len, fresh))
+    if len(fresh) <= room and wanted <= characters and len(fresh) * ADDRESS_BYTES + wanted <= size:
+        return len(fresh)
+    for count, key in enumerate(fresh):
+        room, characters, size = room - 1, characters - len(key), size - len(key) - ADDRESS_BYTES
+        if min(room, characters, size) < 0:
+            return count
+    return len(fresh)

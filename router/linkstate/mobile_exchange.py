@@ -10,7 +10,8 @@ from router.linkstate.messages import (
     decode_mobile_message,
     mobile_address,
 )
-from router.linkstate.mobile import Held, LocalAddresses
+from router.linkstate.mobile import Held, LocalAddresses, Payer
+from router.linkstate.neighbours import Link
 from router.linkstate.output import Output
 from router.linkstate.topology import Topology
 
@@ -24,7 +25,7 @@ class MobileExchange:
         self._answered = 0  # addresses, in this tick
         self.local = LocalAddresses(router)
 
-    def receive(self, opcode: str, body: object, link: int) -> MobileAddressUpdate | None:
+    def receive(self, opcode: str, body: object, link: Link) -> MobileAddressUpdate | None:
         """Returns the update if it is one of a known router, well-formed."""
         message = decode_mobile_message(opcode, body)
         if message is None or message.id == self._router:
@@ -32,11 +33,11 @@ class MobileExchange:
         if isinstance(message, NewerVersion):
             self._output.warn_of_version("ROUTER_MA", message)
         elif message.id not in self._topology.database.records:
-            if self._output.may("complaints", link, self._output.limits.complaints_per_link_and_tick):
+            if self._output.may("complaints", link.tag, self._output.limits.complaints_per_link_and_tick):
                 text = f"Received {opcode} from an unknown router with router id {message.id}"
                 self._output.log("ROUTER_MA", "warning", text)
         elif isinstance(message, MalformedUpdate):
-            if self._output.may("complaints", link, self._output.limits.complaints_per_link_and_tick):
+            if self._output.may("complaints", link.tag, self._output.limits.complaints_per_link_and_tick):
                 self._output.log("ROUTER_MA", "error", f"Received malformed MAU from {message.id}")
         elif isinstance(message, MobileAddressRequest):
             self._answer(message)
@@ -104,7 +105,7 @@ class MobileExchange:
         self._output.send((path,), mobile_address(router), update.OPCODE, update.body())
         self._output.log("ROUTER_MA", "debug", f"Sent MAU to requestor: mobile_seq={update.mobile_seq}")
 
-    def _take(self, update: MobileAddressUpdate, link: int) -> None:
+    def _take(self, update: MobileAddressUpdate, link: Link) -> None:
         kind = "absolute" if update.is_absolute else "differential"
         text = f"Received MAU ({kind}) from {update.id}, mobile_seq={update.mobile_seq}"
         self._output.log("ROUTER_MA", "debug", text)
@@ -114,9 +115,9 @@ class MobileExchange:
             if update.mobile_seq > held.mobile_seq and not held.has_gap:
                 held.has_gap = self._request(update.id, held)
             return
-        difference = self._topology.addresses.apply(held, update, link)
+        difference = self._topology.addresses.apply(held, update, Payer(link.tag, link.order))
         if difference.mapped or difference.unmapped:
             effect = AddressesChanged(router=update.id, mapped=difference.mapped, unmapped=difference.unmapped)
             self._output.add(effect)
-        if held.is_cut and self._output.may("complaints", link, self._output.limits.complaints_per_link_and_tick):
+        if held.left_out and self._output.may("complaints", link.tag, self._output.limits.complaints_per_link_and_tick):
             self._output.log("ROUTER_MA", "warning", f"No room for all addresses of router {update.id}")

@@ -1,6 +1,6 @@
 """Neighbours, known routers and the paths to them, kept consistent: the rows that others see of it all."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from router.linkstate.database import Database, Record
 from router.linkstate.effects import AddressesChanged, RadiusChanged, RouterChanged, RouterGone, RouterRow
@@ -13,14 +13,15 @@ from router.linkstate.paths import Computation
 class Topology:
     """is_outdated  link states changed since the routes were last computed"""
 
-    def __init__(self, router: str, neighbours: Neighbours, output: Output) -> None:
+    def __init__(self, router: str, neighbours: Neighbours, output: Output, room: Callable[[int], int]) -> None:
+        """room  (link tag) → bytes that the addresses which a neighbour tells of may still take"""
         self._router = router
         self._output = output
         self._computation: Computation | None = None
         self._has_routes = False  # those of the computation under way were given out
         self._radius = 0
         self.neighbours = neighbours
-        self.addresses = RemoteAddresses(output.limits)
+        self.addresses = RemoteAddresses(output.limits, room)
         self.database = Database()
         self.is_outdated = False
 

@@ -177,7 +177,9 @@ class Agent:
             entity_type=core_type,
             perform=lambda: self._core.perform(name, core_type, properties, request.body, requester=request.requester),
             given=given,
-            find=lambda: self._core.find(core_type, properties) if name in ("UPDATE", "DELETE") else None,
+            find=lambda: (
+                self._core.find(core_type, properties, request.requester) if name in ("UPDATE", "DELETE") else None
+            ),
             error_body=self._core.error_body(name, core_type),
             is_core=True,
         )

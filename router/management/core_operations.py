@@ -12,6 +12,7 @@ from router.management.query import QueryRows, Row, core_map, core_names, core_r
 from router.management.redaction import shown
 from router.management.requests import CHANGE_NOT_ALLOWED, ManagementError, Requester
 from router.management.schema import EntityType, ValidationError
+from router.management.scoped_operations import ScopedOperations
 from router.management.views import Views
 
 CRUD: Final = frozenset({"QUERY", "CREATE", "READ", "UPDATE", "DELETE"})
@@ -34,6 +35,8 @@ class CoreOperations:
         kind = kind_of(entity_type)
         if operation in kind.forbidden:
             raise ManagementError(403, "Forbidden")
+        if (scoped := self._scoped(entity_type, requester)) is not None:
+            return scoped.perform(operation, properties, body, self._views.store.extensions.columns(entity_type))
         if operation == "QUERY":
             return 200, self._query(entity_type, properties, body)
         if operation == "READ":
@@ -51,10 +54,15 @@ class CoreOperations:
             501, f"Operation '{operation}' not implemented for '{entity_type.long_name}' {list(entity_type.operations)}"
         )
 
-    def find(self, entity_type: EntityType, properties: Row) -> Row | None:
+    def _scoped(self, entity_type: EntityType, requester: Requester) -> ScopedOperations | None:
+        scoped = self._views.store.owner(entity_type).scoped
+        return ScopedOperations(scoped, entity_type, requester) if scoped is not None else None
+
+    def find(self, entity_type: EntityType, properties: Row, requester: Requester) -> Row | None:
         """The entity that a request selects, as it is; None where it selects none."""
+        scoped = self._scoped(entity_type, requester)
         try:
-            return self._read(entity_type, properties)
+            return scoped.read(properties) if scoped is not None else self._read(entity_type, properties)
         except (ManagementError, ValidationError):
             return None
 

@@ -130,6 +130,7 @@ class LogRules:
     time_style: TimeStyle = TimeStyle()
     # What `of` has found, by module: the settings never change.
     _found: dict[str, LogSettings] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _enabled: dict[tuple[str, LogLevel], bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_module(self, module: str, settings: LogSettings) -> "LogRules":
         return LogRules(settings={**self.settings, module: settings}, time_style=self.time_style)
@@ -153,6 +154,12 @@ class LogRules:
         return made
 
     def is_enabled(self, module: str, level: LogLevel) -> bool:
+        known = self._enabled.get((module, level))
+        if known is None:
+            known = self._enabled[module, level] = self._is_enabled(module, level)
+        return known
+
+    def _is_enabled(self, module: str, level: LogLevel) -> bool:
         own = self.settings.get(module)
         if own is None or own.enabled is None:
             own = self.settings.get("DEFAULT")
@@ -190,6 +197,8 @@ class LogEntry:
 
 def visible_text(text: str) -> str:
     """`text` as a log line may hold it: at most 2048 bytes, control characters written as escapes."""
+    if len(text) * 4 <= MAX_TEXT_BYTES and text.isprintable():  # nearly all of them
+        return text
     cut = text[:MAX_TEXT_BYTES]
     escaped = _FORGEABLE_BREAK.sub(r"\\n", _CONTROL.sub(lambda match: ascii(match[0])[1:-1], cut))
     if len(escaped) * 4 <= MAX_TEXT_BYTES or len(encoded := escaped.encode()) <= MAX_TEXT_BYTES:

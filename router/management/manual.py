@@ -10,7 +10,6 @@ from pathlib import Path
 
 from router.management.docs import default_text, is_set_in_file, kind_text, meaning_text
 from router.management.kinds import APPLY_ORDER
-from router.management.refusals import UNSERVED_TYPES
 from router.management.schema import Attribute, EntityType, Schema, load_schema
 
 DEFAULT_FILE = Path("deploy/man/qdrouterd.conf.5")
@@ -92,7 +91,6 @@ def _section(schema: Schema, entity_type: EntityType) -> str:
     notes = [
         *(["There is at most one."] if entity_type.is_singleton and not entity_type.is_deprecated else []),
         *(["Deprecated, without effect."] if entity_type.is_deprecated else []),
-        *(["Not supported by this version: it stops the start."] if entity_type.short_name in UNSERVED_TYPES else []),
     ]
     text = " ".join(filter(None, [entity_type.description, *notes]))
     common = schema.types["entity"].attributes

@@ -1,11 +1,26 @@
 """Owners: they carry out what happens to the entities of one type, and know their live values."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from router.management.query import Provider, Row
 
 Attributes = Mapping[str, object]
+
+
+class Scoped(Protocol):
+    """Entities that each connection has of its own, which it alone sees. All get its id; None: it came on none."""
+
+    def rows(self, connection_id: int | None, /) -> Iterable[Row]:
+        """Columns of schemas/management.json."""
+        ...
+
+    def create(self, connection_id: int | None, name: str | None, attributes: Attributes, /) -> Row:
+        """Returns its columns. Errors: ManagementError"""
+        ...
+
+    def delete(self, connection_id: int | None, identity: str, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +41,7 @@ class Owner:
     operations  further ones, in upper case: (application properties) -> body of the reply. Errors: ValidationError.
                 Those that begin with GET- take the right to read and leave no record: they only read. All others take
                 the right to update, and do not exist for a type that has no such right
+    scoped      the type's entities are connections' own; then there is nothing else
     """
 
     type: str
@@ -35,6 +51,7 @@ class Owner:
     delete: Callable[[Attributes], None] | None = None
     change: Callable[[str, Attributes, int | None], None] | None = None
     operations: Mapping[str, Callable[[Row], object]] = field(default_factory=dict)
+    scoped: Scoped | None = None
 
 
 def _nothing(*_: Attributes) -> None:

@@ -23,19 +23,12 @@ class Refusal:
     attribute: str = ""
 
 
-# Type -> why none of its entities can be served.
-UNSERVED_TYPES: Final[Mapping[str, str]] = {
-    "exchange": f"exchanges are {_NOT_BUILT}: take the section out",
-    "binding": f"bindings of exchanges are {_NOT_BUILT}: take the section out",
-}
 # Type -> attribute -> why an entity cannot be served in which it is on.
 UNSERVED_ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = {
     "listener": {
         "http": f"http listeners are {_NOT_BUILT}: take the section out",
         "httpRootDir": f"http listeners are {_NOT_BUILT}: take the section out",
     },
-    "autoLink": {"fallback": f"fallback destinations are {_NOT_BUILT}: take 'fallback' out"},
-    "address": {"enableFallback": f"fallback destinations are {_NOT_BUILT}: take 'enableFallback' out"},
 }
 # Type -> attributes that an empty value would make as if they were left out, which is laxer or not what anybody means:
 # a listener without TLS, or with every mechanism; a connector that trusts the system's authorities.
@@ -53,8 +46,6 @@ def refusal(type_: str, attributes: Mapping[str, object]) -> Refusal | None:
     type_       short name
     attributes  validated, by canonical name
     """
-    if (reason := UNSERVED_TYPES.get(type_)) is not None:
-        return Refusal(reason=reason)
     for attribute, reason in UNSERVED_ATTRIBUTES.get(type_, {}).items():
         if attributes.get(attribute):
             return Refusal(reason=reason, attribute=attribute)

@@ -28,6 +28,7 @@ class Requester:
     rights         by the settings that the connection has when the request is performed
     rule           where they are written
     facts          of the connection, as an audit event has them
+    is_direct      the request is the peer's own, and not one that a router passes on
     """
 
     connection_id: int | None
@@ -35,6 +36,7 @@ class Requester:
     rule: Rule | None = None
     facts: ConnectionMembers = field(default_factory=ConnectionMembers)
     is_admin_update_allowed: bool = True
+    is_direct: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,24 @@
 Source: docs/spec/network.md §5.
 """
 
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from router.amqp import sections
-from router.amqp.codec import CodecError, decode_message, encode
+from router.amqp.codec import CodecError, decode, decode_message, encode
 from router.amqp.sections import MessageFault, RouterAnnotations
-from router.values import symbol
+from router.amqp.stepwise import AT_ONCE, decode_in_steps, encode_wide, encode_wide_in_steps
+from router.values import symbol, ulong
 
 # A header that says `durable: false`, and nothing else.
 _HEADER: Final = bytes.fromhex("005370d0000000050000000142")
+# Attack: a trace of a million entries, which would be read in one go. Those of 128 routers with the longest ids have 17
+# kB.
+MAX_BYTES_BEFORE_THE_BODY: Final = 64 * 1024
+# The descriptor of a section whose body is one value, and the bytes that it takes at most.
+_VALUES: Final = (ulong(0x77), symbol("amqp:amqp-value:*"))
+_DESCRIPTOR_BYTES: Final = 32
 # Their keys are symbols, and their properties end with the address.
 _OF_MOBILE: Final = ("MAR", "MAU")
 
@@ -33,6 +41,21 @@ class Envelope:
 
 def encode_control(node: str, to: str, opcode: str, body: dict[str, Any]) -> bytes:
     """A message of this router's. node  `0/ID`"""
+    return _before_the_body(node, to, opcode) + encode_wide(body)
+
+
+def is_long(body: dict[str, Any]) -> bool:
+    """Does a body take so long to write that it is to be written in steps?"""
+    return any(isinstance(value, list) and len(value) > AT_ONCE for value in body.values())
+
+
+def encode_control_in_steps(node: str, to: str, opcode: str, body: dict[str, Any]) -> Generator[None, None, bytes]:
+    """As `encode_control`."""
+    encoded = yield from encode_wide_in_steps(body)
+    return _before_the_body(node, to, opcode) + encoded
+
+
+def _before_the_body(node: str, to: str, opcode: str) -> bytes:
     annotations = {symbol("x-opt-qd.ingress"): node, symbol("x-opt-qd.trace"): [node]}
     is_of_mobile = opcode in _OF_MOBILE
     key: str = symbol("opcode") if is_of_mobile else "opcode"
@@ -41,28 +64,19 @@ def encode_control(node: str, to: str, opcode: str, body: dict[str, Any]) -> byt
         (
             _HEADER,
             b"\x00\x53\x72" + encode(annotations),
-            b"\x00\x53\x73" + _wide(properties),
-            b"\x00\x53\x74" + _wide({key: opcode}),
-            b"\x00\x53\x77" + _wide(body),
+            b"\x00\x53\x73" + encode_wide(properties),
+            b"\x00\x53\x74" + encode_wide({key: opcode}),
+            b"\x00\x53\x77",
         )
     )
-
-
-def _wide(value: Any) -> bytes:
-    if isinstance(value, dict):
-        parts, constructor = [_wide(part) for pair in value.items() for part in pair], 0xD1
-    elif isinstance(value, list | tuple):
-        parts, constructor = [_wide(part) for part in value], 0xD0
-    else:
-        return encode(value)
-    content = b"".join(parts)
-    return bytes((constructor,)) + (len(content) + 4).to_bytes(4, "big") + len(parts).to_bytes(4, "big") + content
 
 
 def read_envelope(payload: bytes) -> Envelope:
     """Where a message goes and where it was. Its body is not looked at. Errors: Unreadable"""
     try:
         found = sections.find(payload, len(payload))
+        if found.body_at > MAX_BYTES_BEFORE_THE_BODY:
+            raise Unreadable("too much before its body")
         to = sections.to(payload, len(payload), found.properties_at)
         taken = sections.router_annotations(sections.take_apart(payload, found).routers)
     except MessageFault as fault:
@@ -79,6 +93,26 @@ def read_content(payload: bytes) -> tuple[Any, Any]:
     except CodecError as error:
         raise Unreadable(str(error)) from None
     return message.application_properties or None, message.body
+
+
+def read_content_in_steps(payload: bytes, max_values: int) -> Generator[None, None, tuple[Any, Any]]:
+    """As `read_content`, of a message that `read_envelope` has read. Yields once for every AT_ONCE values, at least.
+
+    max_values  accepted in the lists and maps of the body
+    """
+    try:
+        at = sections.find(payload, len(payload)).body_at
+        before = decode_message(payload[:at])
+        yield
+        descriptor, value_at = decode(payload[at + 1 : at + 1 + _DESCRIPTOR_BYTES]) if at < len(payload) else (None, 0)
+        if descriptor not in _VALUES:
+            raise CodecError("the body of a long control message is one value")
+        body, end = yield from decode_in_steps(payload, at + 1 + value_at, max_values)
+        if end != len(payload):
+            raise CodecError("something follows the body")
+    except (CodecError, MessageFault) as error:
+        raise Unreadable(str(error)) from None
+    return before.application_properties or None, body
 
 
 def forwarded(payload: bytes, node: str) -> bytes:

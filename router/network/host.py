@@ -1,7 +1,7 @@
 """Runs the routing protocol of an interior router: ticks, control messages and links in, effects carried out.
 
 Effects that change what messages are routed by are carried out in their order; those that concern ten thousand
-addresses in slices, between which messages pass.
+addresses in slices, between which messages pass. Long messages of this router's are written in slices, too.
 
 Source: docs/spec/network.md §5, §7.
 """
@@ -9,14 +9,16 @@ Source: docs/spec/network.md §5, §7.
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from policy.addressing.address import AREA, Address, resolve
+from router.core.budget import Account
 from router.core.network import CONTROL_KEYS, Network
 from router.core.remotes import Trunk
 from router.effects import Emit, Log, log
 from router.linkstate.effects import (
     AddressesChanged,
+    AddressesCharged,
     Effect,
     FloodControl,
     RadiusChanged,
@@ -28,10 +30,18 @@ from router.linkstate.effects import (
 from router.linkstate.limits import MAX_ROUTERS, Limits
 from router.linkstate.machine import Machine, ReceivedControl
 from router.linkstate.settings import Settings
-from router.network.envelope import Unreadable, encode_control, forwarded, read_content, read_envelope
+from router.network.envelope import (
+    Unreadable,
+    encode_control,
+    encode_control_in_steps,
+    forwarded,
+    is_long,
+    read_envelope,
+)
+from router.network.intake import Arrived, Intake
 
-# Addresses mapped or unmapped in one go: less than a millisecond.
-ADDRESSES_AT_ONCE: Final = 100
+# Addresses mapped or unmapped in one go: about a tenth of a millisecond.
+ADDRESSES_AT_ONCE: Final = 16
 _AREA_PREFIX: Final = f"{AREA}/"
 
 
@@ -85,12 +95,15 @@ class Host:
         self._emit = emit
         self._clock = clock
         self._work = network.core.work
-        self._machine = Machine(settings, self.limits)
+        self._machine = Machine(settings, self.limits, self._room)
         self._node = network.node
         self._received: bytes | None = None  # the control message that the machine is being given
         self._in_order: deque[Iterator[None]] = deque()
         self._is_at_work = False
+        self._long_sends = 0  # of `_in_order`
+        self._paying: dict[int, tuple[Account, int]] = {}  # by payer: the bytes that its account was charged
         self._spent: Counter[tuple[int, str]] = Counter()  # by link, in this second
+        self._intake = Intake(self, self._work, self.limits.control_message_values)
         network.host = self
         network.control_message_bytes = self.limits.control_message_bytes
         text = f"id={settings.router_id} instance={settings.instance} max_routers={MAX_ROUTERS}"
@@ -140,6 +153,10 @@ class Host:
     def link_lost(self, tag: int) -> None:
         self._carry_out(self._machine.link_lost(tag, self._clock()))
 
+    def disconnected(self, tag: int) -> None:
+        """A connection is going: nothing that came by it counts any more."""
+        self._intake.disconnected(tag)
+
     def address_appeared(self, key: str, hint: int) -> None:
         self._carry_out(self._machine.address_appeared(key, hint))
 
@@ -149,7 +166,7 @@ class Host:
     def on_control(self, tag: int, payload: bytes) -> None:
         """A control message came on a connection. Bounded before anything of it is decoded."""
         if len(payload) > self.limits.control_message_bytes:
-            self._complain(tag, f"a control message of {len(payload)} bytes is over the limit")
+            self.complain(tag, f"a control message of {len(payload)} bytes is over the limit")
             return
         try:
             envelope = read_envelope(payload)
@@ -157,23 +174,28 @@ class Host:
             if not isinstance(address, Address):
                 raise Unreadable("its address is none")
             if address.key in CONTROL_KEYS:
-                if not self._may(tag, "own", self.limits.messages_per_link_and_tick):
-                    return
-                properties, body = read_content(payload)
+                trunk = self._network.trunks.get(tag)
+                if trunk is not None and self._may(tag, "own", self.limits.messages_per_link_and_tick):
+                    self._intake.take(Arrived(tag, payload, address.key, envelope.trace), trunk.attachment.account)
             else:
                 self._pass_on(tag, payload, address, envelope.trace)
-                return
         except Unreadable as error:
-            self._complain(tag, str(error))
-            return
+            self.complain(tag, str(error))
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._in_order)
+
+    def hear(self, arrived: Arrived, properties: Any, body: Any) -> None:
+        """A control message for this router has been read."""
         received = ReceivedControl(
-            link=tag,
-            key=address.key,
+            link=arrived.tag,
+            key=arrived.key,
             properties=properties,
             body=body,
-            trace=tuple(node.removeprefix(_AREA_PREFIX) for node in envelope.trace),
+            trace=tuple(node.removeprefix(_AREA_PREFIX) for node in arrived.trace),
         )
-        before, self._received = self._received, payload
+        before, self._received = self._received, arrived.payload
         try:
             self._carry_out(self._machine.receive(received, self._clock()))
         finally:
@@ -194,7 +216,7 @@ class Host:
         self._spent[tag, what] += 1
         return self._spent[tag, what] <= limit
 
-    def _complain(self, tag: int, why: str) -> None:
+    def complain(self, tag: int, why: str) -> None:
         if self._may(tag, "complaints", self.limits.complaints_per_link_and_tick):
             log(self._emit, "ROUTER", "error", f"Exception in raw message processing: link_tag={tag}: {why}")
 
@@ -207,12 +229,14 @@ class Host:
                     self._emit(effect)
                 case SendControl(links=links, to=to, opcode=opcode, body=body):
                     if links:
-                        self._send(links, encode_control(self._node, to, opcode, body))
+                        self._send_own(links, to, opcode, body)
                 case FloodControl(links=links):
                     if self._received is not None:
                         self._flood(links, forwarded(self._received, self._node))
                 case RadiusChanged(radius=radius):
                     self._network.radius = radius
+                case AddressesCharged(link=link, payer=payer, held=held):
+                    self._charge(link, payer, held)
                 case RouterChanged() | RouterGone() | AddressesChanged():
                     self._in_order.append(self._applying(effect))
         if not self._is_at_work and (self._in_order or self._machine.has_work):
@@ -220,6 +244,40 @@ class Host:
             steps = self._working()
             if next(steps, steps) is None:
                 self._work.later(steps)
+
+    def _room(self, tag: int) -> int:
+        """Bytes that the addresses which a neighbour tells of may still take."""
+        trunk = self._network.trunks.get(tag)
+        return trunk.attachment.account.room_for_addresses() if trunk is not None else 0
+
+    def _charge(self, tag: int, payer: int, held: int) -> None:
+        """The addresses that were told of on a connection, which may be gone, hold so many bytes now."""
+        account, before = self._paying.pop(payer, (None, 0))
+        if account is None:
+            trunk = self._network.trunks.get(tag)
+            if trunk is None:
+                return
+            account = trunk.attachment.account
+        account.hold_addresses(account.addresses + held - before)
+        if held:
+            self._paying[payer] = account, held
+
+    def _send_own(self, links: tuple[int, ...], to: str, opcode: str, body: dict[str, Any]) -> None:
+        """Nothing but a HELLO overtakes a long message: an advertisement of what it says would be asked about."""
+        if is_long(body):
+            self._long_sends += 1
+            self._in_order.append(self._sending_long(links, to, opcode, body))
+        elif self._long_sends and opcode != "HELLO":
+            self._in_order.append(self._sending(links, encode_control(self._node, to, opcode, body)))
+        else:
+            self._send(links, encode_control(self._node, to, opcode, body))
+
+    def _sending_long(self, links: tuple[int, ...], to: str, opcode: str, body: dict[str, Any]) -> Iterator[None]:
+        try:
+            payload = yield from encode_control_in_steps(self._node, to, opcode, body)
+        finally:
+            self._long_sends -= 1
+        self._send(links, payload)
 
     def _flood(self, links: tuple[int, ...], payload: bytes) -> None:
         """Pass a message on. Not before its addresses have a way here: other routers would send to them at once."""
@@ -249,6 +307,7 @@ class Host:
                     yield
         finally:
             self._is_at_work = False
+            self._intake.go_on()
 
     def _applying(self, effect: RouterChanged | RouterGone | AddressesChanged) -> Iterator[None]:
         network = self._network

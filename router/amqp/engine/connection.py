@@ -15,6 +15,8 @@ from functools import cache, partial
 from typing import Any, Final, Protocol
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
+from router.amqp.codec import encode
+from router.amqp.engine import pool
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import (
@@ -32,8 +34,9 @@ from router.amqp.engine.values import (
     close_frame,
     condition_of,
     drained_frame,
+    encoded_symbols,
     place_of_attach,
-    put_value,
+    put_encoded,
     set_condition,
     symbols_of,
     text_of,
@@ -42,7 +45,7 @@ from router.amqp.engine.values import (
 from router.amqp.guard import MAX_SPAN, CannotBegin, Guard
 from router.amqp.guard.performatives import BEGIN, read_frame
 from router.amqp.terminus import RemoteOpen, Violation
-from router.values import Condition
+from router.values import Array, Condition
 
 # Bytes that may wait in one session's engine before its links get no more (routing §10.1). Stops a receiver that grants
 # endless credit but no session window from filling our memory.
@@ -136,6 +139,23 @@ class Owner(SessionOwner, LinkOwner, Protocol):
     def note_deliveries(self) -> None: ...
 
 
+class _Nobody(Owner):
+    """The owner of a released engine: hears of nothing. A last timer or grant may still fail and say so (`crash`)."""
+
+    def on_end(self, session: "Session") -> None: ...
+    def on_detach(self, link: "IncomingWire | OutgoingWire", *, is_closed: bool) -> None: ...
+    def on_open(self, remote: RemoteOpen) -> None: ...
+    def on_begin(self, session: "Session") -> None: ...
+    def on_attach(self, link: "IncomingWire | OutgoingWire") -> None: ...
+    def on_close(self, condition: Condition | None) -> None: ...
+    def on_transport_error(self, condition: Condition) -> None: ...
+    def crash(self, error: Exception, /) -> None: ...
+    def note_deliveries(self) -> None: ...
+
+
+_NOBODY: Final = _Nobody()
+
+
 class Touched(Protocol):
     """The engines to flush at the end of this pass."""
 
@@ -161,6 +181,7 @@ class Engine:
         "is_freed",
         "is_late",
         "is_released",
+        "left",
         "links",
         "on_behind",
         "owner",
@@ -189,6 +210,7 @@ class Engine:
         """touched  this engine joins whenever bytes came."""
         self.owner = owner
         self.write = write
+        self.left = 8  # bytes before the next frame in what comes to be written: at first AMQP's header
         self.touched = touched
         self.is_freed = False  # nothing is written any more: the connection's objects are released, or about to be
         self.is_released = False
@@ -223,9 +245,9 @@ class Engine:
         self.intake = Intake(self, guard)
         self._scan_read = guard.tables.scan_read
         self.afterwards: list[Callable[[], None]] = []  # to be done when the events have been worked off
-        self.released: deque[Pointer] = deque()  # links that are freed and have not gone
+        self.released: list[Pointer] = []  # links that are freed and have not gone
         self.drains: dict[OutgoingWire, None] = {}  # links whose receivers await that they are said to have no credit
-        self.begins: deque[tuple[Session, int]] = deque()  # sessions to be begun, with their incoming capacity
+        self.begins: list[tuple[Session, int]] = []  # few sessions to be begun, with their incoming capacity
 
     # Bytes
 
@@ -281,7 +303,8 @@ class Engine:
         if self.is_blocked or self.is_freed:
             return
         transport, write = self.transport, self.write
-        while not self.is_blocked and (size := _pull(transport)) > 0:
+        while not self.is_blocked and (size := _pull(transport, self.left)) > 0:
+            self.left = _step.left
             write(bytes(OUTPUT_VIEW[:size]))
             if size < PULLS_ALL_BYTES:
                 break
@@ -294,6 +317,12 @@ class Engine:
             self._watch_backlog()
         if self.is_deaf or self.afterwards or _first_event(self.collector):
             self.drain()
+
+    def _pulled(self) -> memoryview:
+        """As many bytes as the engine has ready at once, to be written."""
+        size = _pull(self.transport, self.left)
+        self.left = _step.left
+        return OUTPUT_VIEW[: max(size, 0)]
 
     def catch_up(self, has_time: Callable[[], bool]) -> None:
         """Act on the events that wait, as far as there is time."""
@@ -430,7 +459,7 @@ class Engine:
             if credit > 0 or not lib.pn_link_get_drain(link) or wire.session.is_closing:
                 continue
             wire.session.show_window()
-            output = OUTPUT_VIEW[: max(_pull(self.transport), 0)]
+            output = self._pulled()
             flow = drained_frame(output, place[1], (limit - credit) & 0xFFFFFFFF)
             self.write(flow or bytes(output))
 
@@ -546,12 +575,15 @@ class Engine:
 
     def attach_alone(self, wire: OutgoingWire, attach: Callable[[], None]) -> None:
         """Have our Attach written by itself, behind all that was said before: `_answer_drains` needs its place."""
-        while not self.is_blocked and (size := _pull(self.transport)) > 0:
-            self.write(bytes(OUTPUT_VIEW[:size]))
+        if self.is_deaf:
+            attach()  # to a connection that has gone since the peer asked
+            return
+        while not self.is_blocked and (output := self._pulled()):
+            self.write(bytes(output))
         attach()
-        if wire.core is not None and not self.is_blocked and (size := _pull(self.transport)) > 0:
-            wire.place = place_of_attach(OUTPUT_VIEW[:size])
-            self.write(bytes(OUTPUT_VIEW[:size]))
+        if wire.core is not None and not self.is_blocked and (output := self._pulled()):
+            wire.place = place_of_attach(output)
+            self.write(bytes(output))
 
     def _watch(self, wire: IncomingWire | OutgoingWire) -> None:
         """A session on which the router sends is watched for congestion."""
@@ -602,13 +634,16 @@ class Engine:
     def open(
         self,
         *,
-        properties: dict[Any, Any],
-        capabilities: object,
+        properties: dict[Any, Any] | bytes,
+        capabilities: Array,
         hostname: str | None = None,
         max_frame_bytes: int | None = None,
         channel_max: int | None = None,
     ) -> None:
-        """Send our Open. Limits given here replace those of the listener (policy, docs §3.3)."""
+        """Send our Open. Limits given here replace those of the listener (policy, docs §3.3).
+
+        properties  perhaps encoded
+        """
         self.intake.guard.offer(max_frame_bytes=max_frame_bytes, channel_max=channel_max)
         if max_frame_bytes is not None:
             lib.pn_transport_set_max_frame(self.transport, max_frame_bytes)
@@ -616,9 +651,11 @@ class Engine:
             lib.pn_transport_set_channel_max(self.transport, channel_max)
         if hostname is not None:
             lib.pn_connection_set_hostname(self.connection, hostname.encode())
-        put_value(lib.pn_connection_properties(self.connection), properties)
-        put_value(lib.pn_connection_offered_capabilities(self.connection), capabilities)
-        put_value(lib.pn_connection_desired_capabilities(self.connection), capabilities)
+        own_properties = lib.pn_connection_properties(self.connection)
+        put_encoded(own_properties, properties if isinstance(properties, bytes) else encode(properties))
+        encoded = encoded_symbols(capabilities)
+        put_encoded(lib.pn_connection_offered_capabilities(self.connection), encoded)
+        put_encoded(lib.pn_connection_desired_capabilities(self.connection), encoded)
         lib.pn_connection_open(self.connection)
 
     def close(self, condition: Condition | None = None) -> None:
@@ -674,10 +711,9 @@ class Engine:
         self.flush()
         while self.begins and not self.is_blocked and self.can_begin:
             # All that was said before has been written, so what comes now begins with a whole frame.
-            session, capacity_bytes = self.begins.popleft()
+            session, capacity_bytes = self.begins.pop(0)
             session.accept(incoming_capacity_bytes=capacity_bytes)
-            size = _pull(self.transport)
-            output = OUTPUT_VIEW[: max(size, 0)]
+            output = self._pulled()
             session.channel = _begun_channel(output)
             if session.channel is None:
                 raise Violation("amqp:internal-error", "a session cannot be begun")
@@ -712,7 +748,7 @@ class Engine:
         """The second half."""
         released = self.released
         while released:
-            lib.pn_decref(released.popleft())
+            lib.pn_decref(released.pop())
             yield
 
     def free(self) -> None:
@@ -720,13 +756,24 @@ class Engine:
         for _ in self.freeing():
             pass
 
+    def release_settled(self) -> Iterator[None]:
+        """Release, in steps, what proton keeps of settled deliveries (router.amqp.engine.pool)."""
+        for _ in pool.releasing(self.connection):
+            yield
+            if self.is_freed:
+                return
+
     def fall_silent(self) -> None:
         """Nothing is read or written any more; `freeing` is to follow."""
         self.is_freed = True
         self.stop_listening()
 
     def freeing(self) -> Iterator[None]:
-        """`free`, in steps. Nobody may use a link or a delivery of the engine any more."""
+        """`free`, in steps. Nobody may use a link or a delivery of the engine any more.
+
+        What was held is paid for until it has been released. Attack: connections that fill their budget and go, faster
+        than their memory is given back.
+        """
         self.fall_silent()
         if self.is_released:
             return
@@ -741,18 +788,34 @@ class Engine:
         lib.pn_collector_release(self.collector)
         yield
         for link in links:
-            link.free_charges()
             self._release(link.link)
             yield
         yield from self._let_go()
         for session in sessions:
-            session.free_charges()
             lib.pn_session_free(session.pointer)
             yield
         lib.pn_connection_release(self.connection)
         lib.pn_decref(self.transport)
         lib.pn_decref(self.connection)
         lib.pn_collector_free(self.collector)
+        for paid in (*links, *sessions):
+            paid.free_charges()
+            yield
+        for session in sessions:
+            session.wires.clear()
+        self._come_apart()
+
+    def _come_apart(self) -> None:
+        """Let go of what refers back to the released engine: it would stay until cycles are looked for."""
+        self.owner = _NOBODY
+        del self.intake.engine
+        self.account = Unlimited()
+        self.on_behind = _nothing
+        self.ending = None
+        self.drains.clear()
+        self.watched.clear()
+        self.begins.clear()
+        self.afterwards.clear()
 
 
 _CONTROL: dict[int, Callable[[Engine, Pointer], None]] = dict(

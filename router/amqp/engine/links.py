@@ -4,13 +4,14 @@ Messages do not pass through an Owner: the link objects call what the core put i
 admitted. Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, Literal, Protocol, TypeVar
 
 from policy.addressing.address import Address
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
-from router.amqp.engine.values import condition_of, put_terminus, set_condition, terminus_of, text_of
+from router.amqp.engine.values import condition_of, put_routed_as, put_terminus, set_condition, terminus_of, text_of
 from router.amqp.guard import CannotBegin
 from router.amqp.terminus import Terminus
 from router.values import Condition, Handle
@@ -26,12 +27,15 @@ SESSION_BYTES: Final = 2 * 1024
 LINK_BYTES: Final = 6 * 1024
 DELIVERY_BYTES: Final = 1024
 # How often the engine copies the texts of an Attach: the peer's termini, our answer's, and the frames of both.
-_COPIES_OF_TEXTS: Final = 3
+_COPIES_OF_TEXTS: Final = 4
 # By so many bytes the account may be wrong about a session's backlog.
 _STEP_BYTES: Final = 16 * 1024
 
 # More than the other fields of our Transfers and Dispositions take. The least that a peer's frame may be is 512.
 OTHER_FIELDS_BYTES: Final = 256
+# Of a frame of ours that says what another peer said, where the receiver takes larger ones: the guard takes no more of
+# any but a Transfer.
+_MAX_RELAYED_BYTES: Final = 256 * 1024
 
 # Hot path: one global name per C function, looked up once.
 _readable, _recv = lib.pn_delivery_readable, lib.pn_link_recv
@@ -43,7 +47,7 @@ _is_settled: Callable[[Handle], bool] = lib.pn_delivery_settled
 _partial: Callable[[Handle], bool] = lib.pn_delivery_partial
 _aborted: Callable[[Handle], bool] = lib.pn_delivery_aborted
 _take, _send_whole, _new_delivery = CHOSEN.take, CHOSEN.send_whole, CHOSEN.new_delivery
-_send_as = CHOSEN.send_as
+_send_as, _send_with = CHOSEN.send_as, CHOSEN.send_with
 _backlog, _incoming = lib.pn_session_outgoing_bytes, lib.pn_session_incoming_bytes
 _queued, _credit = lib.pn_link_queued, lib.pn_link_credit
 _EOS: Final[int] = lib.PN_EOS  # complete and empty; what is below it is an error, such as an aborted delivery
@@ -177,6 +181,15 @@ class Session:
         room = lib.pn_session_get_incoming_capacity(self.pointer) - lib.pn_session_incoming_bytes(self.pointer)
         return bool(room < lib.pn_transport_get_max_frame(self.engine.transport))
 
+    def widen(self) -> None:
+        """Let come what a message takes until it streams: it would wait for ever where the window is smaller, since the
+        session is one of many, or is full of the beginnings of others. What comes is charged.
+        """
+        frame = lib.pn_transport_get_max_frame(self.engine.transport)
+        capacity = lib.pn_session_incoming_bytes(self.pointer) + STREAM_AT_BYTES + frame
+        if capacity > lib.pn_session_get_incoming_capacity(self.pointer):
+            lib.pn_session_set_incoming_capacity(self.pointer, capacity)
+
     def show_window(self) -> None:
         """Tell the peer with the next flush how much it may send.
 
@@ -233,12 +246,19 @@ class Session:
         return self._attach(IncomingWire, lib.pn_receiver, name, owner, source, target)
 
     def attach_as(
-        self, peers: "IncomingWire | OutgoingWire", name: str, owner: LinkOwner, *, address: str | None
+        self,
+        peers: "IncomingWire | OutgoingWire",
+        name: str,
+        owner: LinkOwner,
+        *,
+        address: str | None,
+        routed_as: str | None = None,
     ) -> "IncomingWire | OutgoingWire":
         """Attach a link that goes on where another peer's came, with the termini that this peer wrote.
 
-        address  instead of that of the terminus that is not the peer's own; None: unchanged
-        Errors   CannotBegin
+        address    instead of that of the terminus that is not the peer's own; None: unchanged
+        routed_as  of that terminus, which says one; None: unchanged
+        Errors     CannotBegin
         """
         onward: IncomingWire | OutgoingWire
         if isinstance(peers, IncomingWire):
@@ -246,9 +266,13 @@ class Session:
         else:
             onward = self._make(IncomingWire, lib.pn_receiver, name, owner)
         onward.copy_termini(peers)
+        _make_real(lib.pn_link_source(onward.link), lib.PN_SOURCE)
+        _make_real(lib.pn_link_target(onward.link), lib.PN_TARGET)
+        local = (lib.pn_link_target if isinstance(peers, IncomingWire) else lib.pn_link_source)(onward.link)
         if address is not None:
-            local = lib.pn_link_target if isinstance(peers, IncomingWire) else lib.pn_link_source
-            lib.pn_terminus_set_address(local(onward.link), address.encode())
+            lib.pn_terminus_set_address(local, address.encode())
+        if routed_as is not None:
+            put_routed_as(local, routed_as)
         self._open(onward)
         return onward
 
@@ -288,6 +312,16 @@ class Session:
         lib.pn_session_free(self.pointer)
 
 
+def _make_real(terminus: Pointer, kind: int) -> None:
+    """proton takes a terminus without an address for none, and copies it as that; of these only the one of a container
+    that refuses a link may be none: others, Broker-J say, close a link without a source or target.
+
+    kind  PN_SOURCE or PN_TARGET
+    """
+    if lib.pn_terminus_get_type(terminus) == lib.PN_UNSPECIFIED:
+        lib.pn_terminus_set_type(terminus, kind)
+
+
 def _texts_size(link: Pointer) -> int:
     """The bytes of the peer's Attach that are as long as it likes."""
     size = 0
@@ -299,6 +333,16 @@ def _texts_size(link: Pointer) -> int:
     if (properties := lib.pn_link_remote_properties(link)) != ffi.NULL:
         size += max(lib.pn_data_encoded_size(properties), 0)
     return size + len(ffi.string(lib.pn_link_name(link)))
+
+
+def _text_size(text: Pointer) -> int:
+    return len(ffi.string(text)) if text != ffi.NULL else 0
+
+
+def _room(transport: Pointer) -> int:
+    """The bytes that the peer may have said in one frame of ours."""
+    frame = int(lib.pn_transport_get_remote_max_frame(transport)) or _MAX_RELAYED_BYTES
+    return min(frame, _MAX_RELAYED_BYTES) - OTHER_FIELDS_BYTES
 
 
 class _Wire:
@@ -381,6 +425,23 @@ class _Wire:
         lib.pn_terminus_set_type(lib.pn_link_remote_target(self.link), lib.PN_TARGET)
         self.accept()
 
+    def fits(self, engine: Holder, *texts: str) -> bool:
+        """Do the termini that the peer wrote, and these texts, fit into one frame for the peer of another engine?
+
+        Attack: that closes the connection on which the frame goes on, and all other links there with it.
+        """
+        size = sum(len(text.encode()) for text in texts)
+        for terminus in (lib.pn_link_remote_source(self.link), lib.pn_link_remote_target(self.link)):
+            size += _text_size(lib.pn_terminus_get_address(terminus))
+            for data in (
+                lib.pn_terminus_properties,
+                lib.pn_terminus_capabilities,
+                lib.pn_terminus_filter,
+                lib.pn_terminus_outcomes,
+            ):
+                size += max(lib.pn_data_encoded_size(data(terminus)), 0)
+        return size <= _room(engine.transport)
+
     def copy_termini(self, other: "_Wire") -> None:
         """Ours are those that the peer of another link wrote, whole."""
         lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link))
@@ -393,7 +454,13 @@ class _Wire:
         """
         link = self.link
         self.copy_termini(onward)
-        local = lib.pn_link_target(link) if lib.pn_link_is_receiver(link) else lib.pn_link_source(link)
+        source, target = lib.pn_link_source(link), lib.pn_link_target(link)
+        if lib.pn_link_is_receiver(link):
+            local = target
+            _make_real(source, lib.PN_SOURCE)
+        else:
+            local = source
+            _make_real(target, lib.PN_TARGET)
         if address is not None and lib.pn_terminus_get_type(local) != lib.PN_UNSPECIFIED:
             lib.pn_terminus_set_address(local, address.encode())
         theirs = int(lib.pn_link_remote_max_message_size(onward.link))
@@ -403,12 +470,18 @@ class _Wire:
         self.engine.touch()
 
     def detach_as(self, other: "_Wire", *, is_closed: bool) -> None:
-        """Detach as the peer of another link did, with its error."""
+        """Detach as the peer of another link did, with its error, as far as that fits into a frame."""
         theirs, ours = lib.pn_link_remote_condition(other.link), lib.pn_link_condition(self.link)
         if lib.pn_condition_is_set(theirs):
-            lib.pn_condition_set_name(ours, lib.pn_condition_get_name(theirs))
-            lib.pn_condition_set_description(ours, lib.pn_condition_get_description(theirs))
-            lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
+            name, description = lib.pn_condition_get_name(theirs), lib.pn_condition_get_description(theirs)
+            room = _room(self.engine.transport) - _text_size(name)
+            if room >= 0:
+                lib.pn_condition_set_name(ours, name)
+                room -= _text_size(description)
+            if room >= 0:
+                lib.pn_condition_set_description(ours, description)
+            if room >= max(lib.pn_data_encoded_size(lib.pn_condition_info(theirs)), 0):
+                lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
         if is_closed:
             lib.pn_link_close(self.link)
         else:
@@ -442,6 +515,11 @@ class _Wire:
         lib.pn_link_close(self.link)
         if is_peers_doing:
             self.ignore()
+
+    def detach(self, condition: Condition) -> None:
+        """Send a Detach that is not closing, with the error: the peer keeps its terminus."""
+        set_condition(lib.pn_link_condition(self.link), condition)
+        lib.pn_link_detach(self.link)
 
     def ignore(self) -> None:
         """Do nothing more for the link until the peer detaches it; it counts towards MAX_UNANSWERED_DETACHES."""
@@ -595,6 +673,20 @@ class _Granting(_Wire):
         _update(delivery, MODIFIED)
 
 
+def _paying(pay: Callable[[int], None], plain: Callable[..., None]) -> Callable[..., None]:
+    def forward(taker: object, address: object, delivery: Handle, size: int) -> None:
+        pay(size)
+        plain(taker, address, delivery, size)
+
+    return forward
+
+
+def _exhaust(steps: Iterator[None]) -> None:
+    """Do them in one go."""
+    for _ in steps:
+        pass
+
+
 class IncomingWire(_Granting):
     """A link on which the router receives.
 
@@ -659,17 +751,8 @@ class IncomingWire(_Granting):
     def pay_by(self, pay: Callable[[int], None] | None) -> None:
         """Call `pay` with the size of each message, or of the first bytes of a streamed one, before it is forwarded."""
         self.pay, plain = pay, self.plain
-        if self.forward is None or plain is None:
-            return
-        if pay is None:
-            self.forward = plain
-            return
-
-        def forward(taker: object, address: object, delivery: Handle, size: int) -> None:
-            pay(size)
-            plain(taker, address, delivery, size)
-
-        self.forward = forward
+        if self.forward is not None and plain is not None:
+            self.forward = plain if pay is None else _paying(pay, plain)
 
     def hold(self) -> None:
         """Take nothing more, but for the rest of a message that streams."""
@@ -724,10 +807,23 @@ class IncomingWire(_Granting):
         self.session.untaken -= self.untaken
         self.untaken = 0
 
+    def answer_detach(self, *, is_closed: bool) -> None:
+        """As the others' do. The session's other links learn of the window that the last messages here have taken: with
+        the link proton forgets that they are to.
+        """
+        super().answer_detach(is_closed=is_closed)
+        if self.session.wires:
+            self.session.show_window()
+
     def read_out(self) -> None:
         """The link is going: take every byte that came, however slow the receivers are (routing §9.4, §24)."""
-        was_held = False
-        while (reader := self.stream) is not None and not self.engine.is_deaf:
+        if not self.engine.is_deaf:
+            _exhaust(self.reading_out())
+
+    def reading_out(self) -> Iterator[None]:
+        """`read_out`, in steps, also where the connection is going. They end where a message ends the connection."""
+        was_held, was_deaf = False, self.engine.is_deaf
+        while (reader := self.stream) is not None and self.engine.is_deaf == was_deaf:
             if reader is _HELD:
                 # Attack: send without credit and detach, again and again; no rate would hold that back.
                 self.is_held, self.stream, was_held = False, None, True
@@ -736,7 +832,7 @@ class IncomingWire(_Granting):
                 if self.stream is reader:
                     return
             if self.stream is None:
-                self.catch_up(needs_credit=was_held)
+                yield from self._catching_up(needs_credit=was_held)
 
     # A message under way
 
@@ -835,6 +931,8 @@ class IncomingWire(_Granting):
             self._on_unusual(delivery, 0)
         elif lib.pn_delivery_pending(delivery) >= STREAM_AT_BYTES:
             self._begin(delivery, _recv(self.link, MESSAGE_C, MESSAGE_BYTES))
+        elif self.session.is_full:
+            self.session.widen()
 
     def _begin(self, delivery: Pointer, size: int) -> None:
         assert self.begin is not None
@@ -857,8 +955,11 @@ class IncomingWire(_Granting):
             if self.core is not None:
                 self.core.on_aborted()
 
-    def catch_up(self, *, needs_credit: bool = False) -> None:
-        """Take the deliveries that came while a streamed message was in their way.
+    def catch_up(self) -> None:
+        _exhaust(self._catching_up())
+
+    def _catching_up(self, *, needs_credit: bool = False) -> Iterator[None]:
+        """Take the deliveries that came while a streamed message was in their way, one a step.
 
         needs_credit  take only those that there is credit for, and settle the others
         """
@@ -872,6 +973,7 @@ class IncomingWire(_Granting):
                 _settle(delivery)
             else:
                 self.on_delivery(delivery)
+            yield
         if self.untaken:
             self._count_untaken()
 
@@ -922,6 +1024,7 @@ class OutgoingWire(_Wire):
     def release_core(self) -> None:
         """The core has let go of the link: late dispositions are settled and forgotten."""
         self.core = self.on_credit = None
+        self.on_delivery = self.on_accepted = _settle
 
     def _agree_on_settlement(self) -> None:
         """A receiver that wants settled messages gets no others; `unsettled` is for the sender of each to choose."""
@@ -962,6 +1065,10 @@ class OutgoingWire(_Wire):
     def send_as(self, size: int, origin: Handle) -> Handle:
         """As `send`, with the tag of another delivery."""
         return _send_as(self.link, size, origin)
+
+    def inserting(self) -> Callable[[int, int, bytes, int], Handle]:
+        """(size, at, inserted, its bytes): as `send`, with `inserted` before the byte at `at`, not behind `size`."""
+        return partial(_send_with, self.link)
 
     def append(self, payload: bytes) -> None:
         _send(self.link, payload, len(payload))

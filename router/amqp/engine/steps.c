@@ -16,6 +16,7 @@ typedef struct {
   void *link;
   void *delivery;
   bool is_late;
+  size_t left;
 } step_t;
 
 typedef struct {
@@ -160,17 +161,78 @@ static void *send_as(void *link, size_t size, void *origin) {
   return delivery;
 }
 
+/* As `send_whole`, with `inserted` before the byte at `at`, which is not behind `size`. */
+static void *send_with(void *link, size_t size, size_t at, const char *inserted, size_t inserted_size) {
+  void *delivery = new_delivery(link);
+  if (at) pn.link_send(link, message, at);
+  pn.link_send(link, inserted, inserted_size);
+  pn.link_send(link, message + at, size - at);
+  pn.link_advance(link);
+  return delivery;
+}
+
 static void accept(void *delivery) {
   pn.delivery_update(delivery, ACCEPTED);
   pn.delivery_settle(delivery);
 }
 
-static ssize_t pull(void *transport) {
-  size_t size = output_bytes;
-  ssize_t pending = pn.transport_pending(transport);
-  if (pending <= 0) return pending;
-  if ((size_t)pending < size) size = (size_t)pending;
-  pn.transport_peek(transport, output, size);
-  pn.transport_pop(transport, size);
-  return (ssize_t)size;
+enum { SHORTEST = 8, LONGEST_FLOW = 64, ROOM = 512 };
+
+static size_t size_at(const uint8_t *at) { return (size_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]; }
+
+/* The size of the frame at `at`, of `size` bytes, as it is to be sent: as it is, or a Flow of a link or a session that has
+ * gone, which is made the session's own or left out. See steps.py. */
+static size_t mended(uint8_t *at, size_t size) {
+  size_t head, fields, field;
+  if (size < 24 || at[8] || at[9] != 0x53 || at[10] != 0x13) return size;
+  if (at[6] & 0x80) return 0;
+  if (at[11] == 0xC0) head = 14;
+  else if (at[11] == 0xD0) head = 20;
+  else return size;
+  for (fields = head, field = 0; field < 4; field++) {
+    if (fields >= size) return size;
+    fields += at[fields] >= 0x70 ? 5 : at[fields] >= 0x50 ? 2 : 1;
+  }
+  if (fields + 5 > size || at[fields] != 0x70 || size_at(at + fields + 1) != 0xFFFFFFFE) return size;
+  at[2] = 0, at[3] = fields & 0xFF; /* a Flow is shorter than 256 bytes */
+  if (head == 14) at[12] = (uint8_t)(fields - 13), at[13] = 4;
+  else at[15] = (uint8_t)(fields - 16), at[19] = 4;
+  return fields;
+}
+
+/* Takes the frames in data[:size], of which the first `step.left` bytes belong to one that has begun before.
+ *
+ * Returns how many bytes of them stay, and by `used` how many were looked at: a short beginning of a frame was not. */
+static size_t tidy(uint8_t *data, size_t size, size_t *used) {
+  size_t at = step.left < size ? step.left : size, to = at, frame, kept;
+  for (step.left -= at; at < size; at += frame) {
+    size_t rest = size - at;
+    if (rest < 4 || (frame = size_at(data + at)) < SHORTEST || frame > rest) {
+      if (rest < LONGEST_FLOW) break;
+      step.left = frame < SHORTEST ? 0 : frame - rest;
+      frame = kept = rest;
+    } else {
+      kept = mended(data + at, frame);
+    }
+    if (to != at) memmove(data + to, data + at, kept);
+    to += kept;
+  }
+  *used = at;
+  return to;
+}
+
+static ssize_t pull(void *transport, size_t left) {
+  size_t size = 0;
+  for (step.left = left;;) {
+    size_t used, kept, room = output_bytes - size;
+    ssize_t pending = pn.transport_pending(transport);
+    if (pending <= 0) return size ? (ssize_t)size : pending;
+    if ((size_t)pending < room) room = (size_t)pending;
+    pn.transport_peek(transport, output + size, room);
+    kept = tidy((uint8_t *)output + size, room, &used);
+    if (!used) kept = used = room; /* proton has no more of it, and is about to end */
+    pn.transport_pop(transport, used);
+    size += kept;
+    if ((kept == room && used == room) || output_bytes - size < ROOM) return (ssize_t)size;
+  }
 }

@@ -7,10 +7,11 @@ against the functions here, which do the same. `PALISADE_ENGINE=python` in the e
 import os
 from collections.abc import Callable
 from itertools import count
+from struct import Struct
 from time import monotonic_ns
 from typing import Any, Final, NamedTuple
 
-from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, OUTPUT_BYTES, OUTPUT_C, Pointer, ffi, lib
+from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, OUTPUT_BYTES, OUTPUT_C, OUTPUT_VIEW, Pointer, ffi, lib
 from router.values import Handle
 
 # The answers of `first_event` and `next_event`. Those of CONTROL are their proton number, which is positive;
@@ -32,6 +33,10 @@ CONTROL: Final = (
 )
 # `pull` has taken everything when it took less than this: proton's output buffer, which it fills, is never smaller.
 PULLS_ALL_BYTES: Final = 8 * 1024
+_FEWEST_BYTES, _SHORTEST_FLOW, _LONGEST_FLOW = 8, 24, 64  # of a frame
+_FLOW_CODE, _GONE = b"\x00\x53\x13", b"\x70\xff\xff\xff\xfe"  # proton's handle of a link that it has detached
+_ROOM: Final = 512
+_u32_at = Struct(">I").unpack_from
 
 
 class Steps(NamedTuple):
@@ -44,8 +49,13 @@ class Steps(NamedTuple):
     new_delivery (link) → a delivery with a tag of its own, to be filled
     send_whole   (link, bytes) → a delivery with the first bytes of the message buffer, complete
     send_as      (link, bytes, origin) → the same with the tag of the delivery `origin`
+    send_with    (link, bytes, at, inserted, its bytes) → as send_whole, with `inserted` before the byte at `at` ≤ bytes
     accept       (delivery): accept and settle it
-    pull         (transport) → bytes put into the output buffer; ≤ 0 when there are none
+    pull         (transport, left) → bytes put into the output buffer; ≤ 0 when there are none. `left` of them belong to
+                 | a frame that has begun before; `step.left` says how many of the next ones do.
+                 | A Flow of a link that has gone becomes its session's own; one of a session that has gone is left out:
+                 | proton tells of a session's window by a link of which a delivery is settled, even where it has
+                 | detached that, and a peer closes the connection for a handle, or a channel, that it does not know
     """
 
     step: Any
@@ -56,18 +66,19 @@ class Steps(NamedTuple):
     new_delivery: Callable[[Pointer], Handle]
     send_whole: Callable[[Pointer, int], Handle]
     send_as: Callable[[Pointer, int, Handle], Handle]
+    send_with: Callable[[Pointer, int, int, bytes, int], Handle]
     accept: Callable[[Handle], None]
-    pull: Callable[[Pointer], int]
+    pull: Callable[[Pointer, int], int]
 
 
 class _Step:
-    __slots__ = ("deadline_ns", "delivery", "is_late", "link", "slice_ns")
+    __slots__ = ("deadline_ns", "delivery", "is_late", "left", "link", "slice_ns")
     link: Pointer
     delivery: Pointer
 
     def __init__(self) -> None:
         self.is_late = False
-        self.slice_ns = self.deadline_ns = 0
+        self.slice_ns = self.deadline_ns = self.left = 0
 
 
 _step = _Step()
@@ -164,18 +175,85 @@ def _send_as(link: Pointer, size: int, origin: Pointer) -> Pointer:
     return delivery
 
 
+def _send_with(link: Pointer, size: int, at: int, inserted: bytes, inserted_size: int) -> Pointer:
+    delivery = _new_delivery(link)
+    if at:
+        _send(link, MESSAGE_C, at)
+    _send(link, inserted, inserted_size)
+    _send(link, MESSAGE_C + at, size - at)
+    _advance(link)
+    return delivery
+
+
 def _accept(delivery: Pointer) -> None:
     _update(delivery, _ACCEPTED)
     _settle(delivery)
 
 
-def _pull(transport: Pointer) -> int:
-    size: int = _output_pending(transport)
-    if size > 0:
-        size = min(size, OUTPUT_BYTES)
-        _output_peek(transport, OUTPUT_C, size)
-        _output_pop(transport, size)
-    return size
+def _pull(transport: Pointer, left: int) -> int:
+    _step.left, size = left, 0
+    while True:
+        pending = int(_output_pending(transport))
+        if pending <= 0:
+            return size or pending
+        room = min(pending, OUTPUT_BYTES - size)
+        _output_peek(transport, OUTPUT_C + size, room)
+        kept, used = _tidy(OUTPUT_VIEW[size : size + room])
+        if not used:
+            kept = used = room  # proton has no more of it, and is about to end
+        _output_pop(transport, used)
+        size += kept
+        if kept == used == room or OUTPUT_BYTES - size < _ROOM:
+            return size
+
+
+def _tidy(data: memoryview) -> tuple[int, int]:
+    """Tidy the frames in `data`, of which the first `step.left` bytes belong to one that has begun before.
+
+    Returns how many bytes of them stay, and how many were looked at: a short beginning of a frame was not.
+    """
+    size = len(data)
+    at = to = min(_step.left, size)
+    _step.left -= at
+    while at < size:
+        rest = size - at
+        frame = _u32_at(data, at)[0] if rest >= 4 else 0
+        if not _FEWEST_BYTES <= frame <= rest:
+            if rest < _LONGEST_FLOW:
+                break
+            _step.left = 0 if frame < _FEWEST_BYTES else frame - rest
+            frame = kept = rest
+        else:
+            kept = frame
+            if frame >= _SHORTEST_FLOW and data[at + 8 : at + 11] == _FLOW_CODE:
+                kept = _mended(data[at : at + frame])
+        if to != at:
+            data[to : to + kept] = bytes(data[at : at + kept])
+        to += kept
+        at += frame
+    return to, at
+
+
+def _mended(flow: memoryview) -> int:
+    """The bytes of a Flow that are sent."""
+    if flow[6] & 0x80:
+        return 0
+    head = {0xC0: 14, 0xD0: 20}.get(flow[11])
+    if head is None:
+        return len(flow)
+    end = head
+    for _ in range(4):
+        if end >= len(flow):
+            return len(flow)
+        end += 5 if flow[end] >= 0x70 else 2 if flow[end] >= 0x50 else 1
+    if flow[end : end + 5] != _GONE:
+        return len(flow)
+    flow[2:4] = end.to_bytes(2, "big")
+    if head == 14:
+        flow[12], flow[13] = end - 13, 4
+    else:
+        flow[15], flow[19] = end - 16, 4
+    return end
 
 
 # In the order of the struct in steps.c.
@@ -229,7 +307,7 @@ def _bind() -> Steps | None:
             return None
         return Steps(
             step, steps.set_slice, steps.first_event, steps.next_event, steps.take, steps.new_delivery,
-            steps.send_whole, steps.send_as, steps.accept, steps.pull,
+            steps.send_whole, steps.send_as, steps.send_with, steps.accept, steps.pull,
         )  # fmt: skip
     except (AttributeError, TypeError):
         text = "router.amqp.engine._steps was compiled from older sources: run `make`, or install the router anew"
@@ -237,7 +315,17 @@ def _bind() -> Steps | None:
 
 
 PYTHON: Final = Steps(
-    _step, _set_slice, _first_event, _next_event, _take, _new_delivery, _send_whole, _send_as, _accept, _pull
+    _step,
+    _set_slice,
+    _first_event,
+    _next_event,
+    _take,
+    _new_delivery,
+    _send_whole,
+    _send_as,
+    _send_with,
+    _accept,
+    _pull,
 )
 COMPILED: Final = _bind()
 CHOSEN: Final = COMPILED if COMPILED is not None and os.environ.get("PALISADE_ENGINE") != "python" else PYTHON

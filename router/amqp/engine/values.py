@@ -1,5 +1,6 @@
 """AMQP control values out of proton's structures and into them: termini, conditions, properties."""
 
+from functools import lru_cache
 from typing import Any, Final
 
 from router.amqp.codec import CodecError, decode, encode
@@ -25,6 +26,8 @@ _DISTRIBUTION_NUMBERS = {name: number for number, name in _DISTRIBUTION.items()}
 _TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORDINATOR: "coordinator"}
 
 
+# Key of a dynamic terminus's properties.
+ROUTED_AS: Final = "x-opt-qd.address"
 _FLOW: Final = 0x13
 _ATTACH: Final = b"\x00\x53\x12"
 _ATTACH_BYTES: Final = 8 + 3 + 9 + 5 + 5  # what is looked at of one: fewer it never has
@@ -66,9 +69,19 @@ def value_of(data: Pointer) -> Any:
 
 
 def put_value(data: Pointer, value: object) -> None:
-    encoded = encode(value)
+    put_encoded(data, encode(value))
+
+
+def put_encoded(data: Pointer, encoded: bytes) -> None:
+    """As `put_value`, of a value that is encoded already."""
     lib.pn_data_clear(data)
     lib.pn_data_decode(data, encoded, len(encoded))
+
+
+@lru_cache(maxsize=16)
+def encoded_symbols(symbols: Array) -> bytes:
+    """Of our own, which are always the same."""
+    return encode(symbols)
 
 
 def symbols_of(data: Pointer) -> tuple[str, ...]:
@@ -188,4 +201,24 @@ def terminus_of(pointer: Pointer) -> Terminus | None:
         timeout_s=lib.pn_terminus_get_timeout(pointer),
         distribution_mode=_DISTRIBUTION.get(lib.pn_terminus_get_distribution_mode(pointer)),
         capabilities=symbols_of(lib.pn_terminus_capabilities(pointer)),
+        routed_as=_routed_as(pointer),
     )
+
+
+def _routed_as(terminus: Pointer) -> str | None:
+    """As Terminus.routed_as. Properties that cannot be read say nothing."""
+    if not lib.pn_terminus_is_dynamic(terminus):
+        return None
+    try:
+        properties = value_of(lib.pn_terminus_properties(terminus))
+    except EngineError:
+        return None
+    key, value = next(iter(properties.items()), (None, None)) if isinstance(properties, dict) else (None, None)
+    is_said = isinstance(key, symbol) and key == ROUTED_AS and isinstance(value, str) and not isinstance(value, symbol)
+    return str(value) if is_said else None
+
+
+def put_routed_as(terminus: Pointer, address: str) -> None:
+    """Write the address that link routes are looked up by into the properties of a terminus that has one."""
+    properties = lib.pn_terminus_properties(terminus)
+    put_value(properties, {**value_of(properties), symbol(ROUTED_AS): address})

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { HEADER = 0x70, MESSAGE_ANNOTATIONS = 0x72, PROPERTIES, APPLICATION_PROPERTIES, VALUE = 0x77, FOOTER };

@@ -1,4 +1,4 @@
-"""Compiles walk.c: `setup.py` names this to setuptools. Where it does not compile, the router runs without it."""
+"""Compiles walk.c and front.c: `setup.py` names this to setuptools. The router also runs where they do not compile."""
 
 import runpy
 from pathlib import Path
@@ -15,8 +15,16 @@ ffibuilder.cdef(
     int first(walk_t *walk, const uint8_t *data, uint32_t size);
     int next(walk_t *walk, const uint8_t *data, uint32_t size);
     bool is_over(const walk_t *walk);
+
+    typedef struct { ...; } known_t;
+    known_t *known_new(uint64_t seed);
+    void known_free(known_t *known);
+    int64_t front(const uint8_t *data, uint32_t size);
+    int64_t peel(const known_t *known, uint8_t *data, uint32_t size);
+    int remember(known_t *known, const uint8_t *section, uint32_t size);
     """
 )
 _HOW = runpy.run_path(str(Path(__file__).parent.parent / "hardening.py"))
-_SOURCE = _HOW["KEEP_LOCK"] + Path(__file__).with_name("walk.c").read_text()
+_SOURCES = [Path(__file__).with_name(name).read_text() for name in ("walk.c", "front.c")]
+_SOURCE = "".join([_HOW["KEEP_LOCK"], *_SOURCES])
 ffibuilder.set_source("router.amqp.layout._walk", _SOURCE, optional=True, **_HOW["HARDENED"])

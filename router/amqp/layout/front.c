@@ -1,0 +1,146 @@
+/* What stands in front of a message that passes between routers: its header, and the annotations that they write.
+ *
+ * Compiled into the same module as walk.c, whose be32 and sections it uses. Only what is written as routers and clients
+ * write it is made out; of all else these functions say LOOK_CLOSER, and Python takes the message apart. front.py has the
+ * same in Python, which serves where this is not compiled; tests hold the two together.
+ */
+
+enum { LOOK_CLOSER = -1 };
+enum { EMPTY_LIST = 0x45, LIST8 = 0xc0, MAP8, LIST32 = 0xd0, MAP32 };
+enum { DEFAULT_PRIORITY = 4, MAX_PRIORITY = 9 };
+enum { FEWEST_BYTES = 8 };                            /* of a message, or of what is left of one, that is looked at */
+enum { MOST_BYTES = 1 << 20 };                        /* as a number of bytes has room in what `peel` returns */
+enum { PLACES = 256, LONGEST = 512 };                 /* of the sections that are known: how many, and of how many bytes */
+enum { USUAL = 1 << 20, PLACE = 1 << 21 };            /* as in front.py */
+
+typedef struct {
+  uint32_t size; /* 0: this place is free */
+  uint8_t bytes[LONGEST];
+} section_t;
+
+typedef struct {
+  uint64_t seed;
+  section_t sections[PLACES];
+} known_t;
+
+static known_t *known_new(uint64_t seed) {
+  known_t *known = calloc(1, sizeof *known);
+  if (known) known->seed = seed;
+  return known;
+}
+
+static void known_free(known_t *known) { free(known); }
+
+/* Where the header ends, 0 without one, -1: look closer. `size` is FEWEST_BYTES at least. */
+static int64_t header_end(const uint8_t *data, uint32_t size) {
+  if (data[0] || data[1] != 0x53) return LOOK_CLOSER;
+  if (data[2] != HEADER) return 0;
+  uint64_t end;
+  if (data[3] == EMPTY_LIST) end = 4;
+  else if (data[3] == LIST8) end = 5 + (uint64_t)data[4];
+  else if (data[3] == LIST32) end = 8 + (uint64_t)be32(data + 4);
+  else return LOOK_CLOSER;
+  return end <= size ? (int64_t)end : LOOK_CLOSER;
+}
+
+/* The priority in a header that ends at `end`; -1: look closer. */
+static int priority_in(const uint8_t *data, uint32_t end) {
+  if (!end || data[3] == EMPTY_LIST) return DEFAULT_PRIORITY;
+  uint32_t at = data[3] == LIST8 ? 6 : 12;
+  if (at > end) return LOOK_CLOSER;
+  uint32_t count = data[3] == LIST8 ? data[5] : be32(data + 8);
+  if (count < 2) return DEFAULT_PRIORITY;
+  if (at >= end) return LOOK_CLOSER;
+  if (data[at] == 0x40 || data[at] == 0x41 || data[at] == 0x42) at += 1; /* durable */
+  else if (data[at] == 0x56) at += 2;
+  else return LOOK_CLOSER;
+  if (at >= end) return LOOK_CLOSER;
+  if (data[at] == 0x40) return DEFAULT_PRIORITY;
+  if (data[at] != 0x50 || at + 1 >= end) return LOOK_CLOSER;
+  return data[at + 1] < MAX_PRIORITY ? data[at + 1] : MAX_PRIORITY;
+}
+
+/* Where annotations belong in a message that has none, 16 times, and its priority; LOOK_CLOSER. */
+static int64_t front(const uint8_t *data, uint32_t size) {
+  if (size < FEWEST_BYTES) return LOOK_CLOSER;
+  int64_t at = header_end(data, size);
+  if (at < 0 || at + 4 > size) return LOOK_CLOSER;
+  int priority = priority_in(data, (uint32_t)at);
+  const uint8_t *behind = data + at;
+  if (priority < 0 || behind[0] || behind[1] != 0x53 || behind[2] < PROPERTIES || behind[2] > FOOTER) return LOOK_CLOSER;
+  return at << 4 | priority;
+}
+
+/* splitmix64, over eight bytes at a time. The seed is secret, lest a peer chooses sections that all belong in one place. */
+static uint32_t place_for(const known_t *known, const uint8_t *section, uint32_t size) {
+  uint64_t x = known->seed ^ size;
+  for (uint32_t at = 0; at < size; at += 8) {
+    uint64_t word = 0;
+    memcpy(&word, section + at, size - at < 8 ? size - at : 8);
+    x ^= word;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+  }
+  return (uint32_t)x % PLACES;
+}
+
+/* Is a message without annotations written as most are? As sections.find_properties, which then needs no closer look. */
+static bool is_usual(const uint8_t *data, uint32_t size) {
+  uint64_t at = 0;
+  uint8_t last = 0;
+  while (at + 4 <= size) {
+    const uint8_t *section = data + at;
+    if (section[0] || section[1] != 0x53) return false;
+    uint8_t code = section[2], form = section[3];
+    if (code > APPLICATION_PROPERTIES && code < FOOTER) return true;
+    bool is_list = code == HEADER || code == PROPERTIES;
+    if (code <= last || (!is_list && code != APPLICATION_PROPERTIES)) return false;
+    if (is_list && form == EMPTY_LIST) {
+      at += 4;
+    } else if (form == (is_list ? LIST8 : MAP8)) {
+      if (at + 5 > size) return false;
+      at += 5 + (uint64_t)section[4];
+    } else if (form == (is_list ? LIST32 : MAP32)) {
+      if (at + 8 > size) return false;
+      at += 8 + (uint64_t)be32(section + 4);
+    } else {
+      return false;
+    }
+    last = code;
+  }
+  return false;
+}
+
+/* Take the annotations off the message in `data`, where they are known and nothing but a header stands before them.
+ *
+ * Returns the bytes that are left, plus USUAL where they are written as most are, plus PLACE times the place of the
+ * section; LOOK_CLOSER, and then nothing has changed. */
+static int64_t peel(const known_t *known, uint8_t *data, uint32_t size) {
+  if (size < FEWEST_BYTES || size >= MOST_BYTES) return LOOK_CLOSER;
+  int64_t at = header_end(data, size);
+  if (at < 0 || at + FEWEST_BYTES > size) return LOOK_CLOSER;
+  uint8_t *section = data + at;
+  uint64_t bytes;
+  if (section[0] || section[1] != 0x53 || section[2] != MESSAGE_ANNOTATIONS) return LOOK_CLOSER;
+  if (section[3] == MAP8) bytes = 5 + (uint64_t)section[4];
+  else if (section[3] == MAP32) bytes = 8 + (uint64_t)be32(section + 4);
+  else return LOOK_CLOSER;
+  if (bytes > LONGEST || (uint64_t)at + bytes + FEWEST_BYTES > size) return LOOK_CLOSER;
+  uint32_t place = place_for(known, section, (uint32_t)bytes);
+  const section_t *found = &known->sections[place];
+  if (found->size != bytes || memcmp(found->bytes, section, bytes)) return LOOK_CLOSER;
+  uint32_t rest = size - (uint32_t)bytes;
+  memmove(section, section + bytes, rest - (uint32_t)at);
+  return (int64_t)place * PLACE | (is_usual(data, rest) ? USUAL : 0) | rest;
+}
+
+/* From now on `peel` takes this section off. Returns its place, from which another may have to go; -1: it is too long. */
+static int remember(known_t *known, const uint8_t *section, uint32_t size) {
+  if (size < FEWEST_BYTES || size > LONGEST) return -1;
+  uint32_t place = place_for(known, section, size);
+  section_t *kept = &known->sections[place];
+  memcpy(kept->bytes, section, size);
+  kept->size = size;
+  return (int)place;
+}

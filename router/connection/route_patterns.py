@@ -1,0 +1,66 @@
+"""Does policy let a peer take the links of every address that a pattern matches? Source: docs/spec/routing.md §16."""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Final
+
+from policy.addressing.address import Address, Unclear
+from policy.addressing.patterns import ANY_NUMBER, ONE, split_tokens
+from router.admission.connection_gate import ConnectionGate, Direction
+
+# Words of a pattern for any number of words, and of how many words policy is asked. Attack: a pattern that takes long
+# to judge.
+MAX_WIDE: Final = 2
+MAX_WORDS: Final = 16
+
+_SEPARATOR: Final = re.compile(r"([./])")
+# Stands for each word that no rule names.
+_ANY_WORD: Final = "any-word-Tq8Zr3"
+
+
+def may_route_links(gate: ConnectionGate) -> bool:
+    """May the client make link routes for its connection?"""
+    return not gate.is_denied and (gate.settings is None or gate.settings.allow_dynamic_link_routes)
+
+
+def may_serve(gate: ConnectionGate, address: Address, direction: Direction) -> bool:
+    """May links to the address go on to the client? It gets what others send, or gives what they receive.
+
+    direction  of the others' links
+    """
+    settings = gate.settings
+    if gate.is_denied or settings is None:
+        return not gate.is_denied
+    mine = settings.sources if direction == "send" else settings.targets
+    return mine.judge(address).item is not None
+
+
+def may_route(
+    gate: ConnectionGate, resolve: Callable[[str], Address | Unclear], pattern: str, direction: Direction
+) -> bool:
+    """By the settings of now. Of denials it knows nothing: each attach is judged by itself, too."""
+    if not may_route_links(gate):
+        return False
+    if gate.settings is None:
+        return True
+    if sum(token == ANY_NUMBER for token in split_tokens(pattern)) > MAX_WIDE:
+        return False
+    for text in matching(pattern):
+        address = resolve(text)
+        if not isinstance(address, Address) or not may_serve(gate, address, direction):
+            return False
+    return True
+
+
+def matching(pattern: str) -> Iterator[str]:
+    """Texts that match, one for each way in which a rule of fewer words can tell them apart."""
+    parts = _SEPARATOR.split(pattern.strip("./"))
+    wide = [at for at in range(0, len(parts), 2) if parts[at] == ANY_NUMBER]
+    for counts in product(range(MAX_WORDS + 1), repeat=len(wide)):
+        made = [_ANY_WORD if part == ONE else part for part in parts]
+        for at, count in zip(wide, counts, strict=True):
+            separator = parts[at - 1] if at else "/"
+            made[at] = separator.join([_ANY_WORD] * count)
+        if text := re.sub(r"([./])[./]+", r"\1", "".join(made)).strip("./"):
+            yield from {text, text.replace("/", "."), text.replace(".", "/")}
