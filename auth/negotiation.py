@@ -148,7 +148,7 @@ class ServerNegotiation:
         if self._state is not _State.NEW:
             return []
         self._state = _State.AWAITING_INIT
-        offer = sasl_frames.encode(sasl_frames.Mechanisms(names=self._offered))
+        offer = sasl_frames.encode_offer(self._offered)
         return [Reply(data=offer), *self._read()]
 
     def receive(self, data: bytes) -> list[SaslEffect]:
@@ -216,7 +216,7 @@ class ServerNegotiation:
                 if self._rounds > MAX_ROUNDS:
                     return self._refuse("SASL(-1): generic failure: too many challenges")
                 self._state = _State.AWAITING_RESPONSE
-                return [Reply(data=sasl_frames.encode(sasl_frames.Challenge(challenge=data)))]
+                return [Reply(data=sasl_frames.encode_challenge(data))]
             case Ask(request=request):
                 self._state = _State.VERIFYING
                 return [Verify(request=request)]
@@ -230,8 +230,7 @@ class ServerNegotiation:
                     proof=step.proof,
                     ends_at_s=step.ends_at_s,
                 )
-                success = sasl_frames.encode(sasl_frames.Outcome(code=sasl_frames.OUTCOME_OK))
-                return [Reply(data=success), Authenticated(identity=identity)]
+                return [Reply(data=sasl_frames.OK_FRAME), Authenticated(identity=identity)]
             case Refused(detail=detail, is_compared=is_compared):
                 return self._refuse(detail, is_compared=is_compared)
 

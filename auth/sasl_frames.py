@@ -7,6 +7,7 @@ Sources: AMQP 1.0 §5.3 (SASL), §1.2 (type encodings), §2.3 (frame layout).
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 # AMQP 1.0 §5.3.1: no SASL frame may exceed MIN-MAX-FRAME-SIZE; we keep to it in the frames we send, but for tokens.
 MAX_SENT_FRAME_BYTES = 512
@@ -31,6 +32,7 @@ _DESCRIPTOR_SYMBOLS = {
 }
 
 OUTCOME_OK = 0
+OK_FRAME = b"\x00\x00\x00\x10\x02\x01\x00\x00\x00\x53\x44\xc0\x03\x01\x50\x00"  # the Outcome of that code
 OUTCOME_AUTH = 1
 OUTCOME_SYS_TEMP = 4
 _OUTCOME_CODES = range(5)  # ok, auth, sys, sys-perm, sys-temp
@@ -126,13 +128,28 @@ class FrameReader:
             return None
         body = bytes(pending[offset_words * 4 : size])
         del pending[:size]
-        return _decode_body(body)
+        return _usual(body) or _decode_body(body)
 
     def take_rest(self) -> bytes:
         """Everything not yet taken as a frame, exactly as it came; the reader is empty afterwards."""
         rest = bytes(self._pending)
         self._pending.clear()
         return rest
+
+
+@lru_cache(maxsize=64)
+def encode_offer(names: tuple[str, ...]) -> bytes:
+    """The frame of `Mechanisms`. Each connection gets one, and few differ. Errors: as `encode`."""
+    return encode(Mechanisms(names=names))
+
+
+def encode_challenge(data: bytes) -> bytes:
+    """The frame of `Challenge`. Errors: as `encode`."""
+    if (size := len(data)) <= 0xFF - 3:
+        return b"\x00\x00%c%c\x02\x01\x00\x00\x00\x53\x42\xc0%c\x01\xa0%c%b" % (
+            (size + 16) >> 8, (size + 16) & 0xFF, size + 3, size, data
+        )  # fmt: skip
+    return encode(Challenge(challenge=data))
 
 
 def encode(frame: SaslFrame, max_bytes: int = MAX_SENT_FRAME_BYTES) -> bytes:
@@ -198,6 +215,25 @@ def _encode_bytes(codes: tuple[int, int], data: bytes) -> bytes:
     if len(data) <= 0xFF:
         return bytes((codes[0], len(data))) + data
     return struct.pack(">BI", codes[1], len(data)) + data
+
+
+def _usual(body: bytes) -> SaslFrame | None:
+    """An Init or a Response as nearly every client writes them, in short encodings. None: `_decode_body` is to read it.
+
+    Init: a mechanism and a response, no hostname.
+    """
+    size = len(body)
+    if size < 8 or body[:2] != b"\x00\x53" or body[3] != 0xC0 or body[4] != size - 5:
+        return None
+    code, fields, at = body[2], body[5], 6
+    if code == _RESPONSE and fields == 1 and body[at] == _BINARY[0] and body[at + 1] == size - at - 2:
+        return Response(response=body[at + 2 :])
+    if code != _INIT or fields != 2 or body[at] != _SYMBOL[0]:
+        return None
+    end = at + 2 + body[at + 1]
+    if size < end + 2 or body[end] != _BINARY[0] or body[end + 1] != size - end - 2:
+        return None
+    return Init(mechanism=_symbol(body[at + 2 : end]), initial_response=body[end + 2 :])
 
 
 def _decode_body(body: bytes) -> SaslFrame:

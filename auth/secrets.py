@@ -4,6 +4,7 @@ Pure: the environment and the files are read by functions the caller passes in.
 Sources: docs/spec/policy-and-auth.md §6.1, docs/spec/management.md §1.6.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from hmac import compare_digest
@@ -12,6 +13,8 @@ from typing import NoReturn
 # The peer reads one line of at most 199 bytes from a password file. Also stops a `file:` that names a device or a
 # huge file from filling memory.
 MAX_PASSWORD_FILE_BYTES = 199
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
 UNSAFE_TEXT = "It is unsafe to provide plain text passwords in the config file"
 
@@ -80,9 +83,10 @@ def resolve_password(
     prefix, colon, rest = configured.partition(":")
     kind = prefix if colon else ""
     if kind == "env":
-        value = environment(rest.lstrip(" "))
+        name = rest.lstrip(" ")
+        value = environment(name)
         if value is None:
-            raise PasswordError("Not found: Failed to find a password in the environment variable")
+            raise PasswordError(f"Not found: Failed to find a password in the environment variable{_shown(name)}")
         return ResolvedPassword(password=Secret(value))
     if kind == "file":
         return _from_file(configured, path=rest, read_start=read_start)
@@ -104,6 +108,11 @@ def _from_file(configured: str, *, path: str, read_start: Callable[[str, int], b
     return ResolvedPassword(
         password=Secret(configured), errors=(f"Unable to open password file {path}, error: {reason}",)
     )
+
+
+def _shown(name: str) -> str:
+    """A variable as errors name it. What is no name is not shown: it may be the password itself, by mistake."""
+    return f" '{name}'" if _VARIABLE.fullmatch(name) else ": expected env:NAME, and this is no name of one"
 
 
 def _bytes(text: str) -> bytes:

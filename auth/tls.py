@@ -140,9 +140,7 @@ class TlsTunnel:
     """
 
     __slots__ = (
-        "_at",
-        "_end_point",
-        "_forgets_session",
+        *("_asks_certificate", "_at", "_end_point", "_forgets_session"),
         "_handshake_bytes",
         "_incoming",
         "_is_closed",
@@ -180,7 +178,8 @@ class TlsTunnel:
         self._is_closed = self._is_discarded = False
         # Attack: to resume a session, and with it EXTERNAL, when the certificate has expired. Nobody resumes one of a
         # connection that is over.
-        self._forgets_session = server_side and context.verify_mode is ssl.CERT_REQUIRED
+        self._asks_certificate = context.verify_mode is ssl.CERT_REQUIRED
+        self._forgets_session = server_side and self._asks_certificate
         self._waiting = b""  # ciphertext from the socket, of which OpenSSL has had the first `_at` bytes
         self._at = 0
         self._record_left = 0  # bytes to come of the record that OpenSSL has the beginning of
@@ -366,7 +365,7 @@ class TlsTunnel:
     @property
     def peer_certificate(self) -> bytes | None:
         """DER of the certificate the peer has shown and OpenSSL has verified; None without one."""
-        if not self._is_established or self._ssl.context.verify_mode is not ssl.CERT_REQUIRED:
+        if not self._is_established or not self._asks_certificate:
             return None
         return self._ssl.getpeercert(binary_form=True)
 
@@ -507,7 +506,7 @@ class ChoosingTunnel(TlsTunnel):
         if served is not None:
             self.chosen, self._end_point = served.profile, served.end_point
             self._ssl = served.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-            self._forgets_session = served.context.verify_mode is ssl.CERT_REQUIRED
+            self._asks_certificate = self._forgets_session = served.context.verify_mode is ssl.CERT_REQUIRED
         return True
 
 

@@ -36,6 +36,7 @@ from auth.credentials import (
 from auth.identity import Proof
 from auth.scram import HASHES
 from auth.secrets import Secret
+from auth.verifiers.disks import never_waits
 from auth.verifiers.hashes import Argon2idCost, Cost, HashError, check_hash, decoy_hash, hash_password, verify_hash
 from auth.verifiers.scram_keys import decoy_keys, make_scram_keys, read_scram_keys, shapes_of
 from auth.verifiers.verifier import DEFAULT, HASHING_THREADS
@@ -48,6 +49,10 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 # from making each login, and so each attacker's, cost that many hashes.
 MAX_COSTS = 8
 
+# Shapes of SCRAM keys among which a decoy is drawn on the event loop, 5 microseconds each. Stops a file gathered from
+# many programs from holding everybody up at each login: with more, a thread draws.
+MAX_QUICK_SHAPES = 8
+
 
 class UserFileError(ValueError):
     """The file cannot be used; the text names file, line and remedy."""
@@ -56,7 +61,7 @@ class UserFileError(ValueError):
 class UserFile:
     """The users of one file as they were when it was loaded."""
 
-    __slots__ = ("_decoys", "_entries", "_hashes", "_scram", "_shapes", "seed")
+    __slots__ = ("_decoys", "_entries", "_hashes", "_scram", "_shapes", "mechanisms", "seed")
 
     def __init__(self, entries: Mapping[str, str], seed: bytes | None = None) -> None:
         """entries  as `parse_users` returns them
@@ -70,6 +75,7 @@ class UserFile:
             for hash_name, keys in map(read_scram_keys, texts):
                 self._scram.setdefault(hash_name, {})[user] = keys
         self._shapes = {name: shapes_of(known.values()) for name, known in self._scram.items()}
+        self.mechanisms = (*(f"SCRAM-{name}" for name in self.scram_hashes), "PLAIN")
         # Decoys have to stay the same over restarts: otherwise whoever asks before and after one knows them.
         first = next(iter(self._entries.items()), ("", ""))
         self.seed = seed if seed is not None else hashlib.sha256("".join(first).encode()).digest()
@@ -99,6 +105,10 @@ class UserFile:
         # Made for users too: the time says nothing.
         decoy = decoy_keys(self.seed, user, hash_name, self._shapes.get(hash_name, {}))
         return self._scram.get(hash_name, {}).get(user, decoy)
+
+    def is_quick(self, hash_name: str) -> bool:
+        """Does `scram_keys` take microseconds? It draws decoys among the shapes of the file's keys."""
+        return len(self._shapes.get(hash_name, ())) <= MAX_QUICK_SHAPES
 
     @property
     def costs(self) -> tuple[Cost, ...]:
@@ -146,7 +156,7 @@ class UserFileVerifier:
     """Answers from a file that may change: it is read again when it is not the file that was read last.
 
     So a removed user is out at once. A file that has become unusable refuses everybody. May be called from several
-    threads: the only state is one pair, replaced as a whole.
+    threads: the only state is one tuple, replaced as a whole.
     """
 
     __slots__ = ("_loaded", "_path", "name")
@@ -156,7 +166,7 @@ class UserFileVerifier:
     @property
     def mechanisms(self) -> tuple[str, ...]:
         """PLAIN, and SCRAM by the hashes that the file as it was read last has keys of."""
-        return (*(f"SCRAM-{name}" for name in self._loaded[1].scram_hashes), "PLAIN")
+        return self._loaded[1].mechanisms
 
     @property
     def path(self) -> str:
@@ -171,7 +181,8 @@ class UserFileVerifier:
         """Errors: UserFileError when the file cannot be used now."""
         self.name = name
         self._path = path
-        self._loaded = (fingerprint(path), UserFile.load(path))
+        # What was read, and whether a look at the file waits for nothing.
+        self._loaded = (fingerprint(path), UserFile.load(path), never_waits(path))
 
     @overload
     def verify(self, request: CheckPassword) -> VerifyResult: ...
@@ -181,22 +192,39 @@ class UserFileVerifier:
         """Is the request's password its user's? What are its SCRAM keys?"""
         if not isinstance(request, CheckPassword | FetchScramKeys | Recheck):
             return unavailable("a file of users holds passwords only")
-        loaded, users = self._loaded
+        loaded, users, _ = self._loaded
         try:
             current = fingerprint(self._path)
             if current != loaded:
                 users = UserFile.load(self._path, users.seed)
-                self._loaded = (current, users)
+                self._loaded = (current, users, never_waits(self._path))
         except UserFileError as fault:
             return unavailable(str(fault))
         if isinstance(request, Recheck):
             return VerifyResult(is_valid=users.proof(request.proof.user) == request.proof.value)
-        value = users.proof(request.user)
-        proof = Proof(verifier=self.name, user=request.user, value=value) if value is not None else None
         if isinstance(request, FetchScramKeys):
-            return replace(users.scram_keys(request.user, request.hash_name), proof=proof)
+            return self._scram_keys(users, request)
         result = users.verify(request.user, request.password)
-        return replace(result, proof=proof) if result.is_valid else result
+        return replace(result, proof=self._proof(users, request.user)) if result.is_valid else result
+
+    def recall(self, request: VerifyRequest) -> Answer | None:
+        """SCRAM keys, while the file is the one that was read last and a look at it waits for nothing."""
+        loaded, users, is_quick = self._loaded
+        if not isinstance(request, FetchScramKeys) or not is_quick or not users.is_quick(request.hash_name):
+            return None
+        try:
+            if fingerprint(self._path) != loaded:
+                return None
+        except UserFileError:
+            return None
+        return self._scram_keys(users, request)
+
+    def _scram_keys(self, users: UserFile, request: FetchScramKeys) -> ScramKeys:
+        return replace(users.scram_keys(request.user, request.hash_name), proof=self._proof(users, request.user))
+
+    def _proof(self, users: UserFile, user: str) -> Proof | None:
+        value = users.proof(user)
+        return Proof(verifier=self.name, user=user, value=value) if value is not None else None
 
     def close(self) -> None:
         """There is nothing to give back."""
@@ -305,7 +333,7 @@ def fingerprint(path: str) -> tuple[int, int, int, int]:
     Errors  UserFileError
     """
     try:
-        status = Path(path).stat()
+        status = os.stat(path)
     except OSError as fault:
         raise UserFileError(f"{path}: cannot be read: {fault.strerror}") from None
     # The change time moves with owner and mode too, and nobody can set it back.

@@ -23,7 +23,9 @@ MIN_ITERATIONS: Final = 4_096
 # A client would compute for minutes.
 MAX_ITERATIONS: Final = 10_000_000
 
-_SALT_BYTES: Final = 16
+# Of the salts that scramp draws, so that a made-up one is as long where there are no entries to be like.
+_SALT_BYTES: Final = 32
+_DIGEST_BYTES: Final = {"SHA-1": 20, "SHA-256": 32, "SHA-512": 64}
 _FORM: Final = re.compile(
     r"SCRAM-(SHA-1|SHA-256|SHA-512)\$(\d{4,8}):([A-Za-z0-9+/=]{16,88})\$([A-Za-z0-9+/=]{28,88}):([A-Za-z0-9+/=]{28,88})",
     re.ASCII,
@@ -53,7 +55,7 @@ def read_scram_keys(text: str) -> tuple[str, ScramKeys]:
         salt, stored, server = (b64decode(part, validate=True) for part in found.groups()[2:])
     except ValueError:
         raise HashError("SCRAM keys that are not base64") from None
-    size = _digest_bytes(hash_name)
+    size = _DIGEST_BYTES[hash_name]
     if len(stored) != size or len(server) != size or len(salt) < 12:
         raise HashError(f"SCRAM-{hash_name} keys of a wrong length: expected {size} bytes, and a salt of at least 12")
     return hash_name, ScramKeys(salt=salt, iterations=iterations, stored_key=stored, server_key=server, is_known=True)
@@ -78,7 +80,7 @@ def decoy_keys(seed: bytes, user: str, hash_name: str, shapes: Mapping[Shape, in
             several numbers of iterations by one that no made-up name has. When the numbers change, few names change
             their shape, and those get another salt with it, as a user does with a new password.
     """
-    size = _digest_bytes(hash_name)
+    size = _DIGEST_BYTES[hash_name]
     name = user.encode("utf-8", "surrogatepass")
 
     def drawn(what: str, length: int) -> bytes:
@@ -90,18 +92,15 @@ def decoy_keys(seed: bytes, user: str, hash_name: str, shapes: Mapping[Shape, in
         number = int.from_bytes(drawn(f"shape {shape.iterations} {shape.salt_bytes}:", 8))
         return -shapes[shape] / math.log((number + 1) / (2**64 + 1))
 
-    shape = max(shapes, key=rank, default=Shape(ITERATIONS, _SALT_BYTES))
+    shape = max(shapes, key=rank) if len(shapes) > 1 else next(iter(shapes), Shape(ITERATIONS, _SALT_BYTES))
     return ScramKeys(
         salt=drawn(f"salt {shape.iterations} {shape.salt_bytes}:", shape.salt_bytes),
         iterations=shape.iterations,
-        stored_key=drawn("stored:", size),
-        server_key=drawn("server:", size),
+        # Of these the client sees nothing: they only may not be known.
+        stored_key=hashlib.blake2b(name, key=seed[:64], digest_size=size, person=b"stored").digest(),
+        server_key=hashlib.blake2b(name, key=seed[:64], digest_size=size, person=b"server").digest(),
         is_known=False,
     )
-
-
-def _digest_bytes(hash_name: str) -> int:
-    return hashlib.new(hash_name.replace("-", "").lower()).digest_size
 
 
 def _encode(data: bytes) -> str:

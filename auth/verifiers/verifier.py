@@ -53,6 +53,19 @@ class Announcing(Protocol):
 
 
 @runtime_checkable
+class Recalling(Protocol):
+    """A verifier that has some answers in memory."""
+
+    def recall(self, request: VerifyRequest) -> Answer | None:
+        """The answer that `verify` would give, where that takes microseconds; None: `verify` has to be asked.
+
+        Called on the event loop: it waits for no disk, no network and no lock. As `verify`, it takes as long for an
+        unknown user as for one that there is.
+        """
+        ...
+
+
+@runtime_checkable
 class Caching(Protocol):
     """A verifier that remembers answers. hits  how often one was remembered"""
 
