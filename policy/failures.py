@@ -12,7 +12,7 @@ let him fill the table once and then try from elsewhere without being counted.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
@@ -87,13 +87,41 @@ def _number(policy: Mapping[str, object], key: str, default: int, least: int, mo
     return number
 
 
+class _Network4(IPv4Network):
+    """One that knows its hash: it is a key in half a dozen tables that are looked into at each login."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class _Network6(IPv6Network):
+    """As _Network4."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
 @lru_cache(maxsize=256)  # as parse_address
 def counted_as(host: str) -> IPv4Network | IPv6Network:
     """The key a numeric address is counted and banned under: itself, or its /64. Raises ValueError."""
     address = parse_address(host)
     if address.version == 4:
-        return IPv4Network(address)
-    return IPv6Network((int(address) >> V6_PREFIX << V6_PREFIX, V6_PREFIX))
+        return _Network4(address)
+    return _Network6((int(address) >> V6_PREFIX << V6_PREFIX, V6_PREFIX))
+
+
+@lru_cache(maxsize=256)
+def counted_text(host: str) -> str:
+    """The network of `counted_as` in words: its address. Raises ValueError."""
+    return str(counted_as(host).network_address)
 
 
 @dataclass(slots=True)

@@ -13,6 +13,8 @@ AREA: Final = "0"  # the only one there is
 # Names of the management agent of every router; MANAGEMENT_TEXTS are those of the router itself.
 MANAGEMENT_NAMES: Final = ("$management", "$_management_internal")
 MANAGEMENT_TEXTS: Final = ("$management", "_local/$management", "_local/$_management_internal")
+# The phase of the fallback destination of an address, which keys write as F: `F` minus `0` (network §10.1).
+FALLBACK_PHASE: Final = 22
 SEPARATOR: Final = "/"  # between a tenant and what is in its space
 _LOCAL, _TOPOLOGICAL, _EDGE = "_local/", "_topo/", "_edge/"
 _NOT_MOBILE: Final = (_LOCAL, _TOPOLOGICAL, _EDGE)
@@ -60,8 +62,13 @@ class Address:
         return self.key[0] == "M"
 
     def key_in(self, phase: int) -> str:
-        """The table key in a phase; only mobile addresses have several."""
-        return f"M{phase}{self.name}" if phase and self.is_mobile else self.key
+        """The table key in a phase, 0 to 9 or FALLBACK_PHASE; only mobile addresses have several."""
+        return f"M{chr(48 + phase)}{self.name}" if phase and self.is_mobile else self.key
+
+
+def phase_in(key: str) -> int:
+    """The phase of the table key of a mobile address."""
+    return ord(key[1]) - 48
 
 
 def resolve(text: str, *, router_id: str, tenant: str | None = None, area: str = AREA) -> Address | Unclear:

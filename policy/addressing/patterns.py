@@ -69,9 +69,25 @@ class _Node:
         self.is_any_number = is_any_number
         self.payload: str | None = None
 
+    @property
+    def is_bare(self) -> bool:
+        """No pattern ends here, and none passes."""
+        return self.payload is None and not (self.literals or self.one or self.any_number)
+
+    def following(self, token: str) -> "_Node | None":
+        return self.one if token == ONE else self.any_number if token == ANY_NUMBER else self.literals.get(token)
+
+    def forget(self, token: str) -> None:
+        if token == ONE:
+            self.one = None
+        elif token == ANY_NUMBER:
+            self.any_number = None
+        else:
+            del self.literals[token]
+
 
 class PatternTree:
-    """A set of patterns, each with a text to find. Not changed once it is built."""
+    """A set of patterns, each with a text to find. Those of policy are not changed once they are built."""
 
     __slots__ = ("_root",)
 
@@ -86,6 +102,28 @@ class PatternTree:
                 node = _child(node, token) if following is None else following
             if node.payload is None:
                 node.payload = payload
+
+    def add(self, tokens: Sequence[str], payload: str) -> None:
+        """One pattern more, which is not there yet."""
+        node = self._root
+        for token in normalise_tokens(tokens):
+            node = _child(node, token)
+        node.payload = payload
+
+    def discard(self, tokens: Sequence[str]) -> None:
+        """One pattern fewer. Attack: patterns that come and go leave their words behind."""
+        path = [self._root]
+        tokens = normalise_tokens(tokens)
+        for token in tokens:
+            node = path[-1].following(token)
+            if node is None:
+                return
+            path.append(node)
+        path[-1].payload = None
+        for token, parent, node in zip(reversed(tokens), reversed(path[:-1]), reversed(path[1:]), strict=True):
+            if not node.is_bare:
+                return
+            parent.forget(token)
 
     def find(self, tokens: Sequence[str]) -> str | None:
         """The payload of the best match: a literal token before `*`, `*` before `#`, from the first token on."""

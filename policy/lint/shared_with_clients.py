@@ -26,10 +26,15 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             yield section.finding(ID, Level.ERROR, text, "role", About(instead="routerIds: USER=ID, ..."))
 
 
-def client_listener_like(policy: PolicyText, section: SectionText) -> SectionText | None:
-    """A listener for clients that takes the credentials of this one."""
+def client_listener_like(
+    policy: PolicyText, section: SectionText, *, besides: tuple[str, ...] = ()
+) -> SectionText | None:
+    """A listener for clients that takes the credentials of this one.
+
+    besides  roles of listeners that are not for clients either
+    """
     for other in policy.sections("listener"):
-        if role_of(other) not in ROLES and _credentials(other) & _credentials(section):
+        if role_of(other) not in (*ROLES, *besides) and _credentials(other) & _credentials(section):
             return other
     return None
 

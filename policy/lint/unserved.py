@@ -1,6 +1,6 @@
 """A configuration wants what this router cannot do yet, which stops its start.
 
-Exchanges and fallback destinations, and http listeners. Take the section out, or keep the router that has it for this
+Http listeners. Take the section out, or keep the router that has it for this
 host.
 """
 
@@ -12,25 +12,17 @@ ID = "PAL086"
 TITLE = "not served by this router"
 FAMILY = Family.CORRECTNESS
 
-TYPES = {
-    "exchange": "exchanges",
-    "binding": "bindings of exchanges",
-}
 ATTRIBUTES = {
     "listener": {
         "http": "http listeners",
         "httpRootDir": "http listeners",
     },
-    "autoLink": {"fallback": "fallback destinations"},
-    "address": {"enableFallback": "fallback destinations"},
 }
 _OFF = ("", "no", "false", "off", "0")
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for section in policy.all_sections:
-        if (what := TYPES.get(section.type)) is not None:
-            yield section.finding(ID, Level.ERROR, f"this router does not start with it: it has no {what}")
         for key, named in ATTRIBUTES.get(section.type, {}).items():
             if section.text(key).lower() not in _OFF:
                 yield section.finding(ID, Level.ERROR, f"this router does not start with it: it has no {named}", key)
