@@ -13,8 +13,8 @@ from spark.detectors.signs import LOGIN_FAILURES, opened
 from spark.detectors.thresholds import defaults
 from spark.jobs.detection import detect
 from spark.transforms.changes import asked
-from spark.transforms.denials import attempts, denied
-from spark.transforms.events import LOGS_OWN
+from spark.transforms.denials import denied
+from spark.transforms.events import LOGS_OWN, bounded, requests
 
 Query = Callable[[DataFrame], DataFrame]
 
@@ -35,7 +35,7 @@ def _times(*more: Column) -> tuple[Column, ...]:
 
 
 def _requests() -> Column:
-    return F.sum(attempts()).cast("bigint").alias("requests")
+    return F.sum(requests()).cast("bigint").alias("requests")
 
 
 def accesses(events: DataFrame) -> DataFrame:
@@ -82,7 +82,7 @@ def rules_changed(events: DataFrame) -> DataFrame:
 def log_itself(events: DataFrame) -> DataFrame:
     """What an audit log says of itself: its ends, what it lost, what retention deleted."""
     counts = events.where(F.col("reason").isin(*LOGS_OWN)).groupBy("router", "reason")
-    return counts.agg(*_times(F.count(F.lit(1)).alias("events"), F.sum("lost").alias("lost"))).orderBy(
+    return counts.agg(*_times(F.count(F.lit(1)).alias("events"), F.sum(bounded("lost")).alias("lost"))).orderBy(
         "router", "reason"
     )
 

@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed_names
-from spark.detectors.signs import ADDRESS_DENIALS, denied
+from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed_names
+from spark.detectors.signs import ADDRESS_DENIALS, denied, is_denied
 
 _KEYS = ("user", "host")
 
@@ -15,4 +15,15 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
     return findings(detector, refused, bursts(refused, _KEYS, thresholds["window_s"], condition), _KEYS)
 
 
-ADDRESS_PROBING = Detector(name="address_probing", title="Probing of addresses", severity="medium", find=_find)
+def _focus(thresholds: Thresholds) -> Focus:
+    return Focus(
+        signs=is_denied(*ADDRESS_DENIALS),
+        keys=_KEYS,
+        least=thresholds["min_addresses"],
+        window_s=thresholds["window_s"],
+    )
+
+
+ADDRESS_PROBING = Detector(
+    name="address_probing", title="Probing of addresses", severity="medium", find=_find, focus=_focus
+)

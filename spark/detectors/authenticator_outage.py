@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
-from spark.detectors.signs import VERIFIER_UNAVAILABLE, denied
+from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed
+from spark.detectors.signs import VERIFIER_UNAVAILABLE, denied, is_denied
 
 _KEYS = ("router",)
 
@@ -15,6 +15,15 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
     return findings(detector, unanswered, bursts(unanswered, _KEYS, thresholds["window_s"], condition), _KEYS)
 
 
+def _focus(thresholds: Thresholds) -> Focus:
+    return Focus(
+        signs=is_denied(VERIFIER_UNAVAILABLE),
+        keys=_KEYS,
+        least=thresholds["min_failures"],
+        window_s=thresholds["window_s"],
+    )
+
+
 AUTHENTICATOR_OUTAGE = Detector(
-    name="authenticator_outage", title="An authenticator does not answer", severity="critical", find=_find
+    name="authenticator_outage", title="An authenticator does not answer", severity="critical", find=_find, focus=_focus
 )

@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, findings, observed
+from spark.detectors.finding import Detector, Thresholds, findings_of_all, observed
 from spark.transforms.events import LOGS_OWN
 
 _KEYS = ("router",)
@@ -17,7 +17,7 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
     # By minute first: what is sorted does not grow with the number of requests.
     minutes = (
         events.where(F.col("ruleset_digest").isNotNull())
-        .groupBy("router", F.date_trunc("minute", "time").alias("minute"), "ruleset_digest")
+        .groupBy("router", (F.unix_micros("time") / F.lit(60_000_000)).cast("bigint").alias("minute"), "ruleset_digest")
         .agg(F.min("time").alias("since"))
     )
     earlier = F.lag("ruleset_digest").over(Window.partitionBy("router").orderBy("since", "ruleset_digest"))
@@ -34,10 +34,11 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
     )
     surges = counts.where(
         (F.col("after") >= thresholds["min_denials"])
-        & (F.col("after") >= thresholds["factor"] * F.greatest("before", F.lit(1)))
+        # Not `before` times the factor, which may be more than 64 bits hold.
+        & (F.col("after") / F.lit(thresholds["factor"]) >= F.greatest("before", F.lit(1)))
     )
     incidents = surges.select("router", F.col("since").alias("start"), (F.col("since") + window).alias("end"))
-    return findings(detector, denials, incidents, _KEYS)
+    return findings_of_all(detector, denials, incidents, _KEYS)
 
 
 DENIAL_SURGE = Detector(name="denial_surge", title="More denials after a change of policy", severity="high", find=_find)

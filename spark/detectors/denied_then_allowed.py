@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
-from spark.detectors.signs import failed_logins, opened
+from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed
+from spark.detectors.signs import failed_logins, is_failed_login, is_opened, opened
 
 _KEYS = ("user", "host")
 
@@ -35,6 +35,20 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
     return findings(detector, story, incidents, _KEYS)
 
 
+def _focus(thresholds: Thresholds) -> Focus:
+    return Focus(
+        signs=is_failed_login() & F.col("user").isNotNull(),
+        keys=_KEYS,
+        least=thresholds["min_failures"],
+        window_s=thresholds["window_s"],
+        story=is_opened(),
+    )
+
+
 DENIED_THEN_ALLOWED = Detector(
-    name="denied_then_allowed", title="Failed logins, then one that succeeds", severity="critical", find=_find
+    name="denied_then_allowed",
+    title="Failed logins, then one that succeeds",
+    severity="critical",
+    find=_find,
+    focus=_focus,
 )

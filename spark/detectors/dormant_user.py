@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, findings, observed
+from spark.detectors.finding import Detector, Thresholds, findings_of_all, observed
 from spark.detectors.signs import seen
 
 _KEYS = ("user",)
@@ -23,7 +23,7 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
         F.col("came").alias("start"),
         (F.col("came") + F.expr("INTERVAL 1 MICROSECOND")).alias("end"),
     )
-    return findings(detector, coming, incidents, _KEYS)
+    return findings_of_all(detector, coming, incidents, _KEYS)
 
 
 DORMANT_USER = Detector(name="dormant_user", title="A dormant user comes back", severity="medium", find=_find)

@@ -16,8 +16,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType, TimestampType
 
+from spark.transforms.events import requests
+
 # Event ids and names that one finding shows. Stops a flood from making one row of a million; `events` counts them all.
 MAX_EVIDENCE: Final = 100
+# Incidents that are held in memory at once: as many have some 20 MB.
+MAX_FEW: Final = 100_000
 
 MEMBERS: Final = ("event_id", "time", "router", "user", "remote_host", "vhost", "address", "reason", "ruleset_digest")
 _SINGLE: Final = ("router", "user", "remote_host", "vhost", "reason", "ruleset_digest")
@@ -44,23 +48,39 @@ Thresholds = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Focus:
+    """Which events a detector of bursts can need at all: the ones of a key that has many signs in little time.
+
+    signs     the events that count
+    story     others of the same keys that belong to it
+    keys      those of its bursts
+    least     so many requests, or distinct things, a burst has at least
+    window_s  as of `bursts`
+    """
+
+    signs: Column
+    keys: Sequence[str]
+    least: int
+    window_s: int
+    story: Column | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
     """name   a member of schemas/detect_thresholds.json, where its thresholds and their sources stand
     title     for people
     find      the events of a trail and the thresholds -> FINDING rows
+    focus     the thresholds -> what of a long trail it needs; None: all of it
     """
 
     name: str
     title: str
     severity: Severity
     find: Callable[["Detector", DataFrame, Thresholds], DataFrame]
+    focus: Callable[[Thresholds], Focus] | None = None
 
     def findings(self, events: DataFrame, thresholds: Thresholds) -> DataFrame:
         return self.find(self, events, thresholds)
-
-
-def weight() -> Column:
-    return F.coalesce(F.col("attempts"), F.lit(1)).cast("bigint")
 
 
 def host() -> Column:
@@ -68,12 +88,17 @@ def host() -> Column:
 
     Attack: who has an IPv6 network comes from another address of it each time.
     """
-    text = F.regexp_replace("remote_host", r"(?i)\A::ffff:(?=\d+\.)|%.*", "")
+    plain = F.col("remote_host")
+    text = F.regexp_replace(plain, r"(?i)\A::ffff:(?=\d+\.)|%.*", "")
     halves = F.split(text, "::", 2)
     left, right = (_groups(F.get(halves, F.lit(at))) for at in (0, 1))
     zeros = F.greatest(8 - F.size(left) - F.size(right), F.lit(0))
     whole = F.concat(left, F.array_repeat(F.lit("0"), zeros), right)
-    return F.when(text.contains(":"), F.concat(F.array_join(F.slice(whole, 1, 4), ":"), F.lit("::/64"))).otherwise(text)
+    counted = F.when(text.contains(":"), F.concat(F.array_join(F.slice(whole, 1, 4), ":"), F.lit("::/64"))).otherwise(
+        text
+    )
+    # Nearly all are plain IPv4: they need no pattern.
+    return F.when(plain.contains(":") | plain.contains("%"), counted).otherwise(plain)
 
 
 def _groups(text: Column) -> Column:
@@ -88,7 +113,7 @@ def observed(events: DataFrame, *, what: Column | None = None, counts: Column | 
     """
     return events.select(
         *MEMBERS,
-        (weight() if counts is None else counts).alias("weight"),
+        (requests() if counts is None else counts).alias("weight"),
         (F.lit(None).cast("string") if what is None else what).alias("what"),
         host().alias("host"),
     )
@@ -102,7 +127,7 @@ def observed_names(events: DataFrame, member: str) -> DataFrame:
     samples = F.coalesce(_samples(), F.array().cast("array<string>"))
     names = F.when(F.col(member).isNotNull(), F.array(member)).otherwise(samples)
     named = events.select("*", F.posexplode_outer(names).alias("nth", "name"))
-    counts = F.when(F.coalesce(F.col("nth"), F.lit(0)) == 0, weight()).otherwise(F.lit(0).cast("bigint"))
+    counts = F.when(F.coalesce(F.col("nth"), F.lit(0)) == 0, requests()).otherwise(F.lit(0).cast("bigint"))
     return named.select(*MEMBERS, counts.alias("weight"), F.col("name").alias("what"), host().alias("host"))
 
 
@@ -141,8 +166,28 @@ def bursts(observations: DataFrame, keys: Sequence[str], window_s: int, conditio
     )
 
 
+def findings_of_all(
+    detector: Detector, observations: DataFrame, incidents: DataFrame, keys: Sequence[str]
+) -> DataFrame:
+    """As `findings`, where the observations are those of a whole trail. Runs jobs.
+
+    The incidents are found now. Where they are few they are brought to the observations, which stay where they are, and
+    nothing but what belongs to them is looked at again.
+    """
+    found = incidents.persist()
+    few = F.broadcast(found) if found.count() <= MAX_FEW else found
+    joined = _joined(detector, observations, few, keys).persist()
+    joined.count()
+    return _told(detector, joined)
+
+
 def findings(detector: Detector, observations: DataFrame, incidents: DataFrame, keys: Sequence[str]) -> DataFrame:
     """FINDING rows: each incident with what its observations say. Null keys are keys as any other."""
+    return _told(detector, _joined(detector, observations, incidents, keys))
+
+
+def _joined(detector: Detector, observations: DataFrame, incidents: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """The observations of each incident, with its `finding_id`."""
     said = incidents.select(
         *(F.col(key).alias(f"of_{key}") for key in keys),
         "start",
@@ -155,7 +200,10 @@ def findings(detector: Detector, observations: DataFrame, incidents: DataFrame, 
     is_of = (F.col("time") >= F.col("start")) & (F.col("time") < F.col("end"))
     for key in keys:
         is_of &= F.col(key).eqNullSafe(F.col(f"of_{key}"))
-    joined = observations.join(said, is_of)
+    return observations.join(said, is_of)
+
+
+def _told(detector: Detector, joined: DataFrame) -> DataFrame:
     totals = joined.groupBy("finding_id").agg(
         F.min("time").alias("first"),
         F.max("time").alias("last"),

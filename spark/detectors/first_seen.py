@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, findings, observed
+from spark.detectors.finding import Detector, Thresholds, findings_of_all, observed
 from spark.detectors.signs import seen
 
 _KINDS = ("user", "remote_host")
@@ -19,7 +19,7 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
         first = coming.groupBy(kind).agg(F.min("time").alias("start"))
         late = first.crossJoin(F.broadcast(begin)).where(F.col("start") >= F.col("begin") + enough)
         incidents = late.select(kind, "start", (F.col("start") + F.expr("INTERVAL 1 MICROSECOND")).alias("end"))
-        news.append(findings(detector, coming, incidents, (kind,)))
+        news.append(findings_of_all(detector, coming, incidents, (kind,)))
     return news[0].unionByName(news[1])
 
 

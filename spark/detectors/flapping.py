@@ -7,8 +7,8 @@ after that by a fault of its own.
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
-from spark.detectors.signs import denied, opened
+from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed
+from spark.detectors.signs import denied, is_denied, is_opened, opened
 
 _KEYS = ("router", "user", "host")
 _BREAKS = (
@@ -26,4 +26,13 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
     return findings(detector, came, bursts(came, _KEYS, thresholds["window_s"], condition), _KEYS)
 
 
-FLAPPING = Detector(name="flapping", title="A client comes and goes", severity="low", find=_find)
+def _focus(thresholds: Thresholds) -> Focus:
+    return Focus(
+        signs=(is_opened() | is_denied(*_BREAKS)) & F.col("remote_host").isNotNull(),
+        keys=_KEYS,
+        least=thresholds["min_connections"],
+        window_s=thresholds["window_s"],
+    )
+
+
+FLAPPING = Detector(name="flapping", title="A client comes and goes", severity="low", find=_find, focus=_focus)

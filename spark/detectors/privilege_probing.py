@@ -3,8 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
-from spark.detectors.signs import is_of_the_router, opened, privileges_refused
+from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed
+from spark.detectors.signs import is_of_the_router, is_opened, is_privilege_refused, opened, privileges_refused
 
 _KEYS = ("user", "host")
 
@@ -25,6 +25,16 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
     return findings(detector, story, bursts(story, _KEYS, thresholds["window_s"], condition), _KEYS)
 
 
+def _focus(thresholds: Thresholds) -> Focus:
+    return Focus(
+        signs=is_privilege_refused(),
+        keys=_KEYS,
+        least=thresholds["min_requests"],
+        window_s=thresholds["window_s"],
+        story=is_opened(),
+    )
+
+
 PRIVILEGE_PROBING = Detector(
-    name="privilege_probing", title="Probing for privileges after an allow", severity="high", find=_find
+    name="privilege_probing", title="Probing for privileges after an allow", severity="high", find=_find, focus=_focus
 )

@@ -42,18 +42,38 @@ _OF_THE_ROUTER: Final = r"\A(?:amqps?:/+[^/]*/)?/?(?:\$|_local/|_topo/|_edge/)"
 _KNOWN_STAGES: Final = ("open", "begin", "attach", "transfer", "management")
 
 
+def is_denied(*reasons: str) -> Column:
+    """A denial for one of these reasons; a candidate policy's are none."""
+    return (F.col("decision") == "deny") & F.col("reason").isin(*reasons)
+
+
+def is_failed_login() -> Column:
+    return is_denied(*LOGIN_FAILURES)
+
+
+def is_opened() -> Column:
+    """A connection that was let in. Recorded where auditAllows says so."""
+    return (F.col("decision") == "allow") & (F.col("stage") == "open")
+
+
+def is_privilege_refused() -> Column:
+    """Of an open connection: what asks for more than to send and receive."""
+    is_asked = F.col("reason").isin(*PRIVILEGES) | (
+        F.col("reason").isin(*ADDRESS_DENIALS) & F.coalesce(is_of_the_router(), F.lit(False))
+    )
+    return (F.col("decision") == "deny") & F.col("stage").isin(*_KNOWN_STAGES) & is_asked
+
+
 def denied(events: DataFrame, *reasons: str) -> DataFrame:
-    """The denials for one of these reasons; a candidate policy's are none."""
-    return events.where((F.col("decision") == "deny") & F.col("reason").isin(*reasons))
+    return events.where(is_denied(*reasons))
 
 
 def failed_logins(events: DataFrame) -> DataFrame:
-    return denied(events, *LOGIN_FAILURES)
+    return events.where(is_failed_login())
 
 
 def opened(events: DataFrame) -> DataFrame:
-    """The connections that were let in. Recorded where auditAllows says so."""
-    return events.where((F.col("decision") == "allow") & (F.col("stage") == "open"))
+    return events.where(is_opened())
 
 
 def seen(events: DataFrame) -> DataFrame:
@@ -62,11 +82,7 @@ def seen(events: DataFrame) -> DataFrame:
 
 
 def privileges_refused(events: DataFrame) -> DataFrame:
-    """Of open connections: what asks for more than to send and receive."""
-    is_asked = F.col("reason").isin(*PRIVILEGES) | (
-        F.col("reason").isin(*ADDRESS_DENIALS) & F.coalesce(is_of_the_router(), F.lit(False))
-    )
-    return events.where((F.col("decision") == "deny") & F.col("stage").isin(*_KNOWN_STAGES) & is_asked)
+    return events.where(is_privilege_refused())
 
 
 def is_of_the_router() -> Column:

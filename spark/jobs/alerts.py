@@ -112,6 +112,7 @@ def follow(
         events = read_events(session, table).where((F.col("day") >= since_day) & (F.unix_micros("time") >= since))
         found = detect(events, thresholds).where(F.unix_micros("last") >= first[0])
         news = [row for row in _rows(found) if row["finding_id"] not in known]
+        session.catalog.clearCache()  # what the detectors held
         told = news[:MAX_ALERTS]
         if len(news) > len(told):
             told.append({"detector": None, "severity": "high", "more": len(news) - MAX_ALERTS})

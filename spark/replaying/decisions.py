@@ -57,7 +57,8 @@ DECIDED: Final[Mapping[str, frozenset[str]]] = {
     "attach": _ATTACH,
     "transfer": _TRANSFER,
 }
-_ASKED_SINCE: Final = 5  # schema_version
+# schema_version from which on `asked` says all there was, by stage.
+_ASKED_SINCE: Final = {"attach": 5, "transfer": 6}
 NOT_ASKED: Final = "policy was not asked"  # in `detail`, of a listener that no policy governs
 # Connections whose settings one worker remembers. Stops a trail of endless users from growing it.
 _MAX_REMEMBERED: Final = 10_000
@@ -164,6 +165,9 @@ class Replay:
                 return Replayed(decision=Decision(is_allowed=False, reason=Reason.MESSAGE_TOO_LARGE, rule=rule))
             return _not("the size of the message is not recorded") if most else Replayed(decision=ALLOWED)
         if reason == "user_id_proxy":
+            claimed = event.get("user_id")
+            if claimed is not None and claimed != event["user"] and not event["truncated"]:
+                return Replayed(decision=decide_message(settings, MessageFacts(user_id=claimed.encode())))
             if settings.allow_user_id_proxy:
                 return Replayed(decision=ALLOWED)
             # Refused for a name that is not the user's: so it is under each policy that does not allow others' names.
@@ -171,7 +175,8 @@ class Replay:
             return Replayed(decision=Decision(is_allowed=False, reason=Reason.USER_ID_PROXY, rule=rule))
         if event["address"] is None and event.get("folded") is not None:
             return _not("a sum of requests that differ")
-        if reason in ("reply_window_over", "reply_not_expected"):
+        asked = _asked(event)
+        if asked is None and reason in ("reply_window_over", "reply_not_expected"):
             return _not("the age of the reply is not recorded")
         text = event["address"]
         target = resolve_named(text, router_id=event["router"])
@@ -179,6 +184,7 @@ class Replay:
             target=target,
             is_blank_target=not text,
             dynamic_address=_dynamic(event),
+            reply_age_s=_reply_age_s(asked or {}),
         )
         return Replayed(decision=decide_message(settings, facts))
 
@@ -239,9 +245,11 @@ def link_facts(event: Event) -> LinkFacts | str:
 
 
 def _asked(event: Event) -> Mapping[str, Any] | None:
-    """What else was asked of a link; None: not recorded. From version 5 on it is absent where there is nothing."""
+    """What else was asked of a link; None: not recorded. Of later versions it is absent where there is nothing."""
     asked: Mapping[str, Any] | None = event.get("asked")
-    return {} if asked is None and event["schema_version"] >= _ASKED_SINCE and event.get("folded") is None else asked
+    if asked is None and event.get("folded") is None and event["schema_version"] >= _ASKED_SINCE[event["stage"]]:
+        return {}
+    return asked
 
 
 def _reply_age_s(asked: Mapping[str, Any]) -> float | None:

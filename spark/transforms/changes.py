@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.transforms.denials import attempts
+from spark.transforms.events import requests
 
 # Report name -> its key columns.
 KEYS = {
@@ -39,7 +39,7 @@ def asked(events: DataFrame) -> DataFrame:
         "time",
         ((F.col("decision") == "allow") & (F.col("management.status") <= _LAST_STATUS_OF_SUCCESS)).alias("is_done"),
         (F.col("decision") == "deny").alias("is_refused"),
-        attempts().alias("requests"),
+        requests().alias("requests"),
         "reason",
         "user",
         "remote_host",

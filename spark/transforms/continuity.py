@@ -1,9 +1,11 @@
 """Audit events -> the events missing by their numbers. DataFrame -> DataFrame."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.transforms.events import LOG_CLOSED
+from spark.transforms.events import LOG_CLOSED, bounded
+
+_MOST = 2**63 - 1
 
 
 def continuity(events: DataFrame) -> DataFrame:
@@ -19,8 +21,8 @@ def continuity(events: DataFrame) -> DataFrame:
         events.where(has_number)
         .groupBy("router", "start")
         .agg(
-            (F.max("sequence") - F.min("sequence") + 1 - F.count_distinct("sequence")).alias("absent"),
-            F.coalesce(F.sum("lost"), F.lit(0)).alias("lost"),
+            (_wide(F.max("sequence")) - _wide(F.min("sequence")) + 1 - F.count_distinct("sequence")).alias("absent"),
+            F.coalesce(F.sum(bounded("lost")), F.lit(0)).alias("lost"),
             F.min("sequence").alias("first"),
             F.count_if(F.col("reason") == LOG_CLOSED).alias("ends"),
         )
@@ -31,7 +33,12 @@ def continuity(events: DataFrame) -> DataFrame:
     missing = F.greatest(F.col("absent") + before - F.col("lost"), F.lit(0))
     return starts.agg(
         F.count(F.lit(1)).alias("starts"),
-        F.coalesce(F.sum(missing), F.lit(0)).cast("bigint").alias("missing"),
+        F.least(F.coalesce(F.sum(missing), F.lit(0)), F.lit(_MOST)).cast("bigint").alias("missing"),
         F.count_if(is_headless).alias("headless"),
         F.count_if(F.col("ends") == 0).alias("endless"),
     )
+
+
+def _wide(number: Column) -> Column:
+    """Attack: two forged events, numbered 0 and 2**63 - 1, have more between them than 64 bits count."""
+    return number.cast("decimal(20,0)")

@@ -6,7 +6,7 @@ Events are those of spark.event_table.read_events.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.transforms.events import LOGS_OWN, TIME_FORMAT
+from spark.transforms.events import LOGS_OWN, TIME_FORMAT, requests
 
 # Report name -> its key columns.
 KEYS = {
@@ -29,14 +29,9 @@ def is_denial() -> Column:
     return (F.col("decision") == "deny") & ~F.col("reason").isin(*LOGS_OWN)
 
 
-def attempts() -> Column:
-    """How many requests an event stands for."""
-    return F.coalesce(F.col("attempts"), F.lit(1))
-
-
 def total(which: Column) -> Column:
     """How many requests the events stand for that are so, as an aggregate (bigint)."""
-    return F.coalesce(F.sum(F.when(which, attempts())), F.lit(0)).cast("bigint")
+    return F.coalesce(F.sum(F.when(which, requests())), F.lit(0)).cast("bigint")
 
 
 def floods(denials: DataFrame) -> DataFrame:
@@ -51,7 +46,7 @@ def floods(denials: DataFrame) -> DataFrame:
     counts = (
         denials.where(F.col("folded").isNotNull())
         .groupBy(*keys)
-        .agg(F.sum(attempts()).alias("denials"), F.min(first).alias("first"), F.max(last).alias("last"))
+        .agg(F.sum(requests()).alias("denials"), F.min(first).alias("first"), F.max(last).alias("last"))
     )
     names = [name for name in counts.columns if name not in ("denials", "first", "last")]
     return counts.orderBy(F.desc("denials"), *(F.asc_nulls_last(name) for name in names))
@@ -70,7 +65,7 @@ def counted_by(denials: DataFrame, *keys: str) -> DataFrame:
     keys     those of one of KEYS. A null key stays: denials before that was known.
     """
     counts = denials.groupBy(*keys).agg(
-        F.sum(attempts()).alias("denials"), F.min("time").alias("first"), F.max("time").alias("last")
+        F.sum(requests()).alias("denials"), F.min("time").alias("first"), F.max("time").alias("last")
     )
     if keys == ("hour",):
         return counts.orderBy("hour")
@@ -82,7 +77,7 @@ def trend(denials: DataFrame) -> DataFrame:
     reasons, users and hosts they are of (bigint). Days without denials are not there and count as 0.
     """
     days = denials.groupBy(F.date_trunc("day", "time").alias("day")).agg(
-        F.sum(attempts()).alias("denials"),
+        F.sum(requests()).alias("denials"),
         *(F.approx_count_distinct(F.col(name)).alias(told) for name, told in _TOLD.items()),
     )
     order = Window.orderBy("day")  # a row for each day: few

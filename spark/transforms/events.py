@@ -12,6 +12,8 @@ EVENTS_LOST = "events_lost"
 LOG_CLOSED = "log_closed"
 FILE_DELETED = "file_deleted"
 SHADOW_DECISIONS = ("shadow_deny", "shadow_allow", "shadow_error")
+# The most that one event can stand for, by schemas/audit_event.json: four billion such events are no overflow.
+MOST = 2**31 - 1
 # Of times that are text, as within `folded`.
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX"
 # Reasons of events in which an audit log speaks of itself.
@@ -31,9 +33,27 @@ def within(events: DataFrame, *, since: datetime | None, until: datetime | None)
     return kept
 
 
+def bounded(name: str) -> Column:
+    """A count of an event, null where it has none.
+
+    Attack: a forged line with a huge one, in a table of an older `qdaudit ingest`, ends every sum with an error.
+    """
+    return F.when(F.col(name).isNotNull(), F.least(F.col(name), F.lit(MOST))).cast("bigint")
+
+
+def summed(counts: Column) -> Column:
+    """The sum of counts of any size, as an aggregate (bigint): at most 2**63 - 1, which a forged one may reach."""
+    return F.least(F.coalesce(F.sum(counts.cast("decimal(20,0)")), F.lit(0)), F.lit(2**63 - 1)).cast("bigint")
+
+
+def requests() -> Column:
+    """How many requests an event stands for (bigint)."""
+    return F.coalesce(bounded("attempts"), F.lit(1))
+
+
 def lost() -> Column:
     """How many events the routers say they could not write, as an aggregate (bigint)."""
-    count = F.when(F.col("reason") == EVENTS_LOST, F.col("lost"))
+    count = F.when(F.col("reason") == EVENTS_LOST, bounded("lost"))
     return F.coalesce(F.sum(count), F.lit(0)).cast("bigint")
 
 

@@ -17,13 +17,14 @@ from pyspark.sql.types import (
 
 from policy.ruleset import Ruleset
 from spark.replaying.decisions import DECIDED, Replay
+from spark.transforms.events import requests
 
 Batches = Iterator[pyarrow.RecordBatch]
 
 _ASKED = (
     *("event_id", "router", "stage", "decision", "reason", "user", "mechanism", "is_encrypted", "remote_host"),
     *("requested_vhost", "vhost", "group", "connection_name", "direction", "address", "usage", "limit", "granted"),
-    *("ruleset_digest", "folded", "source", "groups", "asked", "schema_version", "detail"),
+    *("ruleset_digest", "folded", "source", "groups", "asked", "user_id", "truncated", "schema_version", "detail"),
 )
 _KEPT = (
     *("event_id", "router", "stage", "user", "remote_host", "vhost", "group", "direction", "address"),
@@ -63,7 +64,7 @@ def replayed(events: DataFrame, ruleset: Ruleset) -> DataFrame:
         *[name for name in _ASKED if name in events.columns],
         "time",
         (F.unix_micros("time") / 1e6).alias("time_s"),
-        F.coalesce("attempts", F.lit(1)).cast("bigint").alias("requests"),
+        requests().alias("requests"),
     )
     return asked.mapInArrow(_replayer(ruleset), REPLAYED)
 

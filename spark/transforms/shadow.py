@@ -10,7 +10,7 @@ from typing import Literal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.transforms.events import SHADOW_DECISIONS
+from spark.transforms.events import SHADOW_DECISIONS, summed
 
 # Report name -> its key columns.
 KEYS = {
@@ -34,7 +34,7 @@ def is_shadow() -> Column:
 def total(outcome: Outcome, candidate: str | None) -> Column:
     """How many decisions of this outcome, as an aggregate (bigint). candidate  as for `disagreements`"""
     counts = F.when((F.col("decision") == _DECISIONS[outcome]) & _is_of(candidate), F.col("shadow.count"))
-    return F.coalesce(F.sum(counts), F.lit(0)).cast("bigint")
+    return summed(counts)
 
 
 def disagreements(events: DataFrame, candidate: str | None = None) -> DataFrame:
@@ -69,14 +69,12 @@ def counted_by(disagreements: DataFrame, keys: Sequence[str]) -> DataFrame:
     Null keys stay: there is no rule where there is no vhost, and an event that sums up several has no user.
     """
     counts = disagreements.groupBy(*keys).agg(
-        F.sum("would_deny").alias("would_deny"),
-        F.sum("would_allow").alias("would_allow"),
+        *(summed(F.col(name)).alias(name) for name in ("would_deny", "would_allow")),
         F.min("time").alias("first"),
         F.max("time").alias("last"),
     )
-    return counts.orderBy(
-        F.desc(F.col("would_deny") + F.col("would_allow")), *(F.asc_nulls_last(F.col(key)) for key in keys)
-    )
+    both = F.col("would_deny").cast("decimal(20,0)") + F.col("would_allow")
+    return counts.orderBy(F.desc(both), *(F.asc_nulls_last(F.col(key)) for key in keys))
 
 
 def _count(outcome: str) -> Column:

@@ -73,9 +73,6 @@ def run(arguments: argparse.Namespace) -> int:
         ends = (F.min("time").alias("first"), F.max("time").alias("last"))
         told, _ = rows_of(events.agg(lost().alias("lost"), *ends))
     found = answers(controls, counts, chain, lost=told[0]["lost"], missing=numbers[0]["missing"])
-    trail = (
-        {path.name: sha256_of(path) for path in sorted(arguments.trail.iterdir()) if path.is_file()} if chain else {}
-    )
     pack = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "events": {"first": told[0]["first"], "last": told[0]["last"], "lost": told[0]["lost"], **numbers[0]},

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         from spark.jobs.detection import detect
         from spark.jobs.export import write_ocsf, write_table
 
-        findings = detect(events, defaults()).persist()
+        findings = detect(events, defaults())
         tables = {"findings": ("Findings", findings), **DENIALS.tables(events)}
         written = []
         for form in formats:
