@@ -4,6 +4,7 @@
 #   make network  three interior routers and two edges on 127.0.0.1        make network PORT=6771
 #   make test     every suite, from nothing                                make test SUITES="unit spark"
 #   make attack   an hour of all attacks at once                           make attack SECONDS=60
+#   make chaos    five minutes of a network whose links and routers die    make chaos SECONDS=60
 #   make check    ruff, mypy strict over source and tests, the architecture test
 
 PYTHON ?= python3
@@ -16,7 +17,7 @@ KERBEROS := $(if $(shell command -v krb5-config),$(shell echo ,kerberos))
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
-.PHONY: run network test unit check attack bench clean
+.PHONY: run network test unit check attack chaos bench clean
 
 run: .venv/.installed
 	@$(BIN)/python deploy/quickstart.py $(if $(PORT),--port $(PORT))
@@ -42,6 +43,10 @@ check: .venv/.dev
 attack: .venv/.dev
 	@PYTHONPATH=.:tests/attacks:tests/daemon:tests/interop:tests/fuzz $(BIN)/python tests/attacks/siege.py \
 		--seconds $(or $(SECONDS),3600) --seed $(or $(SEED),1)
+
+chaos: .venv/.dev
+	@PYTHONPATH=.:tests/interop $(BIN)/python tests/interop/network_chaos.py \
+		--seconds $(or $(SECONDS),300) --seed $(or $(SEED),1)
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks

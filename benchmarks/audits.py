@@ -6,6 +6,9 @@
 Prints events a second of ingest, seconds of each report on the table, the most memory that all processes of it held at
 once (RSS; pages they share are counted for each), and how long DuckDB takes to count the same denials from the same
 lines: the peer, without judging or keeping any of them. --twice does all again with twice the events.
+
+Beside the seconds of the clock stand those of the processor, of all processes together: on a machine that others use as
+well those can be compared. So much work keeps both of 2 cores busy for half as long.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -38,7 +42,7 @@ def main() -> None:
         if arguments.twice:
             second = measured(folder / "twice", 2 * arguments.events)
             print(
-                "\ntwice the events take so many times as long: "
+                "\ntwice the events take so many times the processor time: "
                 + ", ".join(f"{name} {second[name] / first[name]:.2f}" for name in first)
             )
     finally:
@@ -46,36 +50,52 @@ def main() -> None:
             shutil.rmtree(folder)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """seconds of the clock, cpu_s of the processor, peak bytes held at once"""
+
+    seconds: float
+    cpu_s: float
+    peak: int
+
+    def __str__(self) -> str:
+        return f"{self.seconds:8.1f} s  {self.cpu_s:8.1f} CPU s  {self.peak / 1e9:.2f} GB"
+
+
 def measured(folder: Path, events: int) -> dict[str, float]:
-    """Seconds of each step, printed as they come."""
+    """CPU seconds of each step, printed as they come."""
     folder.mkdir(parents=True)
     trail, table = folder / "trail", folder / "table"
-    seconds = {"generate": run("generate", str(trail), "--events", str(events))[0]}
+    seconds = {"generate": run("generate", str(trail), "--events", str(events)).cpu_s}
     audit = trail / "audit"
     size = sum(path.stat().st_size for path in audit.iterdir())
-    print(f"{events} events, {size / 1e9:.2f} GB, {os.cpu_count()} processors")
-    seconds["ingest"], peak = run("ingest", str(audit), str(table))
-    print(f"ingest    {seconds['ingest']:8.1f} s  {events / seconds['ingest']:9.0f} events/s  {peak / 1e9:.2f} GB")
+    load = f"load average {os.getloadavg()[0]:.1f}"
+    print(f"{events} events, {size / 1e9:.2f} GB, {os.cpu_count()} processors, {load}", flush=True)
+    cost = run("ingest", str(audit), str(table))
+    seconds["ingest"] = cost.cpu_s
+    rates = f"{events / cost.seconds:9.0f} events/s, {2 * events / cost.cpu_s:9.0f} on 2 cores of its own"
+    print(f"ingest    {cost}  {rates}", flush=True)
     stored = sum(path.stat().st_size for path in table.rglob("*.parquet"))
     print(f"table     {stored / 1e9:8.2f} GB")
     for verb in REPORTS:
         if not is_there(verb[0]):
             continue
         out = ["--out", str(folder / verb[0])] if verb[0] != "denials" else []
-        seconds[verb[0]], peak = run(*verb, str(table), *out)
-        print(f"{verb[0]:9} {seconds[verb[0]]:8.1f} s  {'':22} {peak / 1e9:.2f} GB")
-    begun = time.perf_counter()
+        cost = run(*verb, str(table), *out)
+        seconds[verb[0]] = cost.cpu_s
+        print(f"{verb[0]:9} {cost}", flush=True)
+    begun = time.process_time()
     counted_by_duckdb(audit)
-    seconds["duckdb"] = time.perf_counter() - begun
+    seconds["duckdb"] = time.process_time() - begun
     ours = seconds["ingest"] + seconds["denials"]
     print(
-        f"DuckDB    {seconds['duckdb']:8.1f} s  counts lines; ingest and denials take {ours / seconds['duckdb']:.2f} x"
+        f"DuckDB    {seconds['duckdb']:8.1f} CPU s  counts lines; ingest and denials: {ours / seconds['duckdb']:.2f} x"
     )
-    begun = time.perf_counter()
+    begun = time.process_time()
     counted_by_duckdb_in(table)
-    seconds["duckdb on the table"] = time.perf_counter() - begun
+    seconds["duckdb on the table"] = time.process_time() - begun
     ratio = seconds["denials"] / seconds["duckdb on the table"]
-    print(f"DuckDB    {seconds['duckdb on the table']:8.1f} s  on the same table; denials takes {ratio:.2f} x")
+    print(f"DuckDB    {seconds['duckdb on the table']:8.1f} CPU s  on the same table; denials takes {ratio:.2f} x")
     return seconds
 
 
@@ -84,16 +104,19 @@ def is_there(verb: str) -> bool:
     return subprocess.run(asked, cwd=ROOT, capture_output=True).returncode == 0
 
 
-def run(*arguments: str) -> tuple[float, int]:
-    """Seconds a qdaudit takes, and the most bytes that it and its children held."""
+def run(*arguments: str) -> Cost:
+    """What a qdaudit costs, and its children."""
     begun = time.perf_counter()
     process = subprocess.Popen([sys.executable, "-m", "spark.cli", *arguments], cwd=ROOT, stdout=subprocess.PIPE)
     peak = 0
+    cpu_s: dict[int, float] = {}
 
     def look() -> None:
         nonlocal peak
         while process.poll() is None:
-            peak = max(peak, sum(held(pid) for pid in family(process.pid)))
+            found = list(family(process.pid))
+            peak = max(peak, sum(held(pid) for pid in found))
+            cpu_s.update((pid, max(cpu_s.get(pid, 0.0), spent_s(pid))) for pid in found)
             time.sleep(_LOOK_S)
 
     watcher = threading.Thread(target=look)
@@ -102,7 +125,15 @@ def run(*arguments: str) -> tuple[float, int]:
     watcher.join()
     if process.returncode not in (0, 1):
         raise SystemExit(f"qdaudit {' '.join(arguments)} ended with {process.returncode}: {said.decode()[-500:]}")
-    return time.perf_counter() - begun, peak
+    return Cost(seconds=time.perf_counter() - begun, cpu_s=sum(cpu_s.values()), peak=peak)
+
+
+def spent_s(pid: int) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def family(pid: int) -> Iterator[int]:

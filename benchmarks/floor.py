@@ -1,9 +1,10 @@
 """The floor: the cost of moving a message through Python and proton with no routing at all.
 
-`python -m benchmarks.floor CERTIFICATE KEY [--uvloop]` accepts AMQP clients on two ports of 127.0.0.1 that the system
-chooses, the first in the clear, the second over TLS, and prints `Listening on PORT TLS_PORT` on stderr. Any SASL
-mechanism and password will do. Every message goes from any sender to the newest receiver, outcomes back. No addresses,
-no policy, no management, no counters: a router can be compared with it in one run, on a fast machine or a slow one.
+`python -m benchmarks.floor CERTIFICATE KEY [--uvloop] [--to PORT]` accepts AMQP clients on two ports of 127.0.0.1 that
+the system chooses, the first in the clear, the second over TLS, and prints `Listening on PORT TLS_PORT` on stderr. Any
+SASL mechanism and password will do. Every message goes from any sender to the newest receiver, outcomes back. No
+addresses, no policy, no management, no counters: a router can be compared with it in one run, on a fast machine or a
+slow one. With --to all messages go to another floor, on that port: floors in a row.
 
 It also shows the technique that makes it cheap:
   * the C functions of python-qpid-proton are called directly (`cproton_ffi.lib`), not through its object wrappers;
@@ -21,6 +22,7 @@ from cproton_ffi import ffi, lib
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 OFFER_ANONYMOUS = b"\x00\x53\x40\xc0\x0c\x01\xa3\x09ANONYMOUS"
 OUTCOME_OK = b"\x00\x53\x44\xc0\x03\x01\x50\x00"
+INIT_ANONYMOUS = b"\x00\x53\x41\xc0\x0c\x01\xa3\x09ANONYMOUS"
 
 READ_BYTES = 1 << 16
 MESSAGE = bytearray(1 << 20)
@@ -48,6 +50,8 @@ def sasl_frame(body: bytes) -> bytes:
 
 
 class Connection(asyncio.BufferedProtocol):
+    is_client = False
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclasses.
         self.socket = cast(asyncio.Transport, transport)
@@ -57,7 +61,8 @@ class Connection(asyncio.BufferedProtocol):
         self.handshake = b""
         self.stage = "header"
         self.engine = lib.pn_transport()
-        lib.pn_transport_set_server(self.engine)
+        if not self.is_client:
+            lib.pn_transport_set_server(self.engine)
         lib.pn_transport_set_max_frame(self.engine, 16384)
         self.amqp = lib.pn_connection()
         self.events = lib.pn_collector()
@@ -112,7 +117,11 @@ class Connection(asyncio.BufferedProtocol):
             if len(self.handshake) >= size:
                 self.handshake = self.handshake[size:]
                 self.socket.write(sasl_frame(OUTCOME_OK))
-                self.stage = "amqp"
+                self.enter()
+
+    def enter(self) -> None:
+        """SASL is over."""
+        self.stage = "amqp"
 
     def flush(self) -> None:
         while self.open and not self.paused:
@@ -132,12 +141,16 @@ class Connection(asyncio.BufferedProtocol):
             kind = kind_of(event)
             if kind == lib.PN_DELIVERY:
                 self.on_delivery(lib.pn_event_delivery(event))
+            elif kind == lib.PN_LINK_FLOW:
+                self.on_credit(lib.pn_event_link(event))
             elif kind == lib.PN_CONNECTION_REMOTE_OPEN:
                 lib.pn_connection_open(self.amqp)
             elif kind == lib.PN_SESSION_REMOTE_OPEN:
                 lib.pn_session_open(lib.pn_event_session(event))
-            elif kind == lib.PN_LINK_REMOTE_OPEN:
+            elif kind == lib.PN_LINK_REMOTE_OPEN and not self.is_client:
                 self.on_link(lib.pn_event_link(event))
+            elif kind == lib.PN_LINK_REMOTE_CLOSE:
+                self.on_detach(lib.pn_event_link(event))
             elif kind == lib.PN_CONNECTION_REMOTE_CLOSE:
                 lib.pn_connection_close(self.amqp)
             pop(events)
@@ -147,10 +160,21 @@ class Connection(asyncio.BufferedProtocol):
         lib.pn_terminus_copy(lib.pn_link_target(link), lib.pn_link_remote_target(link))
         lib.pn_link_open(link)
         (senders if lib.pn_link_is_receiver(link) else receivers).append((link, self))
-        if receivers:
+        if onward is not None:
+            onward.on_credit(receivers[0][0])
+        elif receivers:
             for incoming, connection in senders:
                 lib.pn_link_flow(incoming, 250)
                 touched.add(connection)
+
+    def on_credit(self, link: Pointer) -> None:
+        """Clients' receivers have credit enough."""
+
+    def on_detach(self, link: Pointer) -> None:
+        for links in (receivers, senders):
+            links[:] = [entry for entry in links if entry[0] != link]
+        lib.pn_link_close(link)
+        lib.pn_link_free(link)
 
     def on_delivery(self, delivery: Pointer) -> None:
         global tag_number
@@ -171,7 +195,8 @@ class Connection(asyncio.BufferedProtocol):
                 lib.pn_delivery_settle(delivery)
             else:
                 origin[forwarded] = delivery, self
-            lib.pn_link_flow(link, 1)
+            if onward is None:
+                lib.pn_link_flow(link, 1)
             touched.add(connection)
         elif lib.pn_delivery_updated(delivery):
             source, connection = origin.pop(delivery)
@@ -181,8 +206,56 @@ class Connection(asyncio.BufferedProtocol):
             touched.add(connection)
 
 
+class Onward(Connection):
+    """Connects to another floor, as a sender: all messages go there."""
+
+    is_client = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.socket.write(SASL_HEADER + sasl_frame(INIT_ANONYMOUS))
+
+    def speak_sasl(self) -> None:
+        # Behind the answer to our header: the mechanisms, the outcome.
+        sizes = 8
+        for _ in range(2):
+            if len(self.handshake) < sizes + 4:
+                return
+            sizes += int.from_bytes(self.handshake[sizes : sizes + 4], "big")
+        if len(self.handshake) >= sizes:
+            self.handshake = self.handshake[sizes:]
+            self.enter()
+
+    def enter(self) -> None:
+        global onward
+        super().enter()
+        lib.pn_connection_open(self.amqp)
+        session = lib.pn_session(self.amqp)
+        lib.pn_session_open(session)
+        link = lib.pn_sender(session, b"onward")
+        lib.pn_link_open(link)
+        receivers.append((link, self))
+        self.flush()
+        onward = self
+
+    def on_credit(self, link: Pointer) -> None:
+        """The sender may send what the next floor takes: else messages pile up here, at a price."""
+        for incoming, connection in senders:
+            more = lib.pn_link_credit(link) - lib.pn_link_credit(incoming)
+            if more > 0:
+                lib.pn_link_flow(incoming, more)
+                touched.add(connection)
+
+
+onward: Onward | None = None
+
+
 async def main() -> None:
     loop = asyncio.get_running_loop()
+    if "--to" in sys.argv:
+        await loop.create_connection(Onward, "127.0.0.1", int(sys.argv[sys.argv.index("--to") + 1]))
+        while onward is None:
+            await asyncio.sleep(0.01)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*sys.argv[1:3])
     servers = [await loop.create_server(Connection, "127.0.0.1", 0, ssl=layer) for layer in (None, context)]

@@ -125,6 +125,7 @@ static void stream_some(client_t *client, pn_link_t *link) {
 static void send_some(pn_link_t *link) {
     client_t *client = client_of(link);
     if (attached < connections) return; /* all start together */
+    if (!started && pn_link_credit(link) <= 0) return; /* another router's receiver may not be known yet */
     if (!started) started = now();
     if (stream) stream_some(client, link);
     else while (pn_link_credit(link) > 0 && client->sent < count && (!inflight || client->sent - client->done < inflight)) {

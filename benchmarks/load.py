@@ -103,32 +103,34 @@ def wait_until_ready(process: "subprocess.Popen[str]") -> None:
     raise LoadError(f"the load client ended with status {process.wait()}: {text.strip() or 'no reason given'}")
 
 
-def run(load: Load, subject: Subject) -> dict[str, Any]:
-    """Send and receive. Returns the sender's figures, with
+def run(load: Load, *chain: Subject, receiving_from: Subject | None = None) -> dict[str, Any]:
+    """Send to the first subject and receive from the last, mostly the same. Returns the sender's figures, with
 
-    cpu_us    the subject's CPU microseconds per message sent
+    cpu_us    the subjects' CPU microseconds per message sent, all together
     received  messages the receivers got
+    receiving_from  where the receivers are, if at none of them
     Errors    LoadError
     """
+    first, last = chain[0], chain[-1]
     common = ["--address", load.address, "--size", str(load.size)]
     common += ["--settled"] * load.is_settled + ["--distinct"] * load.is_distinct
     receiving = [*common, "--connections", str(load.receivers), "--count", str(load.received_each)]
     sending = [*common, "--connections", str(load.senders), "--count", str(load.count)]
     sending += ["--inflight", str(load.inflight)] if load.inflight else []
     sending += ["--stream"] * load.is_streamed
-    with client("recv", subject, *receiving) as receiver:
+    with client("recv", receiving_from or last, *receiving) as receiver:
         wait_until_ready(receiver)
-        before = subject.process.cpu_seconds()
-        with client("send", subject, *sending) as sender:
+        before = sum(subject.process.cpu_seconds() for subject in chain)
+        with client("send", first, *sending) as sender:
             output, errors = sender.communicate()
             if sender.returncode:
-                raise LoadError(f"{subject.name}: the sender failed: {errors.strip()} {output.strip()}")
+                raise LoadError(f"{first.name}: the sender failed: {errors.strip()} {output.strip()}")
         try:
             received, _ = receiver.communicate(timeout=LAST_MESSAGE_S)
         except subprocess.TimeoutExpired:
             receiver.send_signal(signal.SIGINT)
             received, _ = receiver.communicate(timeout=TIMEOUT_S)
-        cpu = subject.process.cpu_seconds() - before
+        cpu = sum(subject.process.cpu_seconds() for subject in chain) - before
     figures: dict[str, Any] = json.loads(output)
     figures["cpu_us"] = cpu / load.sent * 1e6
     figures["received"] = json.loads(received)["messages"] if received else 0

@@ -11,7 +11,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,10 +39,10 @@ LISTENERS = ("clear", "secure", "secure-slow")
 
 CONFIGURATION = """\
 router {{
-    mode: standalone
-    id: bench
+    mode: {mode}
+    id: {name}
     saslConfigDir: {folder}/sasl
-    auditDir: {folder}/audit
+    auditDir: {folder}/audit/{name}
 }}
 policy {{
     enableVhostPolicy: yes
@@ -88,6 +88,26 @@ listener {{
     authenticators: slow
 }}
 """
+# Of a router in a chain; its neighbours are on loopback, as it is.
+ROUTERS_CONFIGURATION = """\
+listener {
+    name: routers
+    host: 127.0.0.1
+    port: 0
+    role: inter-router
+    authenticatePeer: no
+    saslMechanisms: ANONYMOUS
+}
+"""
+NEIGHBOUR_CONFIGURATION = """\
+connector {{
+    name: neighbour
+    host: 127.0.0.1
+    port: {port}
+    role: inter-router
+    saslMechanisms: ANONYMOUS
+}}
+"""
 DIRECTORY_CONFIGURATION = """\
 ldapAuthenticator {{
     name: directory
@@ -111,7 +131,7 @@ SASL_CONFIGURATION = """\
 pwcheck_method: auxprop
 auxprop_plugin: userfile
 userfile_path: {folder}/users
-mech_list: PLAIN SCRAM-SHA-256
+mech_list: PLAIN SCRAM-SHA-256 ANONYMOUS
 """
 
 
@@ -154,7 +174,6 @@ class Site:
         for name in ("sasl", "policy", "audit"):
             (folder / name).mkdir()
         _write_certificate(folder)
-        (folder / "qdrouterd.conf").write_text(CONFIGURATION.format(folder=folder))
         (folder / "sasl" / "qdrouterd.conf").write_text(SASL_CONFIGURATION.format(folder=folder))
         (folder / "policy" / "bench.json").write_text(json.dumps([["vhost", _vhost()]], indent=1))
         cheap = hash_password(Secret(password), CHEAP)
@@ -168,19 +187,18 @@ class Site:
         return cls(folder=folder, password=password, router_command=command, floor_options=options)
 
     @contextmanager
-    def router(self, directory_url: str = "") -> Iterator[Subject]:
+    def router(self, directory_url: str = "", *, more: str = "") -> Iterator[Subject]:
         """The router, until the end of the body. Errors: ProcessError when it does not come up.
 
         directory_url  of an LDAP directory that a listener more asks
+        more           sections of its configuration
         """
-        configuration = self.folder / "qdrouterd.conf"
         listeners: tuple[str, ...] = LISTENERS
+        text = self._configuration("bench", mode="standalone") + more
         if directory_url:
-            text = configuration.read_text() + DIRECTORY_CONFIGURATION.format(url=directory_url, people=PEOPLE)
-            configuration = self.folder / "with-directory.conf"
-            configuration.write_text(text)
+            text += DIRECTORY_CONFIGURATION.format(url=directory_url, people=PEOPLE)
             listeners = (*LISTENERS, "secure-directory")
-        process = Process([*self.router_command, "-c", str(configuration)])
+        process = self._start("bench", text)
         try:
             ready_after_s, _ = process.wait_for(r"SERVER \(notice\) Operational, ")
             listening = r"Listening on 127\.0\.0\.1:(\d+) "
@@ -199,11 +217,71 @@ class Site:
         finally:
             process.stop()
 
+    def _configuration(self, name: str, *, mode: str) -> str:
+        return CONFIGURATION.format(folder=self.folder, name=name, mode=mode)
+
+    def _start(self, name: str, configuration: str) -> Process:
+        (self.folder / "audit" / name).mkdir(exist_ok=True)
+        path = self.folder / f"{name}.conf"
+        path.write_text(configuration)
+        return Process([*self.router_command, "-c", str(path)])
+
     @contextmanager
-    def floor(self) -> Iterator[Subject]:
-        """The floor, until the end of the body. Errors: ProcessError when it does not come up."""
+    def chain(self, count: int) -> Iterator[tuple[Subject, ...]]:
+        """So many routers, each connected to the next, from the senders' to the receivers'.
+
+        Errors  ProcessError when they do not come up, or the first finds no way to the last
+        """
+        with ExitStack() as stack:
+            routers: list[Subject] = []
+            neighbour = 0
+            for index in range(count, 0, -1):
+                name = f"bench-{count}-{index}"
+                text = self._configuration(name, mode="interior") + ROUTERS_CONFIGURATION
+                if neighbour:
+                    text += NEIGHBOUR_CONFIGURATION.format(port=neighbour)
+                process = self._start(name, text)
+                stack.callback(process.stop)
+                ready_after_s, _ = process.wait_for(r"SERVER \(notice\) Operational, ")
+                port, neighbour = (
+                    int(process.wait_for(rf"Listening on 127\.0\.0\.1:(\d+) \({listener}\)")[1][1])
+                    for listener in ("clear", "routers")
+                )
+                routers.append(
+                    Subject(
+                        name=name,
+                        process=process,
+                        port=port,
+                        tls_port=0,
+                        password=self.password,
+                        ready_after_s=ready_after_s,
+                        login=("--user", USER, "--password-env", LOAD_PASSWORD_VARIABLE),
+                    )
+                )
+            routers.reverse()
+            ends = routers[0], routers[-1]
+            for here, there in (ends, ends[::-1]):
+                here.process.wait_for(rf"ROUTER_LS \(info\) Computed costs: .*'{there.name}': ")
+            yield tuple(routers)
+
+    @contextmanager
+    def floors(self, count: int) -> Iterator[tuple[Subject, ...]]:
+        """So many floors, each of which sends all that it gets to the next. Errors: as of `floor`."""
+        with ExitStack() as stack:
+            floors: list[Subject] = []
+            for _ in range(count):
+                floors.insert(0, stack.enter_context(self.floor(to=floors[0].port if floors else 0)))
+            yield tuple(floors)
+
+    @contextmanager
+    def floor(self, *, to: int = 0) -> Iterator[Subject]:
+        """The floor, until the end of the body. Errors: ProcessError when it does not come up.
+
+        to  the port of another, to which it sends all that it gets
+        """
         files = [str(self.folder / "server.crt"), str(self.folder / "server.key")]
-        process = Process([sys.executable, "-m", "benchmarks.floor", *files, *self.floor_options])
+        onward = ["--to", str(to)] if to else []
+        process = Process([sys.executable, "-m", "benchmarks.floor", *files, *self.floor_options, *onward])
         try:
             ready_after_s, found = process.wait_for(r"Listening on (\d+) (\d+)")
             yield Subject(

@@ -193,7 +193,8 @@ def receiver(address: str, handle: int) -> bytes:
     return _frame(0, _ATTACH, f"r{handle}", uint(handle), True, None, None, source, target)
 
 
-def sender(address: str, handle: int) -> bytes:
+def sender(address: str | None, handle: int) -> bytes:
+    """address  None: an anonymous one"""
     source, target = Described(ulong(_SOURCE), []), Described(ulong(_TARGET), [address])
     return _frame(0, _ATTACH, f"s{handle}", uint(handle), False, None, None, source, target, None, None, uint(0))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks.cases import connections, messages, queries, streams
+from benchmarks.cases import chains, connections, messages, queries, routes, streams
 from benchmarks.report import Row
 from benchmarks.subjects import Site
 
@@ -33,6 +33,8 @@ MORE: Mapping[str, Case] = MappingProxyType(
         "stream": streams.stream,
         "stalled-receiver": streams.stalled_receiver,
         "paging": queries.paging,
+        "chain": chains.chain,
+        "routes": routes.routes,
     }
 )
 CASES: Mapping[str, Case] = MappingProxyType({**DEFAULT, **MORE})

@@ -235,6 +235,65 @@ def test_an_engine_that_has_fallen_silent_is_given_up(monkeypatch: pytest.Monkey
     owner.engine.flush()
 
 
+def transfers(*numbers: int) -> bytes:
+    return b"".join(frame(TRANSFER, uint(0), uint(each), bytes([each]), uint(0), payload=b"hello") for each in numbers)
+
+
+def windows_told(owner: Owner, begin: int) -> list[tuple[int, Any]]:
+    """Incoming window and handle of each Flow written since."""
+    flows = [each.value for each in spoken(owner)[begin:] if each.descriptor == FLOW]
+    return [(fields[1], fields[4] if len(fields) > 4 else None) for fields in flows]
+
+
+def test_a_window_is_told_by_the_session_where_its_link_has_gone() -> None:
+    """proton would name the handle -2 to a peer that sent while our Detach was under way; that peer would go."""
+    owner = opened(attach("in", is_receiver=False, source=terminus(SOURCE), target=terminus(TARGET, "a")))
+    ((link, _, _),) = owner.heard("attach")
+    link.grant(5)
+    owner.engine.flush()
+    link.close()
+    owner.engine.flush()
+    begin = len(spoken(owner))
+    owner.say(transfers(0))
+    owner.say(transfers(1))
+    assert windows_told(owner, begin) == [(1, None), (1, None)]
+    assert not owner.heard("error")
+
+
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_a_window_that_a_link_has_used_up_before_its_detach_is_told(is_ours: bool) -> None:
+    """Or the session's other senders would wait for it for ever."""
+    source, target = terminus(SOURCE), terminus(TARGET, "a")
+    owner = opened(
+        attach("in", is_receiver=False, source=source, target=target),
+        attach("other", is_receiver=False, source=source, target=target, handle=1),
+    )
+    link = owner.heard("attach")[0][0]
+    link.grant(5)
+    owner.engine.flush()
+    if is_ours:
+        link.close()
+        owner.engine.flush()
+    begin = len(spoken(owner))
+    owner.say(transfers(0), frame(DETACH, uint(0), True))
+    assert windows_told(owner, begin) == [(1, None if is_ours else 0)]
+    assert not owner.heard("error")
+
+
+def test_no_window_is_told_of_a_session_that_has_gone() -> None:
+    """It would have the channel -2."""
+    owner = opened(attach("in", is_receiver=False, source=terminus(SOURCE), target=terminus(TARGET, "a")))
+    ((link, _, _),), (session,) = owner.heard("attach"), owner.heard("begin")
+    link.grant(5)
+    owner.engine.flush()
+    session.close()
+    owner.engine.flush()
+    begin = len(spoken(owner))
+    owner.say(transfers(0), frame(END))
+    assert windows_told(owner, begin) == []
+    assert not owner.heard("error")
+
+
 def test_freeing_twice_is_harmless() -> None:
     """routing 90"""
     owner = opened(attach("s", is_receiver=False, source=None, target=None))

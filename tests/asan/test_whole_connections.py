@@ -56,3 +56,8 @@ def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> Non
     arguments = "-m", "tests.fuzz.connections", "--seconds", SECONDS, "--seed", f"{SEED}-{steps}"
     result = python(built, *arguments, PALISADE_ENGINE=steps if steps == "python" else "")
     assert result.returncode == 0, result.stdout
+
+
+def test_no_torn_message_between_routers_is_read_behind_its_end(built: Sanitized) -> None:
+    result = python(built, "-m", "tests.fuzz.fronts", "--seconds", SECONDS, "--seed", SEED)
+    assert result.returncode == 0, result.stdout

@@ -141,6 +141,22 @@ class Siege:
             yield
         peer.close()
 
+    def unsettled_messages(self) -> Turn:
+        """To a receiver that reads all and settles nothing."""
+        peer = self.member()
+        receiver = wire.frame(wire.attach("r", 20, is_receiver=True, address="evil.kept")) + wire.frame(
+            wire.flow(20, credit=9999)
+        )
+        senders = (wire.frame(wire.attach(f"s{at}", at, is_receiver=False, address="evil.kept")) for at in range(4))
+        yield from peer.say(self.session() + receiver + b"".join(senders))
+        for number in range(400):
+            yield from peer.say(wire.frame(wire.transfer(number % 4, number, wire.message(PIECE))))
+            if peer.is_over:
+                break
+        for _ in range(100):
+            yield
+        peer.close()
+
     def many_links(self) -> Turn:
         peer = self.member()
         yield from peer.say(self.session())
@@ -179,8 +195,8 @@ class Siege:
 
     def play(self, seconds: float) -> None:
         kinds: tuple[Callable[[], Turn], ...] = (
-            self.silence, self.noise, self.wrong_password, self.frames, self.unread_messages, self.many_links,
-            self.denied_links, self.unread_answers, self.endless_message,
+            self.silence, self.noise, self.wrong_password, self.frames, self.unread_messages,
+            self.unsettled_messages, self.many_links, self.denied_links, self.unread_answers, self.endless_message,
         )  # fmt: skip
         ends = time.monotonic() + seconds
         turns: list[Turn] = []

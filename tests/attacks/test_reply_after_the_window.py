@@ -31,6 +31,8 @@ def test_the_service_goes_on_when_the_window_is_over(tmp_path: Path) -> None:
         for stage in ("transfer", "attach"):
             event = made.event(stage=stage, reason="reply_window_over", user="service")
             assert event["rule"]["item"] == f"replyWindow: {WINDOW_S}"
+            assert event["asked"]["dynamic_address"] == "other"
+            assert event["asked"]["reply_age_ms"] >= WINDOW_S * 1000
         # A new request, a new window.
         ask(alice, requests, address)
         assert rejection(service, address, WINDOW_S / 4) is None

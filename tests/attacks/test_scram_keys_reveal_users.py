@@ -7,7 +7,7 @@ from auth.credentials import FetchScramKeys, ScramKeys
 from auth.secrets import Secret
 from auth.verifiers.files import UserFileVerifier
 from auth.verifiers.hashes import Argon2idCost, hash_password
-from auth.verifiers.scram_keys import make_scram_keys
+from auth.verifiers.scram_keys import make_scram_keys, read_scram_keys
 
 # Of ten users three have moved to more iterations, as after a change of the default.
 OLD, NEW = 4096, 8192
@@ -55,3 +55,12 @@ def test_a_made_up_name_keeps_its_keys_when_the_file_changes(tmp_path: Path) -> 
     changed = [name for name in NAMES if before[name] != after[name]]
     assert len(changed) < len(NAMES) * 0.06, "about as many as the shares of the iterations have moved"
     assert all(before[name].salt != after[name].salt for name in changed), "as with a user's new password"
+
+
+def test_a_file_whose_last_keys_have_gone_answers_as_one_with_new_ones(tmp_path: Path) -> None:
+    """Attack: to tell by the length of a salt that no user of the file can log in by SCRAM."""
+    path = tmp_path / "users"
+    path.touch(0o600)
+    nobody = keys_of(UserFileVerifier(str(path)), "made up")
+    _, made = read_scram_keys(make_scram_keys(Secret("p"), "SHA-256"))
+    assert (nobody.iterations, len(nobody.salt)) == (made.iterations, len(made.salt))

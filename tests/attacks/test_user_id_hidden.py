@@ -145,6 +145,7 @@ def assert_refused(router: RunningRouter, mail: Mail, payload: bytes) -> None:
     reason = {"amqp:unauthorized-access": "user_id_proxy", "amqp:decode-error": "malformed_message"}[outcome[1]]
     event = router.wait_for_audit(connection_name=name)
     assert (event["reason"], event["stage"], event["address"]) == (reason, "transfer", ADDRESS)
+    assert ("user_id" in event) is (reason == "user_id_proxy")
 
 
 @pytest.mark.parametrize("which", PROPERTIES)

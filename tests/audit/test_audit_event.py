@@ -15,6 +15,7 @@ from policy.decision import Reason, Rule
 from policy.facts import Usage
 from router import effects
 from router.audit import event as audit_event
+from router.audit import plain
 
 SCHEMA = schemas.load("audit_event")
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -58,7 +59,7 @@ def test_schema_is_a_valid_strict_schema() -> None:
     assert SCHEMA["additionalProperties"] is False
     optional = {"attempts", "deleted", "folded", "granted", "lost"}
     optional |= {"management", "redecision", "sequence", "shadow", "start"}
-    optional |= {"asked", "groups", "recovered", "signer", "previous", "signature"}
+    optional |= {"asked", "groups", "user_id", "recovered", "signer", "previous", "signature"}
     assert set(SCHEMA["properties"]) - set(SCHEMA["required"]) == optional
     unbounded = [
         name
@@ -72,7 +73,7 @@ def test_an_emitter_passes_only_what_it_knows() -> None:
     whole = complete(stage="accept", reason=Reason.ROUTER_CONNECTION_LIMIT, remote_host="192.0.2.7", limit=2)
     assert_valid(whole)
     assert whole["time"] == "2023-11-14T22:13:20.250000Z"
-    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (5, EVENT_ID, "R1")
+    assert (whole["schema_version"], whole["event_id"], whole["router"]) == (6, EVENT_ID, "R1")
     assert (whole["start"], whole["sequence"]) == (START, 41)
     assert (whole["decision"], whole["user"], whole["is_encrypted"], whole["truncated"]) == ("deny", None, False, False)
     assert type(whole["reason"]) is str
@@ -259,6 +260,9 @@ def test_an_event_may_stand_for_several_requests() -> None:
     whole = complete(stage="accept", reason="banned", attempts=0)
     assert_valid(whole)
     assert (whole["attempts"], whole["detail"]) == (1, "[attempts was out of range]")
+    whole = complete(stage="accept", reason="banned", attempts=2**31)
+    assert_valid(whole)
+    assert (whole["attempts"], whole["detail"]) == (2**31 - 1, "[attempts was out of range]")
 
 
 def test_a_shadow_decision_has_the_candidates_side() -> None:
@@ -307,6 +311,38 @@ ANY_VALUE = st.recursive(
 @given(st.dictionaries(st.sampled_from(sorted(SCHEMA["properties"])) | st.text() | st.integers(), ANY_VALUE))
 def test_any_event_at_all_becomes_a_valid_one(event: dict[Any, Any]) -> None:
     assert_valid(audit_event.complete(event, stamp(1.5)))
+
+
+PLAIN = {
+    "connection": 2, "connection_name": "127.0.0.1:49084", "listener": "127.0.0.1:5671", "remote_host": "127.0.0.1",
+    "user": "al\"ice\n", "mechanism": "PLAIN", "is_encrypted": True, "requested_vhost": None, "vhost": "$default",
+    "group": "apps", "ruleset_digest": "6a" * 32, "stage": "attach", "decision": "deny",
+    "reason": Reason.SOURCE_NOT_ALLOWED, "direction": "receive", "address": "secret", "link_name": "",
+    "detail": "link disallowed by local policy", "rule": {"vhost": "$default", "item": "sources", "line": 42},
+    "usage": {"open_links": 0}, "condition": "amqp:unauthorized-access", "attempts": 3, "groups": "[]",
+    "asked": {"is_dynamic": True, "capabilities": "[]", "reply_age_ms": 0},
+}  # fmt: skip
+OTHERS = st.sampled_from(
+    ["", "x", "ä", "\ud800", "\x7f", "x" * 1025, "::1%e", "ab" * 32, "events_lost", "shadow_deny", "accept", "other", 0,
+     -1, 2**63, True, False, 1.5, {"line": 1}, {"line": True}, {"open_links": 2}, {"more": 1}, {"is_dynamic": 1}, {}]
+)  # fmt: skip
+
+
+def test_what_a_router_writes_most_is_written_at_once() -> None:
+    assert plain.line(PLAIN, stamp(1.5)) == audit_event.encode(audit_event.complete(PLAIN, stamp(1.5)))
+
+
+@given(
+    st.dictionaries(st.sampled_from([*SCHEMA["properties"], "more", ""]), OTHERS | st.none() | ANY_VALUE, max_size=3),
+    st.sets(st.sampled_from(sorted(PLAIN))),
+    st.floats(0, 4e9),
+)
+def test_what_is_written_at_once_is_what_would_be_written_step_by_step(
+    changes: dict[Any, Any], without: set[str], time_s: float
+) -> None:
+    event = {name: value for name, value in (PLAIN | changes).items() if name not in without}
+    line = plain.line(event, stamp(time_s))
+    assert line is None or line == audit_event.encode(audit_event.complete(event, stamp(time_s)))
 
 
 def test_a_sum_says_how_many_and_since_when() -> None:

@@ -683,7 +683,7 @@ def test_kill_9_while_files_are_deleted_leaves_no_gap(tmp_path: Path) -> None:
         child.wait()
         child.stdout.close()
         for path in folder.iterdir():  # at most the last line is torn
-            path.write_bytes(path.read_bytes().rpartition(b"\n")[0] + b"\n")
+            path.write_bytes(b"".join(path.read_bytes().rpartition(b"\n")[:2]))
         assert any(line["reason"] == "file_deleted" for line in all_lines_of(folder))
         assert_without_gap(folder)
 
@@ -728,6 +728,25 @@ def test_attack_a_slow_disk_is_as_good_as_a_full_one(
     told.wait_for("fast enough again (20 lost so far)")
     assert (log.is_refusing(), log.state) == (False, "writing")
     assert [line["lost"] for line in lines_of(tmp_path / "audit") if line["reason"] == "events_lost"] == [20]
+
+
+def test_a_loss_larger_than_an_event_can_tell_is_told_by_several(
+    start: Callable[..., AuditLog], disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.audit.trail.MOST_LOST", 8)
+    may_write = threading.Event()
+
+    def slow(fd: int, data: bytes) -> int:
+        may_write.wait(WAIT_S)
+        return disk._write(fd, data)
+
+    disk.write_fault = slow
+    log = start(max_pending=40)
+    for _ in range(60):
+        log.record(DENIAL)
+    may_write.set()
+    assert log.flush(WAIT_S)
+    assert [line["lost"] for line in lines_of(tmp_path / "audit") if line["reason"] == "events_lost"] == [8, 8, 4]
 
 
 @pytest.mark.parametrize(("fsync", "expected"), [("each", True), ("interval", True), ("none", False)])

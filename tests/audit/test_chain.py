@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -30,8 +31,8 @@ from spark.verify import Keys, PublicKeyError, Verdict, read_key, verify
 VALIDATOR = jsonschema.Draft202012Validator(schemas.load("audit_event"))
 DENIAL = cast(AuditEvent, {"stage": "attach", "decision": "deny", "reason": "source_not_allowed", "user": "eve"})
 WAIT_S = 20.0
-# All of them: 10,000. A run of the suite takes some.
-TAMPERINGS = int(os.environ.get("PALISADE_AUDIT_TAMPERINGS", "400"))
+# Of each kind; issue 15 asks for 10,000. A run of the suite takes some.
+TAMPERINGS = int(os.environ.get("PALISADE_AUDIT_TAMPERINGS", "33"))
 
 Start = Callable[..., AuditLog]
 
@@ -443,7 +444,7 @@ def test_attack_no_tampering_passes(kind: str, closed_trail: tuple[Path, Keys], 
     chance = random.Random(f"1 {kind}")
     written: list[list[bytes]] = []
     done = 0
-    while done < max(1, TAMPERINGS // len(KINDS)):
+    while done < TAMPERINGS:
         files = [list(lines) for lines in originals]
         if not KINDS[kind](chance, files) or (
             b"".join(map(b"".join, files)) == b"".join(map(b"".join, originals))
@@ -550,6 +551,20 @@ def test_attack_a_damaged_compressed_file_is_found(start: Start, folder: Path, k
     for at in range(12, len(packed), 97):
         target.write_bytes(packed[:at] + bytes([packed[at] ^ 16]) + packed[at + 1 :])
         assert verify(folder, keys).findings, at
+
+
+def test_attack_a_file_that_breaks_off_after_a_signed_line_is_found(start: Start, folder: Path, keys: Keys) -> None:
+    """A second reading of it failed with a traceback."""
+    write(start)
+    (path,) = folder.iterdir()
+    content = path.read_bytes()
+    path.unlink()
+    packing = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    packed = packing.compress(content) + packing.flush(zlib.Z_SYNC_FLUSH)
+    (folder / f"{path.name}.gz").write_bytes(packed)
+    verdict = verify(folder, keys)
+    assert "cannot be read: the compressed file ends in the middle" in verdict.findings[0].text
+    assert verdict.heads
 
 
 # Keys

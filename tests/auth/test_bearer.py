@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from auth.bearer import DUMMY, MAX_RESPONSE_BYTES, Bearer
-from auth.credentials import MAX_TOKEN_BYTES, CheckToken, VerifyResult, unavailable
+from auth.credentials import MAX_TOKEN_BYTES, MAX_USER_BYTES, CheckToken, VerifyResult, unavailable
+from auth.identity import Proof
 from auth.installed import create_server_mechanism
 from auth.mechanisms import NOT_OWN_AUTHZID, Accepted, Ask, Challenge, Channel, Refused, Step
 from auth.negotiation import Authenticated, Rejected, Reply, ServerNegotiation, Verify
@@ -185,3 +186,87 @@ def test_who_is_let_in_has_the_tokens_end_and_groups() -> None:
     assert isinstance(authenticated, Authenticated)
     assert authenticated.identity.groups == ("staff",)
     assert authenticated.identity.ends_at_s == 9.0
+
+
+PROOF = Proof(verifier="issuer", user="alice", value="1")
+WHY_MALFORMED = "SASL(-5): bad protocol / cancel: a message that is none of a bearer token's"
+WHY_NAME = "SASL(-13): authentication failure: unprintable or too long a user name"
+
+
+def test_who_is_let_in_has_all_that_the_verifier_said() -> None:
+    """Without the proof an open connection would outlive its issuer's key."""
+    exchange = made()
+    exchange.respond(b"n,,\x01auth=Bearer a\x01\x01")
+    step = exchange.conclude(VerifyResult(is_valid=True, user="alice", groups=("staff",), proof=PROOF, ends_at_s=9.0))
+    assert step == Accepted(user="alice", groups=("staff",), proof=PROOF, ends_at_s=9.0)
+
+
+def test_an_answer_that_nobody_asked_for_lets_nobody_in() -> None:
+    assert made().conclude(GOOD) == Refused(detail="SASL(-1): generic failure: a verification that was not asked for")
+
+
+def test_after_the_error_only_its_dummy_answer_is_none_of_a_token() -> None:
+    exchange = made()
+    exchange.respond(b"n,,\x01auth=Bearer a\x01\x01")
+    assert isinstance(exchange.conclude(BAD), Challenge)
+    assert exchange.respond(b"n,,\x01auth=Bearer a\x01\x01") == Refused(detail=WHY_MALFORMED)
+    assert exchange.respond(DUMMY) == Refused(detail=BAD.detail)
+
+
+def oauth(header: bytes, *pairs: bytes) -> bytes:
+    return b"\x01".join((header, *pairs, b"auth=Bearer a", b"", b""))
+
+
+@pytest.mark.parametrize(
+    "header", [b"n", b"n,", b"n,a=alice", b",,", b"p=x,,", b"n,,,", b"n,a=alice,x", b"n,a=x,,", b"x,,"]
+)
+def test_a_header_has_a_flag_and_a_name_and_no_more(header: bytes) -> None:
+    assert made().respond(oauth(header)) == Refused(detail=WHY_MALFORMED)
+
+
+@pytest.mark.parametrize(
+    "response", [b"n,,", b"", b"user=alice", b"user=", b"name=alice\x01auth=Bearer a\x01\x01", b"user"]
+)
+@pytest.mark.parametrize("name", ["OAUTHBEARER", "XOAUTH2"])
+def test_a_message_has_its_separator(name: str, response: bytes) -> None:
+    assert made(name).respond(response) == Refused(detail=WHY_MALFORMED)
+
+
+def test_a_message_has_so_many_pairs() -> None:
+    """Attack: thousands of keys to be compared with each other."""
+    pairs = [chr(ord("a") + number).encode() + b"x=1" for number in range(16)]
+    assert asked(made().respond(oauth(b"n,,", *pairs[:15]))).token.reveal() == "a"
+    assert made().respond(oauth(b"n,,", *pairs)) == Refused(detail=WHY_MALFORMED)
+    assert made().respond(b"n,,\x01" + b"a=1\x01" * 10_000 + b"auth=Bearer a\x01\x01") == Refused(detail=WHY_MALFORMED)
+
+
+@pytest.mark.parametrize("name", ["OAUTHBEARER", "XOAUTH2"])
+def test_the_longest_message(name: str) -> None:
+    begins = b"n,,\x01x=" if name == "OAUTHBEARER" else b"user=\x01x="
+    ends = b"\x01auth=Bearer a\x01\x01"
+    room = MAX_RESPONSE_BYTES - len(begins) - len(ends)
+    assert asked(made(name).respond(begins + b"y" * room + ends)).token.reveal() == "a"
+    assert made(name).respond(begins + b"y" * (room + 1) + ends) == Refused(detail=WHY_MALFORMED)
+
+
+@pytest.mark.parametrize(
+    ("user", "is_taken"),
+    [
+        ("é" * (MAX_USER_BYTES // 2), True),
+        ("é" * (MAX_USER_BYTES // 2) + "x", False),
+        ("al\tice", False),
+        ("\x7f", False),
+    ],
+)
+def test_the_names_that_a_client_may_want(user: str, is_taken: bool) -> None:
+    for name, response in (
+        ("OAUTHBEARER", oauth(b"n,a=" + user.encode() + b",")),
+        ("XOAUTH2", oauth(b"user=" + user.encode())),
+    ):
+        step = made(name).respond(response)
+        assert (asked(step).user == user) if is_taken else step == Refused(detail=WHY_NAME)
+
+
+def test_a_message_without_a_token_is_none() -> None:
+    for response in (b"n,,\x01host=a\x01\x01", b"n,,\x01auth=\x01\x01", b"n,,\x01\x01"):
+        assert made().respond(response) == Refused(detail=WHY_MALFORMED)

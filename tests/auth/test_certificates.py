@@ -3,19 +3,31 @@
 import base64
 import hashlib
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auth.certificates import CertificateError, certificate_subject, certificate_user, certificate_weakness
+from auth.certificates import (
+    CertificateError,
+    certificate_id,
+    certificate_subject,
+    certificate_user,
+    certificate_weakness,
+    chain_ends_at_s,
+    chain_of,
+    end_point_binding,
+    expiry_s,
+    issuer_digest,
+)
 from router.control.security import DisplayNamesError, parse_display_names
 
 SUBJECT = "C=US,ST=NC,L=Raleigh,OU=Dev,O=Client,CN=127.0.0.1"
@@ -213,3 +225,147 @@ def test_a_certificate_signed_with_sha1_is_weak_and_one_of_today_is_not(pki: Any
     assert certificate_weakness(base64.b64decode(SIGNED_WITH_SHA1)) == "it is signed with sha1"
     assert certificate_weakness(pki.client.public_bytes(Encoding.DER)) is None
     assert certificate_weakness(b"no certificate") == "a certificate that cannot be read"
+
+
+# The keys of certificates, their names in revocation lists, and their ends
+
+
+def signed(
+    key: Any, *, issuer: str = "ca", serial: int = 7, days: int = 1, signing: Any = None, hashed: Any = None
+) -> bytes:
+    """DER of a certificate for the key, which `signing` signs; None: the key itself."""
+    name, by = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in ("peer", issuer))
+    ends = datetime(2040, 1, days, tzinfo=UTC)
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(by).public_key(key.public_key())
+    made = made.serial_number(serial).not_valid_before(datetime(2020, 1, 1, tzinfo=UTC)).not_valid_after(ends)
+    return made.sign(signing or key, hashed).public_bytes(Encoding.DER)
+
+
+EC_KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+@pytest.mark.parametrize(
+    ("key", "weakness"),
+    [
+        (lambda: rsa.generate_private_key(65537, 1024), "its key has 1024 bits, fewer than 2048"),
+        (lambda: rsa.generate_private_key(65537, 2048), None),
+        (lambda: ec.generate_private_key(ec.SECP192R1()), "its key has 192 bits, fewer than 224"),
+        (lambda: ec.generate_private_key(ec.SECP224R1()), None),
+        (lambda: ed25519.Ed25519PrivateKey.generate(), None),
+    ],
+)
+def test_what_is_too_weak_a_key(key: Any, weakness: str | None) -> None:
+    assert certificate_weakness(signed(key(), signing=EC_KEY, hashed=hashes.SHA256())) == weakness
+
+
+def test_a_certificate_is_named_by_its_issuer_and_number() -> None:
+    """A revocation list of another issuer says nothing of it, whatever the number."""
+    der = signed(EC_KEY, hashed=hashes.SHA256())
+    found = certificate_id(der)
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "ca")])
+    assert (found.serial, found.issuer) == (7, issuer_digest(issuer))
+    assert found.issuer == hashlib.sha256(issuer.public_bytes()).digest()
+    assert certificate_id(signed(EC_KEY, issuer="other", hashed=hashes.SHA256())) != found
+    assert certificate_id(signed(EC_KEY, serial=8, hashed=hashes.SHA256())) != found
+    with pytest.raises(CertificateError):
+        certificate_id(b"no certificate")
+
+
+def test_a_chain_is_the_peers_own_certificate_and_its_signers() -> None:
+    own, middle, root = (signed(EC_KEY, issuer=name, hashed=hashes.SHA256()) for name in ("middle", "root", "root "))
+    resumed = chain_of(own, [])
+    assert (resumed.shown, resumed.signers, resumed.is_whole) == ((certificate_id(own),), (), False)
+    whole = chain_of(own, [own, middle, root])
+    assert whole.shown == (certificate_id(own), certificate_id(middle), certificate_id(root))
+    assert (whole.signers, whole.is_whole) == ((middle, root), True)
+
+
+def test_when_certificates_end() -> None:
+    early, late = (signed(EC_KEY, days=days, hashed=hashes.SHA256()) for days in (1, 2))
+    first = datetime(2040, 1, 1, tzinfo=UTC).timestamp()
+    assert expiry_s(early) == first
+    pem = b"".join(x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM) for der in (late, early))
+    assert chain_ends_at_s(pem) == first
+    assert chain_ends_at_s(b"no certificate") is None
+
+
+@pytest.mark.parametrize(("hashed", "used"), [(hashes.SHA256(), "sha256"), (hashes.SHA384(), "sha384")])
+def test_a_channel_is_bound_by_the_hash_of_the_signature(hashed: Any, used: str) -> None:
+    der = signed(EC_KEY, hashed=hashed)
+    assert end_point_binding(der) == hashlib.new(used, der).digest()
+
+
+def test_a_channel_is_bound_by_sha256_where_the_signature_is_weak_and_not_without_a_hash() -> None:
+    """RFC 5929 §4.1."""
+    weak = base64.b64decode(SIGNED_WITH_SHA1)
+    assert end_point_binding(weak) == hashlib.sha256(weak).digest()
+    assert end_point_binding(signed(ed25519.Ed25519PrivateKey.generate())) is None
+    with pytest.raises(CertificateError):
+        end_point_binding(b"no certificate")
+
+
+# What the log says of a certificate without a user, and which texts are written otherwise
+
+
+def why_not(ask: Callable[[], object]) -> str:
+    with pytest.raises(CertificateError) as caught:
+        ask()
+    return str(caught.value)
+
+
+def test_why_a_certificate_gives_no_user_is_said(make: Callable[..., bytes]) -> None:
+    """An operator has nothing else to find the mistake by."""
+    assert why_not(lambda: certificate_subject(b"junk")) == "the client certificate cannot be parsed"
+    assert why_not(lambda: certificate_subject(make())) == "the client certificate has an empty subject"
+    broken = make([(NameOID.COMMON_NAME, "a\nb")])
+    said = "the certificate's subject has an unprintable character"
+    assert why_not(lambda: certificate_user(broken, uid_format="n")) == said
+
+
+@pytest.mark.parametrize("content", ["\0abc", "abcd"])
+def test_a_name_of_which_a_text_is_a_bit_string_is_refused(make: Callable[..., bytes], content: str) -> None:
+    """Attack: a certificate that the library takes, and whose names it does not."""
+    der, text, bits = make([(NameOID.COMMON_NAME, content)]), b"\x06\x03\x55\x04\x03\x0c", b"\x06\x03\x55\x04\x03\x03"
+    issuer_first = der.replace(text, bits, 1)
+    assert why_not(lambda: certificate_id(issuer_first)) == "the certificate's issuer cannot be parsed"
+    assert certificate_subject(der) == certificate_subject(issuer_first)
+    subject = der.replace(text, bits).replace(bits, text, 1)
+    said = "the client certificate's subject cannot be parsed"
+    assert why_not(lambda: certificate_subject(subject)) == said
+    assert why_not(lambda: certificate_user(subject, uid_format="n")) == said
+    assert why_not(lambda: certificate_user(subject, uid_format=None)) == said
+
+
+def test_a_name_of_bits_is_written_as_hexadecimal_digits() -> None:
+    unique = x509.NameAttribute(NameOID.X500_UNIQUE_IDENTIFIER, b"\0\x1f\xab", _ASN1Type.BitString)
+    name = x509.Name([unique])
+    builder = x509.CertificateBuilder(subject_name=name, issuer_name=name, public_key=EC_KEY.public_key())
+    builder = builder.serial_number(1).not_valid_before(datetime(2020, 1, 1)).not_valid_after(datetime(2040, 1, 1))
+    der = builder.sign(EC_KEY, hashes.SHA256()).public_bytes(Encoding.DER)
+    assert certificate_subject(der) == "x500UniqueIdentifier=001fab"
+
+
+@pytest.mark.parametrize(
+    ("name", "subject", "user"),
+    [
+        ("~ X !", "CN=~ X !", "~ X !"),
+        ("O=a=b=c", "CN=O=a=b=c", r"O\=a=b=c"),
+        ("#", r"CN=\#", "#"),
+        (" ", r"CN=\ ", " "),
+    ],
+)
+def test_no_more_is_escaped_than_has_to_be(make: Callable[..., bytes], name: str, subject: str, user: str) -> None:
+    der = make([(NameOID.COMMON_NAME, name)])
+    assert certificate_subject(der) == subject
+    assert certificate_user(der, uid_format="n").user == user
+
+
+def test_a_user_may_be_so_long_and_no_longer(make: Callable[..., bytes]) -> None:
+    """Attack: a certificate that puts its length into every line of the log."""
+    longest = make([(NameOID.ORGANIZATION_NAME, "x" * 4096)])
+    assert certificate_user(longest, uid_format="o").user == "x" * 4096
+    said = "the certificate's user name is longer than 4096 characters"
+    assert why_not(lambda: certificate_subject(longest)) == said  # `O=` is more
+    longer = make([(NameOID.ORGANIZATION_NAME, "x" * 4097)])
+    assert why_not(lambda: certificate_user(longer, uid_format="o")) == said
+    assert certificate_subject(make([(NameOID.ORGANIZATION_NAME, "x" * 4094)])) == "O=" + "x" * 4094

@@ -2,11 +2,13 @@
 
 from base64 import b64encode
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from auth.client_mechanisms import Means, choose
 from auth.client_scram import MAX_ITERATIONS, MIN_ITERATIONS, Derive, MechanismFault, Scram, derive
 from auth.credentials import FetchScramKeys
 from auth.mechanisms import Channel
@@ -299,6 +301,7 @@ def with_token(offered: tuple[str, ...], *, is_encrypted: bool = True, user: str
     ("user", "name", "said"),
     [
         ("al,ice", "OAUTHBEARER", "n,a=al=2Cice,\x01auth=Bearer {}\x01\x01"),
+        ("a=l,ice", "OAUTHBEARER", "n,a=a=3Dl=2Cice,\x01auth=Bearer {}\x01\x01"),
         (None, "OAUTHBEARER", "n,,\x01auth=Bearer {}\x01\x01"),
         ("al,ice", "XOAUTH2", "user=al,ice\x01auth=Bearer {}\x01\x01"),
     ],
@@ -343,3 +346,67 @@ def test_a_token_that_cannot_be_sent(token: str) -> None:
     )
     (rejected,) = client.receive(encode(Mechanisms(names=("OAUTHBEARER",))))
     assert isinstance(rejected, Rejected)
+
+
+def client(password: str = "pencil", user: str = "user") -> Scram:
+    return Scram("SCRAM-SHA-256", user, Secret(password), binding=None, offers_plus=False)
+
+
+def fault(ask: Callable[[], object]) -> str:
+    with pytest.raises(MechanismFault) as caught:
+        ask()
+    return str(caught.value)
+
+
+def test_what_is_wrong_with_the_credentials_or_the_server_is_said() -> None:
+    """An operator has nothing else to find the mistake by."""
+    assert fault(lambda: client("a\u0007b")) == "the password has a character that SCRAM does not permit (RFC 4013)"
+    assert fault(client(user="a\nb").initial_response) == "the user name has an unprintable character"
+    assert fault(lambda: client().answer(b"\xff")) == "a message of the server is not UTF-8"
+    assert fault(lambda: client().answer(b"x" * 4097)) == "a message of the server is too long"
+    assert fault(lambda: client().answer(b"x" * 4096)) == "the server's first message is not SCRAM's"
+    assert fault(lambda: client().answer(b"e=other-error")) == "the server refuses: other-error"
+    unproven = "the server says success and has not proven that it knows the password"
+    assert fault(lambda: client().confirm(None)) == unproven
+    begun = client()
+    begun.initial_response()
+    assert fault(lambda: begun.answer(b"r=x,s=c2FsdHNhbHQ=,i=4096")) == "the server's nonce does not go on from ours"
+    first = f"r={begun._nonce}x,s=c2FsdHNhbHQ=,i=".encode()
+    assert isinstance(begun.answer(first + b"4096"), Derive)
+    assert fault(lambda: begun.answer(first + b"4096")) == "a challenge that SCRAM does not have"
+    begun.derived(b"k" * 32)
+    assert fault(lambda: begun.answer(b"x")) == "the server's last message is not SCRAM's"
+    ours = "the server does not know the password: is it the one it should be?"
+    assert fault(lambda: begun.answer(b"v=AAAA")) == ours
+    assert fault(lambda: begun.answer(b"v=A=AA")) == "a message of the server is not base64"
+
+
+def test_a_server_may_want_a_million_iterations() -> None:
+    begun = client()
+    begun.initial_response()
+    step = begun.answer(f"r={begun._nonce}x,s=c2FsdHNhbHQ=,i=1000000".encode())
+    assert isinstance(step, Derive)
+    assert step.iterations == 1_000_000
+
+
+def test_why_a_mechanism_of_one_message_ends_is_said() -> None:
+    """An operator has nothing else to find the mistake by."""
+    means = Means(username="u", password=Secret("p"), has_certificate=True, is_encrypted=True)
+    for name in ("EXTERNAL", "PLAIN", "ANONYMOUS"):
+        chosen = choose((name,), None, means)
+        assert chosen is not None
+        assert chosen.name == name
+        assert fault(partial(chosen.answer, b"c")) == f"a challenge in {name}, which has none"
+        assert fault(partial(chosen.derived, b"s")) == f"nothing is derived in {name}"
+        chosen.confirm(None)
+    for name in ("OAUTHBEARER", "XOAUTH2"):
+        for token, user in (("a b", ""), ("token", "a\nb")):
+            chosen = choose((name,), None, Means(token=Secret(token), username=user, is_encrypted=True))
+            assert chosen is not None
+            said = "the token or the user name has a character that cannot be sent"
+            assert fault(chosen.initial_response) == said
+        assert chosen is not None
+        chosen.confirm(None)
+        chosen.answer(b"{}")
+        assert fault(partial(chosen.answer, b"{}")) == f"a second challenge in {name}"
+        assert fault(partial(chosen.confirm, None)) == "the server has refused the token, and says success"

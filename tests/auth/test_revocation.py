@@ -1,5 +1,6 @@
 """Certificate revocation lists (policy-and-auth.md §6.8): what OpenSSL and we make of them."""
 
+import ssl
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, x25519
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from auth.certificates import certificate_id, end_point_binding
-from auth.revocation import MAX_LISTS, RevocationError, read_lists
+from auth import revocation
+from auth.certificates import CertificateId, certificate_id, end_point_binding, issuer_digest
+from auth.revocation import MAX_LISTS, RevocationError, list_files, read_lists
 from auth.tls import TlsProfileError, TlsTunnel, UntrustedCertificate, client_context, server_context
 
 NOW = datetime.now(UTC)
@@ -146,3 +148,97 @@ def test_open_connections_are_asked_about(pki: Any, make_list: MakeList, tmp_pat
     assert lists.revoked({client}, Path(pki.other_ca).read_bytes()) == set(), "nobody who is trusted has signed it"
     (tmp_path / "list.crl").write_bytes(make_list(client.serial, key=ec.generate_private_key(ec.SECP256R1())))
     assert read_lists(str(tmp_path / "list.crl")).revoked({client}, authorities) == set()
+
+
+# Lists beside each other, and those of others
+
+
+def ids_of(*serials: int, pki: Any) -> list[CertificateId]:
+    issuer = x509.load_pem_x509_certificate(Path(pki.ca).read_bytes()).subject
+    return [CertificateId(issuer=issuer_digest(issuer), serial=serial) for serial in serials]
+
+
+def test_each_list_of_a_file_and_of_a_directory_counts(pki: Any, make_list: MakeList, tmp_path: Path) -> None:
+    """Attack: whoever is revoked by one list is let in by the next."""
+    authorities = Path(pki.ca).read_bytes()
+    (tmp_path / "both").write_bytes(make_list(1) + b"words between\n" + make_list(2))
+    (tmp_path / "hashed").mkdir()
+    for number in (1, 2):
+        (tmp_path / "hashed" / f"0123abcd.r{number}").write_bytes(make_list(number))
+    shown = ids_of(1, 2, 3, pki=pki)
+    for path in ("both", "hashed"):
+        lists = read_lists(str(tmp_path / path))
+        assert lists.revoked(shown, authorities) == set(shown[:2])
+        assert lists.path == str(tmp_path / path)
+        assert lists.pem.count(b"-----BEGIN X509 CRL-----") == 2
+        assert b"words" not in lists.pem
+        assert b"-----END X509 CRL-----\n-----BEGIN X509 CRL-----" in lists.pem.replace(b"\n\n", b"\n")
+
+
+def test_a_list_counts_that_an_authority_or_one_below_it_has_signed(
+    pki: Any, make_list: MakeList, tmp_path: Path
+) -> None:
+    """Attack: a list, or its absence, of somebody else's."""
+    path = tmp_path / "list"
+    path.write_bytes(make_list(1))
+    lists = read_lists(str(path))
+    shown = ids_of(1, pki=pki)
+    own, other = Path(pki.ca).read_bytes(), Path(pki.other_ca).read_bytes()
+    der = x509.load_pem_x509_certificate(own).public_bytes(Encoding.DER)
+    unreadable = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+    assert lists.revoked(shown, unreadable + other + own) == set(shown)
+    assert lists.revoked(shown, other) == set()
+    assert lists.revoked(shown, other, (b"no certificate", der)) == set(shown)
+    issuer = shown[0].issuer
+    assert lists.issuers_that_revoke(unreadable + own) == {issuer}
+    assert lists.issuers_that_revoke(other) == set()
+    path.write_bytes(make_list())
+    assert read_lists(str(path)).issuers_that_revoke(own) == set(), "it names nobody"
+    path.write_bytes(make_list(1, key=ec.generate_private_key(ec.SECP256R1())))
+    assert read_lists(str(path)).revoked(shown, own) == set()
+    assert read_lists(str(path)).issuers_that_revoke(own) == set()
+
+
+def test_an_authority_whose_key_signs_no_lists_is_none(pki: Any, make_list: MakeList, tmp_path: Path) -> None:
+    path = tmp_path / "list"
+    path.write_bytes(make_list(1))
+    name = x509.load_pem_x509_certificate(Path(pki.ca).read_bytes()).subject
+    key, signing = x25519.X25519PrivateKey.generate(), ec.generate_private_key(ec.SECP256R1())
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    made = made.serial_number(1).not_valid_before(NOW).not_valid_after(NOW + timedelta(days=1))
+    pem = made.sign(signing, hashes.SHA256()).public_bytes(Encoding.PEM)
+    assert read_lists(str(path)).revoked(ids_of(1, pki=pki), pem) == set()
+
+
+def test_lists_have_so_many_bytes_together(
+    make_list: MakeList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Attack: a directory of lists that are fetched from somewhere, to fill the memory."""
+    content = make_list(1)
+    for number in range(3):
+        (tmp_path / f"0123abcd.r{number}").write_bytes(content)
+    monkeypatch.setattr(revocation, "MAX_OTHER_BYTES", 3 * len(content))
+    assert len(read_lists(str(tmp_path)).lists) == 3
+    monkeypatch.setattr(revocation, "MAX_OTHER_BYTES", 3 * len(content) - 1)
+    with pytest.raises(RevocationError, match=f"^{tmp_path}/0123abcd.r2: "):
+        read_lists(str(tmp_path))
+
+
+def test_a_directory_has_so_many_lists(make_list: MakeList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(revocation, "MAX_LISTS", 2)
+    for number in range(2):
+        (tmp_path / f"0123abcd.r{number}").write_bytes(make_list(1))
+    assert list_files(str(tmp_path)) == [f"{tmp_path}/0123abcd.r{number}" for number in range(2)]
+    (tmp_path / "0123abcd.r2").write_bytes(make_list(1))
+    assert list_files(str(tmp_path)) == []
+    with pytest.raises(RevocationError, match="more than 2 certificate revocation lists"):
+        read_lists(str(tmp_path))
+
+
+def test_a_context_keeps_what_it_demanded_before(make_list: MakeList, tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(make_list(1))
+    context = ssl.create_default_context()
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_STRICT
+    read_lists(str(tmp_path / "list")).load_into(context)
+    both = ssl.VerifyFlags.VERIFY_X509_STRICT | ssl.VerifyFlags.VERIFY_CRL_CHECK_CHAIN
+    assert context.verify_flags & both == both

@@ -13,6 +13,7 @@ from auth.verifiers.sasl_config import (
     offered_mechanisms,
     parse_sasl_config,
     unserved_mechanisms,
+    why_unserved,
 )
 
 OWN = "pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: /etc/users\n"
@@ -208,3 +209,57 @@ def test_files_that_cannot_be_a_configuration_are_refused(tmp_path: Path) -> Non
     for name in ("folder", "huge", "../etc/passwd", ""):
         with pytest.raises(SaslConfigError):
             load_sasl_config(str(tmp_path), name, environment={})
+
+
+def bound(**data: bytes) -> Channel:
+    return Channel(binding={name.replace("_", "-"): value for name, value in data.items()}.get)
+
+
+@pytest.mark.parametrize(
+    ("channel", "offered"),
+    [
+        (bound(tls_server_end_point=b"x"), ("SCRAM-SHA-256-PLUS", "SCRAM-SHA-256", "PLAIN")),
+        (bound(tls_unique=b"x"), ("SCRAM-SHA-256", "PLAIN")),
+        (Channel(), ("SCRAM-SHA-256", "PLAIN")),
+    ],
+)
+def test_the_forms_with_channel_binding_are_offered_where_there_is_one(
+    channel: Channel, offered: tuple[str, ...]
+) -> None:
+    """Not offered where it could be, a client would be talked out of it by somebody in between."""
+    served = ("SCRAM-SHA-256", "PLAIN")
+    found = offered_mechanisms(
+        SaslConfig(), served=served, sasl_mechanisms=None, authenticate_peer=True, channel=channel
+    )
+    assert found == offered
+
+
+def test_a_value_may_have_colons() -> None:
+    config = parse_sasl_config("pwcheck_method: auxprop\nauxprop_plugin: userfile\nuserfile_path: /etc/a:b\n", "x")
+    assert config.user_file == "/etc/a:b"
+
+
+def test_a_database_that_cannot_be_read_is_named_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "qdrouterd.conf"
+    path.write_text(FOREIGN)
+    assert load_sasl_config(str(tmp_path), environment={}).database_fault == (
+        f"{path}: the user database of auxprop_plugin 'sql' cannot be read by this router. Enter its users into a user "
+        "file, for each: qdpasswd -c -f FILE USER, and set auxprop_plugin: userfile and userfile_path: FILE"
+    )
+
+
+HAS = "and a mech_list that has it"
+WANTS = {
+    "EXTERNAL": f"EXTERNAL wants an sslProfile with caCertFile, {HAS}",
+    "ANONYMOUS": f"ANONYMOUS wants authenticatePeer: no, {HAS}",
+    "PLAIN": f"PLAIN wants users (saslConfigDir of the router, or authenticators), {HAS}",
+    "GSSAPI": f"GSSAPI wants a keytab (SASL configuration, kerberosAuthenticator), {HAS}",
+    "DIGEST-MD5": "there is nobody to answer DIGEST-MD5",
+}
+
+
+def test_why_a_mechanism_is_not_served_is_said_with_what_would_be_right() -> None:
+    for name, text in WANTS.items():
+        assert why_unserved(name.lower(), authenticates=True) == text
+    assert why_unserved("ANONYMOUS", authenticates=False) == "ANONYMOUS wants a mech_list that has it"
+    assert why_unserved("plain,gssapi PLAIN", authenticates=True) == f"{WANTS['PLAIN']}; {WANTS['GSSAPI']}"

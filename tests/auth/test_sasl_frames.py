@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from auth.sasl_frames import (
     MAX_MECHANISMS,
     MAX_RECEIVED_FRAME_BYTES,
+    OK_FRAME,
+    OUTCOME_OK,
     Challenge,
     FrameReader,
     Init,
@@ -17,7 +19,11 @@ from auth.sasl_frames import (
     Response,
     SaslFrame,
     SaslFrameError,
+    _decode_body,
+    _usual,
     encode,
+    encode_challenge,
+    encode_offer,
 )
 
 NAMES = st.from_regex(r"[A-Z0-9_-]{1,20}", fullmatch=True)
@@ -224,3 +230,48 @@ def test_an_array_that_announces_more_symbols_than_a_library_has_is_refused() ->
 def test_nothing_that_may_hold_a_password_is_printed() -> None:
     for frame in (Init(mechanism="PLAIN", initial_response=b"\0u\0hunter2"), Response(response=b"\0u\0hunter2")):
         assert "hunter2" not in repr(frame)
+
+
+# The short ways
+
+
+@given(st.one_of(FRAMES.map(lambda frame: encode(frame, 65_536)[8:]), st.binary(max_size=40)), st.data())
+def test_the_short_way_reads_what_the_long_one_reads_or_nothing(body: bytes, data: st.DataObject) -> None:
+    """Also of a body with a byte changed, cut off or added."""
+    change = data.draw(st.sampled_from(["none", "byte", "cut", "more"]))
+    at = data.draw(st.integers(0, max(len(body) - 1, 0)))
+    if change == "byte" and body:
+        body = body[:at] + bytes((data.draw(st.integers(0, 255)),)) + body[at + 1 :]
+    elif change == "cut":
+        body = body[:at]
+    elif change == "more":
+        body += data.draw(st.binary(min_size=1, max_size=3))
+    try:
+        expected: SaslFrame | None = _decode_body(body)
+    except SaslFrameError:
+        expected = None
+    try:
+        found = _usual(body)
+    except SaslFrameError:
+        assert expected is None
+        return
+    assert found is None or found == expected
+
+
+def test_the_short_way_is_the_usual_one() -> None:
+    init = Init(mechanism="SCRAM-SHA-256", initial_response=b"n,,n=alice,r=nonce")
+    assert _usual(encode(init)[8:]) == init
+    for response in (b"", b"c=biws,r=nonce,p=proof", b"x" * 255):
+        frame = Response(response=response)
+        assert (_usual(encode(frame)[8:]) == frame) is (len(response) < 250)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 238, 239, 240, 251, 252, 253, 255, 256, 400])
+def test_a_challenge_has_the_same_bytes_by_the_short_way(size: int) -> None:
+    data = bytes(range(256)) * 2
+    assert encode_challenge(data[:size]) == encode(Challenge(challenge=data[:size]))
+
+
+def test_what_is_written_the_same_each_time_is_what_would_be_encoded() -> None:
+    assert encode(Outcome(code=OUTCOME_OK)) == OK_FRAME
+    assert encode_offer(("SCRAM-SHA-256", "PLAIN")) == encode(Mechanisms(names=("SCRAM-SHA-256", "PLAIN")))

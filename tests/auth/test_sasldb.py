@@ -23,6 +23,7 @@ from auth.credentials import (
     Recheck,
     ScramKeys,
     VerifyResult,
+    unavailable,
 )
 from auth.mechanisms import Accepted, Ask, Challenge, Channel, Refused, Step
 from auth.scram import Scram
@@ -249,6 +250,166 @@ def test_unknown_users_take_as_long_as_known_ones(path: Path) -> None:
     known = statistics.median(milliseconds("alice") for _ in range(15))
     unknown = statistics.median(milliseconds(f"mallory{number}") for number in range(15))
     assert 0.5 < unknown / known < 2
+
+
+def test_the_password_and_nothing_else_lets_in(path: Path) -> None:
+    verifier = write(path, {"alice": "x"})
+    assert check(verifier, "alice", "y") == VerifyResult(is_valid=False, detail=WRONG_PASSWORD)
+    assert check(verifier, "mallory", "x") == VerifyResult(is_valid=False, detail=UNKNOWN_USER)
+    for nearly in ("", "X", "x ", "xx", "\ud800"):
+        assert check(verifier, "alice", nearly).is_valid is False
+
+
+def test_who_is_let_in_has_a_proof_of_this_authenticator(path: Path) -> None:
+    write(path, {"alice": "x", "bob": "x"})
+    verifier = SasldbVerifier(str(path), "staff", "example.com")
+    assert verifier.name == "staff"
+    alice, bob = check(verifier, "alice", "x").proof, check(verifier, "bob", "x").proof
+    assert alice is not None
+    assert bob is not None
+    assert (alice.verifier, alice.user) == ("staff", "alice")
+    assert alice.value != bob.value, "the same password says nothing of another user"
+    assert keys_of(verifier, "alice").proof == alice
+    assert check(SasldbVerifier(str(path), "staff", "example.com"), "alice", "x").proof != alice, "of another process"
+
+
+def test_a_proof_holds_as_long_as_the_password(path: Path) -> None:
+    verifier = write(path, {"alice": "x", "bob": "y"})
+    proofs = [check(verifier, user, password).proof for user, password in (("alice", "x"), ("bob", "y"))]
+    write(path, {"alice": "x", "bob": "z", "eve": "x"})
+    answers = [verifier.verify(Recheck(proof=proof)) for proof in proofs if proof is not None]
+    assert answers == [VerifyResult(is_valid=True), VerifyResult(is_valid=False)]
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_password_serves_scram_on_both_sides(path: Path, mechanism: str) -> None:
+    """The client verifies the router's signature, too."""
+    verifier = write(path, {"alice": "x"})
+    assert isinstance(log_in(verifier, "alice", "x", mechanism), Accepted)
+    assert isinstance(log_in(verifier, "alice", "y", mechanism), Refused)
+
+
+def test_users_may_be_named_with_their_realm_or_without(path: Path) -> None:
+    verifier = write(path, {"alice": "x"})
+    assert check(verifier, "alice@example.com", "x").is_valid
+    for other in ("alice@", "alice@other.com", "alice@example.com@example.com", "alice@EXAMPLE.COM"):
+        assert check(verifier, other, "x").detail == UNKNOWN_USER
+
+
+def test_what_is_no_text_is_nobodys_name(path: Path) -> None:
+    verifier = write(path, {"alice": "x"})
+    for name in ("\ud800", "alice@\ud800"):
+        assert check(verifier, name, "x").detail == UNKNOWN_USER
+        assert keys_of(verifier, name).is_known is False
+
+
+def test_what_is_wrong_with_a_file_is_said_with_its_path(path: Path) -> None:
+    verifier = write(path, {"alice": "x"})
+    path.write_bytes(b"garbage")
+    why = f"{path}: neither a hash of Berkeley DB nor of GDBM"
+    assert check(verifier, "alice", "x") == unavailable(why)
+    with pytest.raises(UserFileError) as caught:
+        SasldbVerifier(str(path))
+    assert str(caught.value) == why
+    path.unlink()
+    assert check(verifier, "alice", "x") == unavailable(f"{path}: cannot be read: No such file or directory")
+    assert verifier.verify(CheckToken(token=Secret("t"))) == unavailable("a sasldb holds passwords only")
+
+
+def test_each_name_has_its_own_salt(path: Path) -> None:
+    """Attack: one table of guesses for all users; and to know who is made up by a salt that others have, too."""
+    verifier = write(path, {"alice": "x", "bob": "x"})
+    names = ("alice", "bob", "mallory", "eve")
+    keys = {name: keys_of(verifier, name) for name in names}
+    assert len({each.salt for each in keys.values()}) == len(names)
+    assert len({each.stored_key for each in keys.values()}) == len(names)
+    assert {(len(each.salt), each.iterations) for each in keys.values()} == {(16, 4096)}
+    assert [each.is_known for each in keys.values()] == [True, True, False, False]
+    assert verifier.verify(FetchScramKeys(user="alice", hash_name="SHA-256")) == keys["alice"], "twice the same"
+
+
+def test_the_file_is_read_again_only_where_it_is_another(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verifier = write(path, {"alice": "x"})
+    assert check(verifier, "alice", "x").is_valid
+    with monkeypatch.context() as patched:
+        patched.setattr(sasldb, "read_private", lambda _path: pytest.fail("read again"))
+        assert check(verifier, "alice", "x").is_valid
+    path.chmod(0o400)
+    assert check(verifier, "alice", "x").is_valid
+
+
+def test_a_file_that_others_get_at_later_serves_nobody(path: Path) -> None:
+    """Attack: hashes of everybody, read or replaced by somebody else since the start."""
+    verifier = write(path, {"alice": "x"})
+    assert check(verifier, "alice", "x").is_valid
+    path.chmod(0o666)
+    result = check(verifier, "alice", "x")
+    assert (result.is_valid, result.is_compared) == (False, False)
+
+
+class Looks:
+    """The looks at a file: what it has each time, and how long ago it was written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, contents: list[bytes], age_s: float) -> None:
+        self.contents = iter(contents)
+        self.looks = 0
+        self.slept: list[float] = []
+        monkeypatch.setattr(sasldb, "read_private", self._look)
+        monkeypatch.setattr(sasldb, "fingerprint", lambda _path: (1, 2, 3, 10**18))
+        monkeypatch.setattr("auth.verifiers.sasldb.time.time_ns", lambda: 10**18 + round(age_s * 1e9))
+
+    def _look(self, _path: str) -> bytes:
+        self.looks += 1
+        return next(self.contents)
+
+    def settled(self) -> bytes:
+        return sasldb._settled("users", self.slept.append)
+
+
+@pytest.mark.parametrize(
+    ("contents", "age_s", "found", "looks"),
+    [
+        (["a", "b", "c", "c", "d"], 0.0, "c", 4),
+        (["a", "a", "b"], 0.499, "a", 2),
+        (["a", "b"], 0.5, "a", 1),
+        (["a", "b"], 3600.0, "a", 1),
+        (["a", "b"], -1.0, "a", 1),  # by a clock that was set back
+        ([str(number) for number in range(20)], 0.1, "10", 11),  # somebody writes all the time: half a second
+    ],
+)
+def test_what_was_just_written_is_looked_at_until_it_stays(
+    monkeypatch: pytest.MonkeyPatch, contents: list[str], age_s: float, found: str, looks: int
+) -> None:
+    asked = Looks(monkeypatch, [text.encode() for text in contents], age_s)
+    assert asked.settled() == found.encode()
+    assert (asked.looks, asked.slept) == (looks, [0.05] * (looks - 1))
+
+
+def test_the_hosts_realm_is_its_name_with_the_domain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "Big")
+    asked: list[object] = []
+
+    def resolve(name: str, port: object, *, flags: int) -> object:
+        asked.append((name, port, flags))
+        return [(0, 0, 0, canonical, ("", 0)), (0, 0, 0, "other.example", ("", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    canonical = "Big.Example.COM"
+    assert host_realm() == ("big.example.com", True)
+    canonical = ""
+    assert host_realm() == ("big", True)
+    assert asked == [("Big", None, socket.AI_CANONNAME)] * 2
+    for fault in (OSError("away"), UnicodeError("label too long")):
+        with monkeypatch.context() as patched:
+
+            def fail(*_: object, fault: Exception = fault, **__: object) -> object:
+                raise fault
+
+            patched.setattr(socket, "getaddrinfo", fail)
+            assert host_realm() == ("big", False)
+    monkeypatch.setattr(socket, "gethostname", lambda: "Big.Example.ORG")
+    assert host_realm() == ("big.example.org", True)
+    assert len(asked) == 2, "a name with its domain is looked up by nobody"
 
 
 def test_nothing_that_it_prints_has_a_password(path: Path) -> None:

@@ -83,8 +83,19 @@ def test_literal_is_no_prefix_of_a_sasl_password() -> None:
 
 def test_a_missing_environment_variable_is_refused() -> None:
     """policy 51"""
-    with pytest.raises(PasswordError, match=r"^Not found: Failed to find a password in the environment variable$"):
-        resolve("env:NOWHERE")
+    text = r"^Not found: Failed to find a password in the environment variable 'NOWHERE'$"
+    for configured in ("env:NOWHERE", "env:  NOWHERE"):
+        with pytest.raises(PasswordError, match=text):
+            resolve(configured)
+
+
+@pytest.mark.parametrize("configured", ["env:", "env:hunter-2!", "env:Tr0ub4dor&3", "env:\x1b[2J", f"env:{'A' * 65}"])
+def test_what_is_no_name_of_a_variable_may_be_the_password_and_is_not_shown(configured: str) -> None:
+    with pytest.raises(PasswordError) as raised:
+        resolve(configured)
+    name = configured.removeprefix("env:")
+    assert not name or name not in str(raised.value)
+    assert str(raised.value).endswith("environment variable: expected env:NAME, and this is no name of one")
 
 
 def test_an_unreadable_file_is_logged_and_the_text_kept() -> None:
@@ -105,3 +116,55 @@ def test_real_files_and_the_real_environment(tmp_path: Path, monkeypatch: pytest
     assert resolve_configured("env:PALISADE_TEST_PASSWORD", is_literal_prefix=True).password.reveal() == "from outside"
     missing = resolve_configured("file:/nowhere/at/all", is_literal_prefix=True)
     assert missing.errors == ("Unable to open password file /nowhere/at/all, error: No such file or directory",)
+
+
+def test_a_secret_is_printed_and_copied_by_nothing() -> None:
+    assert (repr(Secret("sesame")), str(Secret("sesame")), f"{Secret('sesame')}") == ("…", "…", "…")
+    with pytest.raises(TypeError, match=r"^a secret cannot be copied out of its process$"):
+        pickle.dumps(Secret("sesame"))
+
+
+def test_an_empty_secret_is_none_and_any_other_is_one() -> None:
+    assert not Secret("")
+    assert Secret(" ")
+
+
+def test_secrets_are_equal_by_their_texts_also_where_these_are_none() -> None:
+    assert Secret("\ud800") == Secret("\ud800")
+    assert Secret("\ud800") != Secret("\ud801")
+    assert Secret("x") != "x"
+
+
+def resolved(configured: str, files: dict[str, bytes] | None = None, *, literal: bool = True) -> ResolvedPassword:
+    def read_start(path: str, size: int) -> bytes:
+        if files is None or path not in files:
+            raise OSError("no number, no text")
+        return files[path][:size]
+
+    return resolve_password(
+        configured, is_literal_prefix=literal, environment={"A": "a", "\tA": "tab", "X": "x"}.get, read_start=read_start
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "password"),
+    [
+        (b"two words\nmore\nand more\n", "two words"),
+        (b" blanks \n", " blanks "),
+        (b"\nsecond", ""),
+        (b"tab\tand return\r\n", "tab\tand return\r"),
+        (b"x" * 300, "x" * 199),
+    ],
+)
+def test_a_password_file_has_the_password_in_its_first_line(content: bytes, password: str) -> None:
+    assert resolved("file:/p", {"/p": content}).password.reveal() == password
+
+
+def test_a_password_file_that_cannot_be_read_is_named_without_a_reason_where_there_is_none() -> None:
+    assert resolved("file:/p").errors == ("Unable to open password file /p, error: unreadable",)
+
+
+def test_only_blanks_before_a_variables_name_are_left_out() -> None:
+    assert resolved("env:  A").password.reveal() == "a"
+    assert resolved("env:\tA").password.reveal() == "tab"
+    assert resolved("env:X").password.reveal() == "x"

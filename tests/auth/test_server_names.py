@@ -3,6 +3,7 @@
 import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from auth.client_hello import MAX_HELLO_BYTES, Unfinished, server_name
+from auth.client_hello import MAX_HELLO_BYTES, MAX_NAME_CHARACTERS, MAX_RECORDS, Unfinished, server_name
 from auth.host_names import chosen, names_host, pattern_of
 from auth.tls import (
     ChoosingTunnel,
@@ -78,6 +79,20 @@ def dns(*names: str) -> list[x509.GeneralName]:
         ([], dns("*.0.0.1"), "127.0.0.1", False),
         (["::1"], [], "0:0:0:0:0:0:0:1", True),
         (["server"], [], "a.example", False),
+        ([], [x509.IPAddress(ip_address("192.0.2.1"))], "192.0.2.1", True),
+        ([], [x509.IPAddress(ip_address("192.0.2.1"))], "192.0.2.2", False),
+        ([], [x509.IPAddress(ip_address("2001:db8::1"))], "2001:DB8:0::1", True),
+        ([], [x509.IPAddress(ip_address("192.0.2.1")), *dns("a.example")], "a.example", True),
+        ([], [x509.IPAddress(ip_address("192.0.2.1"))], "None", False),
+        ([], dns("a.example."), "a.example", True),
+        ([], dns("a"), "a", True),
+        ([], dns(f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 61}"), f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 61}", True),
+        (
+            [],
+            dns(f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 62}"),
+            f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 62}",
+            False,
+        ),
     ],
 )
 def test_who_a_server_may_call_itself(
@@ -163,6 +178,13 @@ def test_a_hello_is_held_no_longer_than_it_may_be() -> None:
 # Which profile
 
 
+def test_a_star_is_a_label_and_never_none() -> None:
+    by_name = {"*.a.example": 1, "*.": 2, "*.b": 3}
+    assert [chosen(by_name, name) for name in ("x.a.example", ".a.example", "a", "", "x.b", None)] == [
+        *(1, None, None, None, 3, None),
+    ]
+
+
 def test_names_choose_and_a_star_is_one_label() -> None:
     by_name = {pattern_of("A.Example."): 1, pattern_of("*.example"): 2, pattern_of("bücher.de"): 3}
     names = ("a.example", "b.example", "b.a.example", "example", "xn--bcher-kva.de", "*.example", None, "")
@@ -230,3 +252,68 @@ def test_nothing_of_ours_is_shown_to_a_server_of_another_name(pki: Any) -> None:
     with pytest.raises(UntrustedCertificate, match="Hostname mismatch, certificate is not valid for 'b'"):
         client.receive(server.take_output())
     assert client.take_output() == b""
+
+
+def crafted(*extensions: tuple[int, bytes], more: bytes = b"") -> bytes:
+    """A ClientHello in one record, with these extensions in their order."""
+    listed = b"".join(kind.to_bytes(2) + len(content).to_bytes(2) + content for kind, content in extensions)
+    body = b"\3\3" + bytes(32) + b"\0" + b"\0\2\x13\1" + b"\1\0" + len(listed).to_bytes(2) + listed
+    message = b"\1" + len(body).to_bytes(3) + body
+    return b"\x16\3\1" + len(message).to_bytes(2) + message + more
+
+
+def asks_for(name: bytes) -> tuple[int, bytes]:
+    entry = b"\0" + len(name).to_bytes(2) + name
+    return 0, len(entry).to_bytes(2) + entry
+
+
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        (b"a", "a"),
+        (b"A.Example.", "a.example"),
+        (b".a.example", ".a.example"),
+        (b"", None),
+        (b".", None),
+        (b"a\nb", None),
+        (b"a\0b", None),
+        (b"\xff", None),
+        (b"a" * MAX_NAME_CHARACTERS, "a" * MAX_NAME_CHARACTERS),
+        (b"a" * (MAX_NAME_CHARACTERS + 1), None),
+    ],
+)
+def test_the_name_in_a_hello_is_one_that_may_be_logged_and_looked_up(name: bytes, host: str | None) -> None:
+    assert server_name(crafted(asks_for(name))) == host
+
+
+def test_the_name_may_stand_behind_other_extensions() -> None:
+    """Browsers put them in another order each time."""
+    assert server_name(crafted((23, b""), (43, b"\2\3\4"), asks_for(b"a.example"))) == "a.example"
+    assert server_name(crafted((23, b""))) is None
+    assert server_name(crafted(asks_for(b"a.example"), more=b"\x14\3\3\0\1\1")) == "a.example"
+
+
+def test_a_hello_is_waited_for_byte_by_byte() -> None:
+    whole = crafted(asks_for(b"a.example"), (21, bytes(600)))  # its length takes more than one byte
+    for end in range(len(whole)):
+        with pytest.raises(Unfinished):
+            server_name(whole[:end])
+    assert server_name(whole) == "a.example"
+
+
+def test_a_hello_may_be_in_so_many_records_and_no_more() -> None:
+    """Attack: each byte that comes has us look through all of them again."""
+    hello = crafted((21, bytes(400)), asks_for(b"a.example"))
+    size = len(hello) - 5
+    assert server_name(in_records(hello, -(-size // MAX_RECORDS))) == "a.example"
+    assert server_name(in_records(hello, -(-size // (MAX_RECORDS + 1)))) is None
+
+
+def test_a_hello_may_be_so_long_and_no_longer() -> None:
+    """Attack: to have as much held, and looked at, as the three bytes of a length can say."""
+    shortest = len(crafted((21, b""), asks_for(b"a.example"))) - 5 - 4
+    longest = crafted((21, bytes(MAX_HELLO_BYTES - shortest)), asks_for(b"a.example"))
+    assert server_name(longest) == "a.example"
+    assert server_name(crafted((21, bytes(MAX_HELLO_BYTES - shortest + 1)), asks_for(b"a.example"))) is None
+    whole = crafted(asks_for(b"a.example"))
+    assert server_name(whole[:6] + b"\x01" + whole[7:]) is None  # 64 KiB more, by the length's first byte

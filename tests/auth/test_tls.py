@@ -17,7 +17,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from auth.secrets import Secret
-from auth.tls import RecordsWithoutData, TlsFailure, TlsProfileError, TlsTunnel, client_context, server_context
+from auth.tls import (
+    RecordsWithoutData,
+    TlsFailure,
+    TlsProfileError,
+    TlsTunnel,
+    UntrustedCertificate,
+    client_context,
+    server_context,
+)
 
 CLIENT_CERTIFICATE = {"cert_file": "client_cert", "private_key_file": "client_key"}
 STRANGER_CERTIFICATE = {"cert_file": "stranger_cert", "private_key_file": "stranger_key"}
@@ -522,3 +530,68 @@ def test_what_is_no_tls_is_refused_at_once(pki: Any, junk: bytes) -> None:
     tunnel.start()
     with pytest.raises(TlsFailure):
         tunnel.receive(junk)
+
+
+# Resumed sessions of TLSv1.2
+
+
+class Resuming:
+    """A server that demands certificates, and a client that would resume its first session."""
+
+    def __init__(self, pki: Any) -> None:
+        profile = pki.server_profile(protocols="TLSv1.2")
+        self._accepting = server_context(profile, demand_certificate=True)
+        shown = {each: getattr(pki, name) for each, name in CLIENT_CERTIFICATE.items()}
+        self._connecting = client_context(pki.client_profile(**shown), verify_hostname=True)
+        self.first = self.connect(None)
+
+    def connect(self, session: ssl.SSLSession | None) -> Pair:
+        pair = self.begin(session)
+        pair.pump()
+        return pair
+
+    def begin(self, session: ssl.SSLSession | None) -> Pair:
+        """The client has said its ClientHello."""
+        client = TlsTunnel(self._connecting, server_side=False, server_hostname="localhost")
+        if session is not None:
+            client._ssl.session = session
+        client.start()
+        return Pair(TlsTunnel(self._accepting, server_side=True), client)
+
+    def again(self) -> Pair:
+        return self.connect(self.first.client._ssl.session)
+
+
+def test_a_session_is_resumed_with_its_certificate_while_its_connection_is_open(pki: Any) -> None:
+    resuming = Resuming(pki)
+    again = resuming.again()
+    assert again.server.is_established
+    assert again.server._ssl.session_reused
+    assert again.server.peer_certificate == resuming.first.server.peer_certificate is not None
+
+
+@pytest.mark.parametrize("late_s", [0.0, 1.0])
+def test_a_session_whose_certificate_has_expired_meanwhile_is_not_resumed(
+    pki: Any, monkeypatch: pytest.MonkeyPatch, late_s: float
+) -> None:
+    """OpenSSL does not look at the certificate of a session again: it shakes hands, and we refuse."""
+    resuming = Resuming(pki)
+    ends_at_s = resuming.first.server.peer_expires_at_s
+    assert ends_at_s is not None
+    again = resuming.begin(resuming.first.client._ssl.session)
+    again.server.receive(again.client.take_output())
+    again.client.receive(again.server.take_output())
+    monkeypatch.setattr("auth.tls.time.time", lambda: ends_at_s + late_s)
+    with pytest.raises(UntrustedCertificate, match=r"^certificate verify failed: certificate has expired$"):
+        again.server.receive(again.client.take_output())
+    monkeypatch.setattr("auth.tls.time.time", lambda: ends_at_s - 1.0)
+    assert resuming.again().server.is_established
+
+
+def test_a_session_is_forgotten_with_its_connection(pki: Any) -> None:
+    resuming = Resuming(pki)
+    session = resuming.first.client._ssl.session
+    resuming.first.server.discard()
+    again = resuming.connect(session)
+    assert again.server.is_established
+    assert not again.server._ssl.session_reused

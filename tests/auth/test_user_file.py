@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from auth.credentials import MAX_PASSWORD_BYTES, UNKNOWN_USER, WRONG_PASSWORD, CheckPassword
+from auth.credentials import MAX_PASSWORD_BYTES, UNKNOWN_USER, WRONG_PASSWORD, CheckPassword, FetchScramKeys, ScramKeys
 from auth.secrets import Secret
-from auth.verifiers import files, qdpasswd
+from auth.verifiers import disks, files, qdpasswd
+from auth.verifiers.disks import never_waits
 from auth.verifiers.files import UserFile, UserFileError, UserFileVerifier, parse_users, remove_user, set_user
 from auth.verifiers.hashes import (
     Argon2idCost,
@@ -393,3 +394,110 @@ def test_qdpasswd_never_takes_the_password_from_its_arguments(path: str, monkeyp
 def test_qdpasswd_refuses_an_empty_password(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(monkeypatch, "-f", path, "--stdin", "bob", stdin="\n") == 1
     assert UserFile.load(path).users == ("alice",)
+
+
+# Answers without a thread ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scram(path: str, monkeypatch: pytest.MonkeyPatch) -> UserFileVerifier:
+    """alice has SCRAM keys; the file is on a disk of this machine."""
+    set_user(path, "alice", Secret("wonderland"), cost=CHEAP, scram=("SHA-256",))
+    monkeypatch.setattr(files, "never_waits", lambda _path: True)
+    return UserFileVerifier(path)
+
+
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+def test_scram_keys_are_recalled_as_they_are_fetched_of_whomever(scram: UserFileVerifier, user: str) -> None:
+    question = FetchScramKeys(user=user, hash_name="SHA-256")
+    recalled = scram.recall(question)
+    assert isinstance(recalled, ScramKeys)
+    assert recalled == scram.verify(question)
+    assert recalled.is_known is (user == "alice")
+    assert (recalled.proof is not None) is (user == "alice")
+
+
+def test_a_file_that_has_changed_is_not_recalled_before_it_is_read_again(path: str, scram: UserFileVerifier) -> None:
+    """A user who was taken out is out at once."""
+    question = FetchScramKeys(user="alice", hash_name="SHA-256")
+    assert scram.recall(question) is not None
+    set_user(path, "ben", Secret("looking glass"), cost=CHEAP, scram=("SHA-256",))
+    remove_user(path, "alice")
+    assert scram.recall(question) is None
+    fetched = scram.verify(question)
+    assert isinstance(fetched, ScramKeys)
+    assert not fetched.is_known
+    assert scram.recall(question) == fetched
+    Path(path).unlink()
+    assert scram.recall(question) is None
+
+
+def test_passwords_are_never_recalled(scram: UserFileVerifier) -> None:
+    """Their hashes take long, on purpose."""
+    assert scram.recall(CheckPassword(user="alice", password=Secret("wonderland"))) is None
+
+
+def test_many_shapes_of_keys_are_not_drawn_among_on_the_event_loop(
+    scram: UserFileVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_QUICK_SHAPES", 1)  # as many as the file has
+    assert scram.recall(FetchScramKeys(user="alice", hash_name="SHA-256")) is not None
+    monkeypatch.setattr(files, "MAX_QUICK_SHAPES", 0)
+    assert scram.recall(FetchScramKeys(user="alice", hash_name="SHA-256")) is None
+
+
+def test_a_file_offers_what_its_users_can_do(scram: UserFileVerifier) -> None:
+    assert scram.mechanisms == ("SCRAM-SHA-256", "PLAIN")
+
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime - ext4 /dev/root rw
+30 22 0:40 / /net rw shared:1 master:2 - nfs4 server:/ rw
+31 30 8:2 / /net/own rw - xfs /dev/sdb rw
+32 22 0:41 / /with\\040blank rw - fuse.sshfs host: rw
+33 22 0:42 / /later rw - tmpfs tmpfs rw
+34 22 0:43 / /later rw - nfs server:/later rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_so"),
+    [
+        ("/etc/users", True),
+        ("/net/users", False),
+        ("/net/own/users", False),  # on the way there the server is asked
+        ("/netto/users", True),
+        ("/with blank/users", False),
+        ("/later/users", False),
+    ],
+)
+def test_only_the_disks_of_this_machine_never_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_so: bool
+) -> None:
+    """Attack: a server of files that does not answer, and the event loop waits for it."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    monkeypatch.setattr(disks, "_MOUNTS", str(mounts))
+    assert never_waits(name) is is_so
+
+
+@pytest.mark.parametrize("content", [None, "", "no mountinfo\n"])
+def test_where_the_mounts_are_not_known_nothing_is_recalled(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    if content is not None:
+        mounts.write_text(content)
+    monkeypatch.setattr(disks, "_MOUNTS", str(mounts))
+    set_user(path, "alice", Secret("wonderland"), cost=CHEAP, scram=("SHA-256",))
+    assert UserFileVerifier(path).recall(FetchScramKeys(user="alice", hash_name="SHA-256")) is None
+
+
+def test_a_link_to_a_server_of_files_counts_as_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, mounts, link = tmp_path / "net", tmp_path / "mountinfo", tmp_path / "users"
+    there.mkdir()
+    link.symlink_to(there / "users")
+    mounts.write_text(f"22 1 8:1 / / rw - ext4 /dev/root rw\n30 22 0:40 / {there} rw - cifs //server/s rw\n")
+    monkeypatch.setattr(disks, "_MOUNTS", str(mounts))
+    assert not never_waits(str(link))
+    assert never_waits(str(tmp_path / "other"))

@@ -146,3 +146,42 @@ def test_it_is_closed_with_its_verifier() -> None:
         ("PLAIN", "EXTERNAL"),
         8,
     )
+
+
+def test_an_answer_is_recalled_where_nothing_has_to_be_waited_for() -> None:
+    scene, question = Scene(), CheckPassword(user="alice", password=Secret("wonderland"))
+    assert scene.verifier.recall(question) is None
+    assert scene.directory.asked == []
+    answer = scene.verifier.verify(question)
+    assert scene.verifier.recall(question) == answer
+    assert scene.verifier.hits == 1
+    assert scene.verifier.recall(CheckPassword(user="alice", password=Secret("Wonderland"))) is None
+    with scene.verifier._lock:
+        assert scene.verifier.recall(question) is None
+    scene.now += 60.0
+    assert scene.verifier.recall(question) is None
+
+
+def test_a_recheck_is_never_recalled() -> None:
+    scene = Scene()
+    assert scene.verifier.recall(Recheck(proof=Proof(verifier="directory", user="alice", value="1"))) is None
+
+
+def test_each_answer_that_was_remembered_is_counted() -> None:
+    scene, question = Scene(), CheckPassword(user="alice", password=Secret("wonderland"))
+    for hits in range(3):
+        scene.verifier.verify(question)
+        assert scene.verifier.hits == hits
+    for hits in (3, 4):
+        assert scene.verifier.recall(question) is not None
+        assert scene.verifier.hits == hits
+    assert scene.verifier.recall(CheckPassword(user="bob", password=Secret("x"))) is None
+    assert scene.verifier.hits == 4
+
+
+def test_a_refusal_is_recalled_as_long_as_it_is_remembered() -> None:
+    scene, question = Scene(), CheckPassword(user="alice", password=Secret("wrong"))
+    answer = scene.verifier.verify(question)
+    assert scene.verifier.recall(question) == answer == VerifyResult(is_valid=False)
+    scene.now += 5.0
+    assert scene.verifier.recall(question) is None

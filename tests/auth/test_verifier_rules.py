@@ -13,6 +13,7 @@ from auth.credentials import (
     MAX_USER_BYTES,
     WRONG_PASSWORD,
     CheckPassword,
+    CheckTicket,
     CheckToken,
     FetchGroups,
     FetchScramKeys,
@@ -48,6 +49,7 @@ from auth.verifiers.hashes import (
 )
 from auth.verifiers.sasl_config import SaslConfigError, load_sasl_config
 from auth.verifiers.scram_keys import make_scram_keys
+from auth.verifiers.verifier import mechanism_of
 
 CHEAP = Argon2idCost(memory_kib=8, iterations=1, lanes=1)
 
@@ -495,3 +497,20 @@ def test_what_is_remembered_of_a_password_is_keyed_anew_in_each_process() -> Non
     assert first._key(PASSWORD) == first._key(PASSWORD)
     assert first._key(PASSWORD) != second._key(PASSWORD)
     assert len(first._key(PASSWORD)[1]) == 32
+
+
+# Who is asked
+
+
+@pytest.mark.parametrize(
+    ("request_", "mechanism"),
+    [
+        (PASSWORD, "PLAIN"),
+        (FetchScramKeys(user="alice", hash_name="SHA-256"), "SCRAM-SHA-256"),
+        (CheckToken(token=Secret("t")), "OAUTHBEARER"),
+        (CheckTicket(token=b"t"), "GSSAPI"),
+        (GROUPS, "EXTERNAL"),
+    ],
+)
+def test_a_question_goes_to_who_serves_its_mechanism(request_: Any, mechanism: str) -> None:
+    assert mechanism_of(request_) == mechanism

@@ -10,12 +10,12 @@ import pytest
 for name in ("interop", "daemon"):
     sys.path.append(str(Path(__file__).resolve().parent.parent / name))
 
-from artemis import QUEUES, Artemis, BrokerError, home, running  # noqa: E402  the folders come first
+import artemis as artemis_of  # noqa: E402  the folders come first
+import broker_j as broker_j_of  # noqa: E402
+from broker_process import KINDS, QUEUES, Broker, BrokerError, MakeBroker  # noqa: E402
 
 
-@pytest.fixture(scope="session")
-def distribution(require_tool: Callable[[str, str], Path]) -> Path:
-    """Where it cannot be fetched, tests are skipped, and fail where PALISADE_REQUIRE_ALL is set."""
+def _found(home: Callable[[Callable[[str, str], Path]], Path], require_tool: Callable[[str, str], Path]) -> Path:
     try:
         return home(require_tool)
     except BrokerError as error:
@@ -24,7 +24,38 @@ def distribution(require_tool: Callable[[str, str], Path]) -> Path:
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def distribution(require_tool: Callable[[str, str], Path]) -> Path:
+    """Of Artemis. Where it cannot be fetched, tests are skipped, and fail where PALISADE_REQUIRE_ALL is set."""
+    return _found(artemis_of.home, require_tool)
+
+
+@pytest.fixture(scope="session")
+def make_broker(require_tool: Callable[[str, str], Path]) -> MakeBroker:
+    """(kind, folder, files of a certificate and its key) → a broker with QUEUES, which is not running yet."""
+
+    def make(kind: str, folder: Path, certificate: tuple[str, str] | None = None) -> Broker:
+        if kind == "broker-j":
+            return broker_j_of.BrokerJ(folder, _found(broker_j_of.home, require_tool), certificate=certificate)
+        return artemis_of.Artemis(folder, _found(artemis_of.home, require_tool), *QUEUES, certificate=certificate)
+
+    return make
+
+
 @pytest.fixture(scope="module")
-def artemis(distribution: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Artemis]:
-    with running(tmp_path_factory.mktemp("artemis") / "broker", distribution, *QUEUES) as broker:
-        yield broker
+def artemis(make_broker: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with make_broker("artemis", tmp_path_factory.mktemp("artemis") / "broker").running() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def broker_j(make_broker: MakeBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with make_broker("broker-j", tmp_path_factory.mktemp("broker-j") / "broker").running() as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """One of each kind, that runs."""
+    made: Broker = request.getfixturevalue(request.param.replace("-", "_"))
+    return made

@@ -11,6 +11,7 @@ from auth.identity import Identity
 from router.admission.allows import Allows
 from router.admission.connection_gate import ConnectionGate, LinkRequest
 from router.audit import event as audit_event
+from router.effects import Audit, Effect
 
 GROUP = {"users": "*", "remoteHosts": "*", "sources": "news.*", "targets": "orders", "allowDynamicSource": True}
 POLICY = Vhosts({"$default": {"groups": {"staff": GROUP}}})
@@ -96,3 +97,37 @@ def test_attack_a_client_attaches_without_end_to_fill_the_disk() -> None:
     assert sum(event.get("attempts", 1) for event in allowed(net)) == 20_001
     assert [event.get("attempts") for event in net.audits if event["decision"] == "deny"] == [None]
     assert any("ALLOW attach allowed" in text for text in net.log_texts("POLICY"))
+
+
+def test_a_connection_that_policy_was_not_asked_about_says_so() -> None:
+    effects: list[Effect] = []
+    now = [0.0]
+    allows = Allows(effects.append, lambda: now[0], lambda: 1_700_000_000.0 + now[0], has_links=False)
+    allows.opened({"connection": 7, "remote_host": "192.0.2.7", "user": None, "vhost": None}, None, 5.0)
+    assert effects == [
+        Audit(
+            event={
+                "connection": 7, "remote_host": "192.0.2.7", "user": None, "vhost": None, "stage": "open",
+                "decision": "allow", "reason": "allowed", "rule": None, "detail": "policy was not asked",
+            },
+            time_s=5.0,
+        )
+    ]  # fmt: skip
+
+
+def test_attack_many_connections_of_one_user_are_a_number_with_its_times() -> None:
+    """Each is let in: the user pays for the records, not one host after the other."""
+    effects: list[Effect] = []
+    now = [0.0]
+    allows = Allows(effects.append, lambda: now[0], lambda: 1_700_000_000.0 + now[0], has_links=False)
+    for number in range(4000):
+        host = f"10.0.{number // 250}.{number % 250}"
+        facts: Any = {"connection": number, "remote_host": host, "user": "anna", "mechanism": "PLAIN", "vhost": "v"}
+        allows.opened(facts, None, 5.0)
+    now[0] = 60.0
+    list(allows.folding.reports(is_end=True))
+    events: list[Any] = [each.event for each in effects if isinstance(each, Audit)]
+    assert len(events) < 2000
+    assert sum(event.get("attempts", 1) for event in events) == 4000
+    assert events[-1]["folded"]["owner"] == "user"
+    assert events[-1]["folded"]["first"] == "2023-11-14T22:13:20.000000Z"

@@ -9,8 +9,9 @@ from memory_net import Client, Net
 from auth.credentials import VerifyRequest, VerifyResult, unavailable
 from auth.sasl_frames import Init, Outcome, encode
 from policy.ban_set import parse_ban
+from router.admission.breakoffs import Breakoffs
 from router.connection.accepted import Connection
-from router.effects import AdmissionFailed
+from router.effects import AdmissionFailed, Audit, Effect
 
 SASL = b"AMQP\x03\x01\x00\x00"
 LOGIN = SASL + encode(Init(mechanism="PLAIN", initial_response=b"\0eve\0perhaps"))
@@ -171,3 +172,48 @@ def test_where_nothing_was_compared_the_client_may_come_again_and_has_not_failed
     assert (event["reason"], event["user"]) == ("verifier_unavailable", "eve")
     assert event["detail"].startswith("verifier unavailable: 512 logins of this host wait already")
     scene.end()
+
+
+def broken_off(breakoffs: Breakoffs, effects: list[Effect]) -> list[Any]:
+    """The events since the last call, with those that were due."""
+    for _ in breakoffs.reports():
+        pass
+    events = [each.event for each in effects if isinstance(each, Audit)]
+    effects.clear()
+    return events
+
+
+def test_who_leaves_on_his_way_in_is_told_once_and_then_by_numbers() -> None:
+    """Attack: a peer that connects and leaves, again and again, to fill the disk."""
+    effects: list[Effect] = []
+    breakoffs = Breakoffs(effects.append)
+    for _ in range(1000):
+        breakoffs.record("tls", {"connection": 7, "remote_host": HOST})
+    breakoffs.record("sasl", {"connection": 8, "remote_host": HOST})
+    breakoffs.record("tls", {"connection": 9, "remote_host": "10.0.0.2"})
+    said = {"decision": "deny", "reason": "handshake_aborted", "rule": None}
+    first = {"detail": "the peer left before its Open", **said}
+    assert broken_off(breakoffs, effects) == [
+        {"connection": 7, "remote_host": HOST, "stage": "tls", **first},
+        {"connection": 8, "remote_host": HOST, "stage": "sasl", **first},
+        {"connection": 9, "remote_host": "10.0.0.2", "stage": "tls", **first},
+        {"remote_host": HOST, "stage": "tls", "attempts": 999,
+         "detail": "of this host, at this stage, since the last event", **said},
+    ]  # fmt: skip
+    assert broken_off(breakoffs, effects) == []
+
+
+def test_hosts_that_are_too_many_are_told_as_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: many addresses, to fill the memory."""
+    monkeypatch.setattr("router.admission.breakoffs.MAX_HOSTS", 1)
+    effects: list[Effect] = []
+    breakoffs = Breakoffs(effects.append)
+    for number in range(5):
+        breakoffs.record("tls", {"remote_host": f"10.0.0.{number}"})
+    breakoffs.record("sasl", {"remote_host": "10.0.0.9"})
+    _first, *sums = broken_off(breakoffs, effects)
+    said = "of hosts that were too many to be named, at this stage, since the last event"
+    assert [(each["stage"], each["remote_host"], each["attempts"], each["detail"]) for each in sums] == [
+        ("tls", None, 4, said),
+        ("sasl", None, 1, said),
+    ]

@@ -14,6 +14,7 @@ from router.core.forward import Fanout
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.streams import Leg
+from router.core.weights import COPIES, LARGE_BYTES
 from router.core.work import FULL_BUFFER_BYTES
 
 ADDRESSES = ("a", "b", "m", "m2")
@@ -46,7 +47,8 @@ def payers(core: Core) -> dict[Any, int]:
                 assert payer is origin
             elif isinstance(origin, Fanout):
                 assert payer is origin.link
-            pay(payer, RECORD_BYTES if id(item.charge) in seen else RECORD_BYTES + len(item.payload))
+            size = len(item.payload) * (COPIES if len(item.payload) > LARGE_BYTES else 1)
+            pay(payer, RECORD_BYTES if id(item.charge) in seen else RECORD_BYTES + size)
             seen.add(id(item.charge))
     return held
 
@@ -67,6 +69,11 @@ def held_by(client: Client) -> int:
         size += session.incoming + session.outgoing
     for link in attachment.out_links:
         size += link.records * RECORD_BYTES
+        if (weights := link.weights) is not None:
+            assert set(weights._sizes) <= set(link.unsettled)
+            assert weights._held == COPIES * sum(weights._sizes.values())
+            assert weights._held <= weights._charged <= 2 * weights._held
+            size += weights._charged
     return size
 
 

@@ -100,11 +100,10 @@ def test_more_frames_than_the_window_end_the_connection() -> None:
     client.sender("a")
     net.client().receiver("a")
     net.pump()
-    for number in range(8):
+    for _ in range(2000):
         fields = b"\x43\x43\xa0\x01a\x43\x42\x41"
         body = b"\x00\x53\x14\xc0" + bytes([len(fields) + 1, 6]) + fields + bytes(400)
         client.say((len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body)
-        assert number < 8
     net.pump()
     assert client.router_closed
     net.nothing_left()
@@ -175,6 +174,30 @@ def test_an_exception_while_writing_ends_its_connection_alone() -> None:
     net.pump()
     assert broken.router_closed
     assert sending.outcome == MODIFIED
+    net.effects.clear()
+    net.nothing_left()
+
+
+def test_an_exception_as_the_connection_ends_leaves_nothing() -> None:
+    """Messages that waited are read out, and the last step is done in any case."""
+    net = Net()
+    doomed = net.client()
+    sender, other = doomed.sender("a"), doomed.sender("a")
+    receiver = net.client().receiver("a", credit=10)
+    net.pump()
+    first, second = net.peer(doomed).attachment.in_links
+    for link in (first, second):
+        link.wire.hold()
+    for each in (sender, other):
+        each.send(b"1")
+        each.send(b"2")
+    net.pump()
+    first.inspect = boom  # type: ignore[assignment]
+    doomed.kill()
+    net.pump()
+    assert len(receiver.received) == 2
+    assert any(entry.level == "error" and "KeyError at " in entry.text for entry in net.logs)
+    assert not any("secret" in entry.text for entry in net.logs)
     net.effects.clear()
     net.nothing_left()
 

@@ -21,6 +21,7 @@ from router.admission.guessing import (
     MAX_HELD_OF_HOST,
     MAX_HOSTS_OF_USER,
     Guesses,
+    nobody_guesses,
 )
 from router.connection.accepted import Connection
 from router.effects import AdmissionFailed
@@ -210,6 +211,56 @@ def test_so_many_answers_of_a_host_wait_and_no_more() -> None:
         let_go()
     assert guesses.hold(HOST, "bob", NOW) is not None
     assert guesses.hold(HOST, "bob", NOW) is None
+
+
+def test_a_router_that_has_just_started_counts_as_later() -> None:
+    """The clock may begin at 0."""
+    guesses = made()
+    for _ in range(FREE_OF_HOST + 1):
+        guesses.fail(HOST, None, 0.0)
+    assert guesses.delay(HOST, "alice", 0.0, is_wrong=True) == 0.25
+    assert guesses.delay(HOST, "alice", FORGET_S, is_wrong=True) == 0
+
+
+@pytest.mark.parametrize("now", [NOW, 10 * KNOWN_S])
+def test_a_host_is_known_for_so_long_however_long_the_machine_runs(now: float) -> None:
+    guesses = made()
+    guesses.succeed(HOST, "alice", now)
+    spray(guesses, "alice", 200, now + KNOWN_S)
+    assert delays(guesses, HOST, "alice", now + KNOWN_S) == (0, 0)
+    assert delays(guesses, OTHER, "alice", now + KNOWN_S) == (5, 5)
+    assert delays(guesses, HOST, "alice", now + KNOWN_S + 0.5)[0] > 0
+
+
+def test_of_the_users_that_are_known_the_latest_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attack: logins of one's own, to push out where somebody else has logged in."""
+    monkeypatch.setattr(guessing, "MAX_KNOWN_USERS", 2)
+    guesses = made()
+    for user in ("alice", "bob", "alice", "carol"):
+        guesses.succeed(HOST, user, NOW)
+    for user in ("alice", "bob", "carol"):
+        spray(guesses, user, 200)
+    assert [delays(guesses, HOST, user)[0] for user in ("alice", "bob", "carol")] == [0, 5, 0]
+
+
+def test_names_are_kept_under_the_key_whatever_they_are() -> None:
+    """Attack: to look a digest up that a memory dump shows."""
+    first, second = (Guesses(5, HostRanges(), key, lambda _count: 0) for key in (b"one", b"two"))
+    for guesses in (first, second):
+        guesses.fail(HOST, "alice", NOW)
+        guesses.fail(HOST, "\udc80", NOW)
+    assert not first._users._members.keys() & second._users._members.keys()
+    assert len(first._users) == 2
+
+
+def test_where_nobody_guesses_nothing_is_counted() -> None:
+    guesses = nobody_guesses()
+    spray(guesses, "alice", 200)
+    for _ in range(50):
+        guesses.fail(HOST, "alice", NOW)
+    assert delays(guesses, HOST, "alice") == (0, 0)
+    assert guesses.hold(HOST, "alice", NOW) is not None
+    assert guesses.size == 0
 
 
 # Connections

@@ -7,7 +7,7 @@ from auth.identity import Identity
 from policy.router_ids import RouterIds
 from router.admission.connection_gate import ConnectionGate
 from router.admission.joining import ROUTER_REFUSED, admit_router, proved_name
-from router.effects import AdmissionFailed
+from router.effects import AdmissionFailed, Log
 
 OWN_ID = RouterIds.parse("${user}")
 
@@ -48,6 +48,8 @@ def test_the_denial_is_recorded_with_the_name_the_id_and_the_setting() -> None:
     assert admit_router(gate, OWN_ID, "B", proved_name(gate.identity)) is ROUTER_REFUSED
     (event,) = net.audits
     assert (event["stage"], event["decision"], event["reason"]) == ("open", "deny", "router_id_not_allowed")
+    assert event["ruleset_digest"] == net.gate.ruleset.digest
+    assert [each.level for each in net.effects if isinstance(each, Log) and each.module == "POLICY"] == ["info"]
     assert event["detail"] == "'mallory' may not join the network as router 'B'"
     assert event["rule"] == {"vhost": None, "group": None, "item": "routerIds: ${user}", "file": None, "line": None}
     assert (event["user"], event["remote_host"], event["condition"]) == (
@@ -111,3 +113,17 @@ def test_the_own_id_of_the_router_is_admitted_to_nobody_else() -> None:
     """Attack: a neighbour that joins under the id of the router it joins."""
     net = Net()
     assert admit_router(gate_of(net), OWN_ID, ROUTER_ID, "B") is ROUTER_REFUSED
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_a_peer_that_has_proved_no_name_is_recorded_as_such(name: str | None) -> None:
+    net = Net()
+    assert admit_router(gate_of(net), OWN_ID, "B", name) is ROUTER_REFUSED
+    assert net.audits[0]["detail"] == "a peer without a name may not join the network as router 'B'"
+
+
+def test_an_id_that_may_be_one_is_written_whole() -> None:
+    net = Net()
+    for size, shown in ((127, "x" * 127), (128, "x" * 127 + "...")):
+        admit_router(gate_of(net), OWN_ID, "x" * size, "B")
+        assert net.audits[-1]["detail"] == f"'B' may not join the network as router '{shown}'"

@@ -7,14 +7,17 @@ from typing import Any
 
 import proton
 import pytest
-from memory_net import ACCEPTED, MODIFIED, Client, Net, Receiver, Sender, Vhosts
+from memory_net import ACCEPTED, MODIFIED, Client, Net, Sender, Vhosts, broker, receiver_of, sender_of
 
 from policy.addressing.patterns import configured_tokens
+from router.amqp.codec import decode
 from router.connection.auto_links import Place
 from router.connection.link_routes import LinkRoute
+from router.connection.routed_links import LEAVE_LIMIT_S
 from router.core.routed import RoutedIn
 from router.core.views import link_rows
 
+ATTACH = 0x12
 BROKER = Place(kind="container", text="broker")
 
 
@@ -29,22 +32,24 @@ def link_routes(net: Net, prefix: str | None = "q", *, pattern: str | None = Non
     return made
 
 
-def broker(net: Net, name: str = "broker", **terms: Any) -> Client:
-    container = net.client(name, role="route-container", **terms)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_attach_costs_one_round_trip_to_the_container(is_first: bool) -> None:
+    """Also the first: the session that the container has links in is there before."""
+    net = Net()
+    if is_first:
+        link_routes(net)
+    container = broker(net)
+    if not is_first:
+        link_routes(net)  # at run time
+    client = net.client("consumer")
     net.pump()
-    return container
-
-
-def receiver_of(container: Client, at: int = -1) -> Receiver:
-    end = container.attached_by_router[at]
-    assert isinstance(end, Receiver)
-    return end
-
-
-def sender_of(container: Client, at: int = -1) -> Sender:
-    end = container.attached_by_router[at]
-    assert isinstance(end, Sender)
-    return end
+    receiver = client.receiver("q.1")
+    assert client.push_to_router()
+    assert container.pull_from_router()
+    assert sender_of(container).link.name.endswith("@consumer")
+    assert container.push_to_router()
+    assert client.pull_from_router()
+    assert receiver.is_attached
 
 
 def test_an_attach_reaches_the_container_with_all_its_fields() -> None:
@@ -79,6 +84,37 @@ def test_an_attach_reaches_the_container_with_all_its_fields() -> None:
     assert receiver.is_attached
     assert receiver.link.remote_source.durability == proton.Terminus.DELIVERIES
     net.no_errors()
+
+
+def attach_in(frames: bytearray) -> list[Any]:
+    """The fields of the first Attach."""
+    at = 0
+    while at < len(frames):
+        size = int.from_bytes(frames[at : at + 4], "big")
+        if size > 8 and (performative := decode(bytes(frames), at + 8)[0]).descriptor == ATTACH:
+            return list(performative.value)
+        at += size
+    raise AssertionError("no Attach")
+
+
+@pytest.mark.parametrize("kind", ["sender", "receiver"])
+def test_a_terminus_without_an_address_is_not_taken_for_none(kind: str) -> None:
+    """Broker-J closes a link that has no source. proton writes that of a sender without an address."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    net.pump()
+    link = client.sender("q").link if kind == "sender" else client.receiver("q").link
+    other = link.source if kind == "sender" else link.target
+    other.address = None
+    other.type = other.SOURCE if kind == "sender" else other.TARGET
+    assert client.push_to_router()
+    at = 5 if kind == "sender" else 6
+    assert attach_in(container.inbox)[at] is not None
+    assert container.pull_from_router()
+    assert container.push_to_router()
+    assert attach_in(client.inbox)[at] is not None
 
 
 def test_messages_go_both_ways_unchanged() -> None:
@@ -318,6 +354,28 @@ def test_a_drain_reaches_the_container_and_its_end_the_client() -> None:
     net.no_errors()
 
 
+@pytest.mark.parametrize("when", ["with the attach", "later"])
+def test_a_drain_that_comes_with_its_credit_reaches_the_container(when: str) -> None:
+    """As of a client that takes what there is and does not wait (JMS receiveNoWait)."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    receiver = net.client().receiver("q")
+    if when == "later":
+        net.pump()
+    receiver.link.drain(5)
+    net.pump()
+    giving = sender_of(container)
+    assert giving.link.drain_mode
+    assert giving.credit == 5
+    giving.send(b"one")
+    giving.link.drained()
+    net.pump()
+    assert receiver.bodies == [b"one"]
+    assert receiver.link.credit == 0
+    net.no_errors()
+
+
 def test_large_messages_stream_through() -> None:
     net = Net()
     link_routes(net)
@@ -552,3 +610,130 @@ def test_an_address_that_the_container_makes_up_stays_as_it_is() -> None:
     assert route.external("front.x") == "back.x"
     assert route.internal("back.x") == "front.x"
     assert route.internal("made-up") == "made-up"
+
+
+def crowded(*, count: int = 100, is_settled: bool = True) -> tuple[Net, Client, Client, Sender]:
+    """A container that reads nothing any more, and a client that has sent it `count` messages of 10 kB."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client("producer")
+    sender = client.sender("q.1")
+    net.pump()
+    receiver_of(container).flow(200)
+    net.pump()
+    container.stop_reading()
+    for number in range(count):
+        sender.send(bytes([number]) * 10_000, is_settled=is_settled)
+        net.pump()
+    return net, container, client, sender
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_what_waits_for_a_crowded_container_goes_before_the_senders_detach(is_settled: bool) -> None:
+    """The container has all of it, then the Detach; the client has its answer after that."""
+    net, container, client, sender = crowded(is_settled=is_settled)
+    sender.link.close()
+    net.pump()
+    assert not sender.link.state & proton.Endpoint.REMOTE_CLOSED
+    container.resume_reading()
+    net.pump()
+    assert [body[0] for body in receiver_of(container).bodies] == list(range(100))
+    assert receiver_of(container).link.state & proton.Endpoint.REMOTE_CLOSED
+    receiver_of(container).link.close()
+    net.pump()
+    assert sender.link.state & proton.Endpoint.REMOTE_CLOSED
+    client.close()
+    container.close()
+    net.pump()
+    net.nothing_left()
+    net.no_errors()
+
+
+@pytest.mark.parametrize("who", ["client", "container"])
+def test_nothing_is_left_of_a_leaving_sender_when_a_connection_is_lost(who: str) -> None:
+    """Attack: a client leaves messages for a container that does not read, and goes, again and again."""
+    net, container, client, sender = crowded()
+    sender.link.close()
+    net.pump()
+    (client if who == "client" else container).kill()
+    net.pump()
+    if who == "container":
+        assert sender.link.state & proton.Endpoint.REMOTE_CLOSED
+        client.close()
+    else:
+        container.resume_reading()
+        container.close()
+    net.pump()
+    net.nothing_left()
+    net.no_errors()
+
+
+def test_a_container_may_end_a_link_that_a_sender_is_leaving() -> None:
+    net, container, client, sender = crowded()
+    receiver_of(container).link.close()
+    sender.link.close()
+    net.pump()
+    container.resume_reading()
+    net.pump()
+    assert sender.link.state & proton.Endpoint.REMOTE_CLOSED
+    client.close()
+    container.close()
+    net.pump()
+    net.nothing_left()
+    net.no_errors()
+
+
+def test_a_container_that_takes_nothing_keeps_nobody_from_leaving() -> None:
+    net, container, _, sender = crowded()
+    sender.link.close()
+    net.pump()
+    net.advance(LEAVE_LIMIT_S + 1)
+    container.resume_reading()
+    net.pump()
+    assert len(receiver_of(container).bodies) < 100
+    receiver_of(container).link.close()
+    net.pump()
+    assert sender.link.state & proton.Endpoint.REMOTE_CLOSED
+    net.nothing_left()
+
+
+@pytest.mark.parametrize("how", ["connection", "session"])
+@pytest.mark.parametrize(("outlives", "is_closed"), [({"expiry_policy": proton.Terminus.EXPIRE_NEVER}, False),
+                                                     ({"timeout": 60}, False), ({}, True)])  # fmt: skip
+def test_a_durable_subscription_outlives_its_subscribers_connection(
+    how: str, outlives: dict[str, Any], is_closed: bool
+) -> None:
+    """routing 117: JMS clients close connections without detaching; a closing Detach would end the subscription."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client("reader")
+    client.receiver("q.news", name="daily", source={"durability": proton.Terminus.DELIVERIES, **outlives})
+    net.pump()
+    if how == "connection":
+        client.close()
+    else:
+        client.session.close()
+    net.pump()
+    end = sender_of(container)
+    assert end.link.remote_condition.name == "qd:routed-link-lost"
+    assert (end.is_detached, end.was_closed) == (True, is_closed)
+
+
+def test_sharing_is_offered_where_a_broker_may_do_it_and_refused_where_none_does() -> None:
+    """JMS clients share subscriptions only where that is offered; by message routing each would get its copy."""
+    net = Net()
+    before = net.client("early")
+    net.pump()
+    link_routes(net)
+    broker(net)
+    client = net.client("team")
+    shared = client.receiver("q.news", source={"capabilities": proton.symbol("shared")})
+    other = client.receiver("elsewhere", source={"capabilities": proton.symbol("shared")})
+    net.pump()
+    offered = [list(each.connection.remote_offered_capabilities) for each in (before, client)]
+    assert ["SHARED-SUBS" in each for each in offered] == [False, True]
+    assert shared.is_attached
+    assert other.condition is not None
+    assert other.condition.name == "amqp:not-implemented"

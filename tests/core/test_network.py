@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Fleet, Net, encoded, frames
-from proton import symbol
+from proton import int32, symbol, ulong
 
 from router.amqp.codec import decode_message
 from router.core.remotes import DataOutLink
@@ -104,6 +104,41 @@ def test_opens_say_who_is_a_router_and_what_the_way_costs() -> None:
     plain = Fleet("A", "B")
     made, _ = plain.connect("A", "B")
     assert "qd.inter-router-cost" not in spoken(made)[0][9]
+
+
+@pytest.mark.parametrize("role", ["inter-router", "edge"])
+def test_both_routers_log_the_version_of_the_others_annotations(role: str) -> None:
+    """management 35"""
+    fleet = Fleet("A", edges=("B",)) if role == "edge" else Fleet("A", "B")
+    fleet.connect("B", "A", role=role)
+    for net in fleet.nets.values():
+        lines = [entry for entry in net.logs if entry.text.startswith("Remote router annotations")]
+        assert [(line.module, line.level, line.text) for line in lines] == [
+            ("ROUTER", "debug", "Remote router annotations version: 1")
+        ]
+
+
+def test_a_client_says_nothing_of_routers_annotations() -> None:
+    """management 35: neither by leaving the property out nor by having it."""
+    net = Net(router_id="A")
+    client = net.client(opens=False)
+    client.connection.properties = {symbol("qd.annotations-version"): int32(1)}
+    client.open()
+    net.pump()
+    assert net.peer(client).is_open
+    assert not [text for text in net.log_texts("ROUTER") if "annotations" in text]
+
+
+@pytest.mark.parametrize("version", [None, "1", ulong(1), [1]])
+def test_a_version_of_annotations_that_is_no_int_is_passed_over(version: Any) -> None:
+    """management 35: the peer joins all the same."""
+    net = Net(router_id="A")
+    client = net.client(opens=False, role="inter-router")
+    client.connection.properties = {symbol("qd.annotations-version"): version}
+    client.open()
+    net.pump()
+    assert len(net.core.network.trunks) == 1  # type: ignore[union-attr]
+    assert not [text for text in net.log_texts("ROUTER") if "annotations" in text]
 
 
 @pytest.mark.parametrize("capability", ["qd.router", "qd.router-data"])

@@ -4,7 +4,20 @@ import random
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Fleet, Net, Receiver, Sender, Vhosts, encoded
+from memory_net import (
+    ACCEPTED,
+    MODIFIED,
+    REJECTED,
+    RELEASED,
+    Client,
+    End,
+    Fleet,
+    Net,
+    Receiver,
+    Sender,
+    Vhosts,
+    encoded,
+)
 from proton import symbol
 
 from router.amqp.codec import decode_message, encode
@@ -301,6 +314,78 @@ def test_balanced_shares_by_load_and_cost() -> None:
     fleet.pump()
     assert sender.outcomes == [ACCEPTED] * 20
     assert not fleet["A"].core.table.addresses["M0a"].outstanding
+
+
+def flooded(capacity: int = 10) -> tuple[Fleet, End, Sender, Receiver]:
+    """A sender at A with a receiver at B, which has stopped reading after the first window was sent, presettled."""
+    fleet = Fleet("A", "B", capacity=capacity)
+    _, taken = fleet.connect("A", "B")
+    fleet.settle()
+    receiver = fleet["B"].client().receiver("a", credit=1000)
+    fleet.tick(2)
+    sender = fleet["A"].client().sender("a")
+    fleet.pump()
+    assert sender.credit == capacity
+    taken.is_stuck = True
+    for _ in range(capacity):
+        sender.send(is_settled=True)
+    fleet.pump()
+    return fleet, taken, sender, receiver
+
+
+def test_a_sender_of_presettled_messages_gets_no_more_credit_than_the_way_on_has() -> None:
+    """Each that waits here is copied, and accounted for twice."""
+    fleet, taken, sender, receiver = flooded()
+    (out,) = [link for link in fleet["A"].core.links.values() if isinstance(link, DataOutLink) and link.delivery_count]
+    assert (sender.credit, len(out.queue)) == (0, 0)
+    taken.is_stuck = False
+    fleet.pump()
+    assert sender.credit >= 8  # the neighbour returns credit in batches
+    for _ in range(20):
+        while sender.credit > 0:
+            sender.send(is_settled=True)
+        fleet.pump()
+        assert not out.queue
+    assert len(receiver.complete) == len(sender.sent) > 100
+    fleet.no_errors()
+
+
+def test_credit_that_waits_for_a_neighbour_comes_back_when_the_neighbour_is_lost() -> None:
+    fleet, taken, sender, _ = flooded()
+    taken.kill()
+    fleet.pump()
+    assert sender.credit == 10
+    fleet.no_errors()
+
+
+def test_a_sender_may_go_while_its_credit_waits_for_a_neighbour() -> None:
+    fleet, taken, sender, receiver = flooded()
+    sender.close()
+    fleet.pump()
+    taken.is_stuck = False
+    fleet.pump()
+    assert len(receiver.complete) == 10
+    for net in fleet.nets.values():
+        for client in net.clients:
+            client.kill()
+    fleet.tick(3)
+    for net in fleet.nets.values():
+        net.nothing_left()
+
+
+def test_annotations_with_a_long_descriptor_get_no_second_section(net: Net, neighbour: FakeNeighbour) -> None:
+    neighbour.say("MAU", {"mobile_seq": 1, "add": ["M0a"], "del": [], "hints": [int_(3)]}, "_topo/0/all/qdrouter.ma")
+    net.pump()
+    sender = net.client().sender("a")
+    net.pump()
+    header, body = b"\x00\x53\x70\x45", b"\x00\x53\x75\xa0\x01x"
+    own = b"\x00\x80" + (0x72).to_bytes(8, "big") + encode({sym("x-user"): "u"})
+    for before in (b"", header):
+        sender.send_bytes(before + own + body)
+        net.pump()
+        message = decode_message(bytes(neighbour.data_in.complete[-1].payload))
+        assert message.message_annotations is not None
+        assert list(message.message_annotations) == ["x-user", "x-opt-qd.to", "x-opt-qd.ingress", "x-opt-qd.trace"]
 
 
 def test_balanced_prefers_a_receiver_here_that_has_nothing_to_do() -> None:

@@ -36,6 +36,36 @@ def test_keys_may_go_while_numbers_are_taken() -> None:
     assert list(taken) == []
 
 
+def test_a_key_that_has_gone_hides_none_behind_it() -> None:
+    repeats: Repeats[str] = Repeats(10)
+    for key in "aabbcc":
+        repeats.count(key, "")
+    taken = repeats.take()
+    assert next(taken) == ("a", 1)
+    repeats.forget("b")
+    assert list(taken) == [("c", 1)]
+
+
+def test_a_key_that_may_not_be_reported_yet_hides_none_behind_it_and_is_first_next_time() -> None:
+    repeats: Repeats[str] = Repeats(10)
+    for key in "aabbcc":
+        repeats.count(key, "")
+    assert list(repeats.take(lambda key: key != "a")) == [("b", 1), ("c", 1)]
+    repeats.count("b", "")
+    assert list(repeats.take()) == [("a", 1), ("b", 1)]
+
+
+def test_what_is_added_is_reported_later_under_its_key_or_that_of_the_crowd() -> None:
+    repeats: Repeats[str] = Repeats(2)
+    assert repeats.add("a", "crowd", 5) == "a"
+    assert repeats.add("a", "crowd", 2) == "a"
+    repeats.count("b", "crowd")
+    assert repeats.add("b", "crowd", 3) == "b"
+    assert repeats.add("c", "crowd", 4) == "crowd"
+    assert repeats.add("a", "crowd", 1) == "a"
+    assert sorted(repeats.take()) == [("a", 8), ("b", 3), ("crowd", 4)]
+
+
 @given(st.lists(st.integers(0, 9) | st.none(), max_size=80), st.integers(1, 5))
 def test_nothing_is_lost_and_memory_is_bounded(script: list[int | None], room: int) -> None:
     """Whatever the order: told at once and told by number add up to what happened. None: the numbers are taken."""

@@ -6,6 +6,8 @@ import proton
 import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Receiver, Sender, encoded
 
+from router.core.budget import Limits
+
 MEGABYTE = 1 << 20
 # Per receiver: what a stream holds back at, one read more, and what is in frames on their way.
 BOUND_BYTES = 2 * MEGABYTE
@@ -578,6 +580,33 @@ def test_many_streams_through_one_receiver_take_turns() -> None:
     assert {sending.outcome for sending in sendings} == {ACCEPTED}
     assert held_bytes(net) == 0
     net.nothing_left()
+
+
+@pytest.mark.parametrize(("connection_bytes", "count"), [(1_000_000, 1), (1_000_000, 3), (4_000_000, 6)])
+def test_a_message_streams_through_a_window_smaller_than_what_makes_it_stream(
+    connection_bytes: int, count: int
+) -> None:
+    """An eighth of the budget is less than 128 KiB; or the beginnings of several messages fill it."""
+    net = Net(limits=Limits(link=0, connection=connection_bytes, user=0, host=0, router=0))
+    receiver = net.client("consumer").receiver("a", credit=100)
+    client = net.client("producer")
+    senders = [client.sender("a") for _ in range(count)]
+    net.pump()
+    for sender in senders:
+        sender.start()
+    for _ in range(6):
+        for sender in senders:
+            sender.append(b"x" * 25_000)
+        net.pump()
+    for sender in senders:
+        sender.finish()
+    net.pump()
+    assert [len(message.payload) for message in receiver.received] == [150_000] * count
+    for message in receiver.received:
+        message.accept()
+    net.pump()
+    assert [sender.outcomes for sender in senders] == [[ACCEPTED]] * count
+    net.no_errors()
 
 
 def test_stream_on_the_connection_of_its_receiver() -> None:

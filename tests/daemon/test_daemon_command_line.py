@@ -115,7 +115,7 @@ def test_a_fault_is_named_with_file_and_line(tmp_path: Path) -> None:
         ("listener {\n name: x\n port: 0\n saslPlugin: nobody\n}\n", "Run Time: Cannot find sasl plugin nobody"),
         ("listener {\n name: x\n port: 0\n sslProfile: nobody\n}\n", "no sslProfile named 'nobody'"),
         ("log {\n module: DEFAULT\n outputFile: /no/such/folder/x.log\n}\n", "Failed to open log file"),
-        ("sslProfile {\n name: p\n password: env:NO_SUCH_VARIABLE_HERE\n}\n", "Not found: Failed to find a password"),
+        ("sslProfile {\n name: p\n password: env:NO_SUCH_VARIABLE_HERE\n}\n", "variable 'NO_SUCH_VARIABLE_HERE'"),
         ("router {\n auditDir: /dev/null/audit\n}\n", "auditDir"),
         ("router {\n saslConfigDir: /no/such/folder\n}\n", "/no/such/folder"),
         ("vhost {\n hostname: h\n maxConnections: -3\n}\n", "PolicyError: Policy 'h' is invalid"),

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.interop
 
 TRACE = "".join(
     f"log {{\n    module: {module}\n    enable: trace+\n}}\n"
-    for module in ("ROUTER", "ROUTER_HELLO", "ROUTER_LS", "ROUTER_MA")
+    for module in ("ROUTER", "ROUTER_HELLO", "ROUTER_LS", "ROUTER_MA", "PROTOCOL")
 )
 
 
@@ -62,6 +62,19 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RouterNetwork]
 )
 def test_two_routers_that_find_each_other(network: RouterNetwork, line: str) -> None:
     assert eventually(lambda: network.routers["A"].log(line))
+
+
+@pytest.mark.parametrize(("router", "other"), [("A", "B"), ("B", "A")])
+def test_an_open_has_the_number_of_its_connection(network: RouterNetwork, router: str, other: str) -> None:
+    """network 5: in the log of the router that wrote it, and in what the other's management shows of the connection."""
+    text = r'PROTOCOL \(trace\) \[C(\d+)\].* -> @open\(16\) .*"qd\.annotations-version"=1\b'
+    line = network.routers[router].wait_for_log(text)
+    assert re.findall(r'"qd\.conn-id"=(\d+)', line.string) == [line[1]]
+    network.routers[router].wait_for_log(rf"\[C{line[1]}\] Connection Opened: .* container_id={other} props=")
+    with network.routers[other].client() as client:
+        rows = client.query("connection", ["container", "properties"]).rows
+    shown = [properties for container, properties in rows if container == router]
+    assert [properties["qd.conn-id"] for properties in shown] == [int(line[1])]
 
 
 def test_an_address_that_appears_and_goes(network: RouterNetwork) -> None:

@@ -28,7 +28,7 @@ def place(ran: Ran) -> int:
         ("log {\n module: DEFAULT\n enable: infos\n}\nlistener {\n port: 1\n cost: x\n}\n", 3),
         ("listener {\n port: 1\n role: edge\n}\nrouter {\n id: a/b\n}\n", 3),
         ("router {\n mode: hub\n}\nlistener {\n cost: 1\n}\n", 2),
-        ("exchange {\n name: e\n address: a\n}\nlistener {\n cost: x\n}\n", 1),
+        ("listener {\n port: 1\n http: yes\n}\nlistener {\n port: 1\n cost: x\n}\n", 3),
         # Role checks would go by a mode that is not read: only what is wrong is told.
         ("listener {\n port: 1\n role: inter-router\n}\nrouter {\n mode: interior\n cost: 1\n}\n", 7),
     ],
@@ -83,12 +83,8 @@ def test_a_start_that_fails_does_not_wait_for_what_it_does_not_need(tmp_path: Pa
 @pytest.mark.parametrize(
     ("section", "line", "what"),
     [
-        ("autoLink {\n address: b\n direction: in\n fallback: yes\n}\n", 4, "fallback destinations are not supported"),
-        ("exchange {\n name: e\n address: a\n}\n", 1, "exchanges are not supported"),
-        ("binding {\n exchangeName: e\n nextHopAddress: a\n}\n", 1, "bindings of exchanges are not supported"),
         ("listener {\n port: 0\n http: yes\n}\n", 3, "http listeners are not supported"),
         ("listener {\n port: 0\n httpRoot: /srv\n}\n", 3, "http listeners are not supported"),
-        ("address {\n prefix: a\n enableFallback: yes\n}\n", 3, "fallback destinations are not supported"),
     ],
 )
 @pytest.mark.parametrize("options", [(), ("-d",)], ids=["foreground", "daemon"])

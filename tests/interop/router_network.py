@@ -12,6 +12,8 @@ from pathlib import Path
 from harness import ROOT, STOP_TIMEOUT_S, die_with_parent, router_command, stop
 from process_log import ProcessLog
 
+# Where five of them are started again and again on processors that others use.
+START_TIMEOUT_S = 60.0
 CONFIGURATION = """\
 router {{
     mode: interior
@@ -107,7 +109,9 @@ class Processes:
         node = self.nodes[name] = Node(process=process, name=name)
         node.reader = threading.Thread(target=node.read_log, daemon=True)
         node.reader.start()
-        node.clients = int(node.wait_for_log(r"Listening on 127\.0\.0\.1:(\d+) \(clients\)")[1])
+        node.clients = int(
+            node.wait_for_log(r"Listening on 127\.0\.0\.1:(\d+) \(clients\)", timeout_s=START_TIMEOUT_S)[1]
+        )
         return node
 
     def stop(self) -> None:

@@ -50,6 +50,10 @@ log {
     module: CONN_MGR
     enable: debug+
 }
+log {
+    module: ROUTER
+    enable: debug+
+}
 vhost {
     hostname: partners
     groups: {
@@ -371,7 +375,7 @@ def test_it_rotates_to_the_advertised_server(router: RunningRouter, client: Mana
             assert 0.9 < first.calls[1].at_s - first.calls[0].at_s < 4
             assert 0.9 < backup.calls[0].at_s - first.calls[1].at_s < 4
             router.wait_for_log(
-                rf"CONN_MGR \(debug\) Added 127\.0\.0\.1:{backup.port} as backup host", since=since, timeout_s=5
+                rf"ROUTER \(debug\) Added 127\.0\.0\.1:{backup.port} as backup host", since=since, timeout_s=5
             )
             # A failover server's name is in its connection, the configured one's in what is said of the connector.
             assert f"host=127.0.0.1:{backup.port}" in str(client.read(type="connector", name="out")["connectionMsg"])
@@ -468,7 +472,8 @@ def test_forms_of_the_password(router: RunningRouter, client: ManagementClient, 
 def test_a_missing_variable_fails_the_connector(client: ManagementClient) -> None:
     """policy 51: rather than to send the words `env:…` as a password."""
     given = {"host": "127.0.0.1", "port": "1", "saslUsername": "eve", "saslPassword": "env:PALISADE_NO_SUCH"}
-    with pytest.raises(InternalServerErrorStatus, match="Failed to find a password in the environment variable"):
+    text = "Failed to find a password in the environment variable 'PALISADE_NO_SUCH'"
+    with pytest.raises(InternalServerErrorStatus, match=text):
         client.create(given, type="connector", name="out")
 
 

@@ -334,7 +334,8 @@ def test_forms_of_the_keys_password(
 
 def test_a_missing_variable_fails_the_profile(client: ManagementClient) -> None:
     """policy 51"""
-    with pytest.raises(InternalServerErrorStatus, match="Failed to find a password in the environment variable"):
+    text = "Failed to find a password in the environment variable 'PALISADE_NO_SUCH'"
+    with pytest.raises(InternalServerErrorStatus, match=text):
         client.create({"password": "env:PALISADE_NO_SUCH"}, type="sslProfile", name="refused")
 
 

@@ -13,8 +13,9 @@ PASS_US = 3  # one pass of the loop that finds nothing
 class Loop:
     """A loop whose peer answers each read `answer_us` later; a sleep makes that `wake_us` more."""
 
-    def __init__(self, answer_us: float, wake_us: float, window_us: float = 50) -> None:
+    def __init__(self, answer_us: float, wake_us: float, window_us: float = 50, read_bytes: int = 200) -> None:
         self.now = 0.0
+        self.read_bytes = read_bytes
         self.answer_us, self.wake_us = answer_us, wake_us
         self.soon: list[Callable[[], None]] = []
         self.looked_us = 0.0
@@ -33,7 +34,7 @@ class Loop:
         has_slept = self.now < due
         if has_slept:
             self.now = due + self.wake_us * US
-        self.poll.after_read()
+        self.poll.after_read(self.read_bytes)
         return has_slept
 
     def share_asleep(self, reads: int) -> float:
@@ -41,6 +42,28 @@ class Loop:
 
 
 ROUND = 2 * TRIAL_READS + CHOSEN_READS
+
+
+def test_in_a_network_an_answer_over_further_routers_is_waited_for() -> None:
+    alone, joined = Loop(answer_us=150, wake_us=100), Loop(answer_us=150, wake_us=100)
+    alone.poll.look_for(50 * US, is_in_network=False)
+    joined.poll.look_for(50 * US, is_in_network=True)
+    for loop in (alone, joined):
+        loop.share_asleep(2 * TRIAL_READS)
+    assert alone.share_asleep(CHOSEN_READS) == 1
+    assert joined.share_asleep(CHOSEN_READS) < 0.01
+
+
+def test_in_a_network_many_messages_at_once_are_no_answers() -> None:
+    loop, alone = (Loop(answer_us=20, wake_us=60, read_bytes=4000) for _ in range(2))
+    loop.poll.look_for(50 * US, is_in_network=True)
+    for each in (loop, alone):
+        each.share_asleep(2 * TRIAL_READS)
+    assert loop.share_asleep(CHOSEN_READS) > 0.99
+    assert alone.share_asleep(CHOSEN_READS) < 0.01
+    loop.read_bytes = 200
+    loop.share_asleep(2 * TRIAL_READS)
+    assert loop.share_asleep(CHOSEN_READS) < 0.01
 
 
 def test_waking_takes_longer_than_looking() -> None:

@@ -38,7 +38,8 @@ class Scene:
 
     def ask(self, number: int, connection_id: int = 1) -> None:
         payload = encode_message(reply_to="r", correlation_id=str(number), application_properties={}, body=None)
-        self.service.on_message(payload, SimpleNamespace(attachment=SimpleNamespace(connection_id=connection_id)))
+        attachment = SimpleNamespace(connection_id=connection_id, is_trunk=False, is_edge=False)
+        self.service.on_message(payload, SimpleNamespace(attachment=attachment))
 
     async def replied(self, count: int) -> None:
         async with asyncio.timeout(10):

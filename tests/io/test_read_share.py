@@ -1,9 +1,15 @@
 """Busy sockets share what one pass of the loop reads: nobody who waits for one answer waits for all of theirs."""
 
+import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from router.amqp.buffers import READ_BYTES
 from router.io.read_share import LEAST_BYTES, ReadShare
+from router.io.sockets import Socket
 
 
 class Loop:
@@ -19,9 +25,19 @@ class Loop:
             call()
 
 
-def read_in_a_pass(share: ReadShare, loop: Loop, full_reads: int) -> int:
-    for _ in range(full_reads):
-        share.is_full()
+class End:
+    """Counts how often it is read again."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def read_again(self) -> None:
+        self.count += 1
+
+
+def read_in_a_pass(share: ReadShare, loop: Loop, busy_sockets: int) -> int:
+    for _ in range(busy_sockets):
+        share.is_full(End())
     loop.end_pass()
     return share.size
 
@@ -53,9 +69,42 @@ def test_the_share_grows_again_when_fewer_are_busy() -> None:
     assert read_in_a_pass(share, loop, 1) == READ_BYTES
 
 
-def test_a_pass_is_counted_once() -> None:
+def test_each_is_read_again_in_the_next_pass() -> None:
     loop = Loop()
     share = ReadShare(loop.call_soon)
-    share.is_full()
-    share.is_full()
+    ends = End(), End()
+    for end in ends:
+        share.is_full(end)
     assert len(loop.calls) == 1
+    loop.end_pass()
+    assert [end.count for end in ends] == [1, 1]
+    assert not loop.calls
+
+
+class Transport(asyncio.Transport):
+    """Remembers whether it is read."""
+
+    is_read = True
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+    def is_closing(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(READ_BYTES, False), (READ_BYTES - 1, True)])
+def test_a_socket_that_has_more_is_read_once_in_a_pass(size: int, is_read: bool) -> None:
+    """uvloop reads up to 32 times in a pass what is full: a peer alone would hold up all others for 32 buffers."""
+    loop = Loop()
+    router = SimpleNamespace(reads=ReadShare(loop.call_soon))
+    end = Socket[Any](router)
+    transport = end._transport = Transport()
+    end.get_buffer(-1)
+    end.buffer_updated(size)
+    assert transport.is_read == is_read
+    loop.end_pass()
+    assert transport.is_read

@@ -81,6 +81,26 @@ def test_a_turn_has_time_until_it_is_over() -> None:
     assert not has_time()
 
 
+def test_what_is_read_while_nobody_is_behind_has_turns_of_its_own() -> None:
+    stage = Play()
+    stage.turns.begin()
+    stage.tick(TURN_S)
+    assert stage.turns.begin()()
+
+
+def test_while_somebody_is_behind_all_that_are_read_in_a_pass_share_a_turn() -> None:
+    async def play() -> None:
+        stage = Play()
+        stage.member("a", 3, TURN_S)
+        stage.turns.begin()
+        stage.tick(TURN_S)
+        assert not stage.turns.begin()()
+        await stage.passes(1)
+        assert stage.turns.begin()(), "the next pass has a turn of its own"
+
+    asyncio.run(play())
+
+
 def test_a_fault_in_one_turn_keeps_the_others_theirs() -> None:
     async def play() -> str:
         stage = Play()

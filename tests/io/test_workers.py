@@ -286,3 +286,73 @@ def test_after_the_end_nothing_is_begun_and_giving_up_is_no_fault() -> None:
         assert scene.begun == ["a0", "a1"]
 
     on_loop(script)
+
+
+# Answers that need no thread
+
+
+class Memory(Scene):
+    """A verifier that knows `known` by heart, and is surprised by `odd`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.workers = Workers(self._verify, self.errors.append, threads=THREADS, recall=self._recall)
+
+    def _recall(self, request: VerifyRequest) -> Answer | None:
+        assert isinstance(request, CheckPassword)
+        if request.user == "odd":
+            raise RuntimeError
+        return VerifyResult(is_valid=True, detail="by heart") if request.user == "known" else None
+
+
+def by_heart(script: Callable[[Memory], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        scene = Memory()
+        try:
+            await script(scene)
+        finally:
+            scene.close()
+
+    asyncio.run(run())
+
+
+def test_what_is_known_by_heart_takes_no_thread_and_comes_after_submit_has_returned() -> None:
+    async def script(scene: Memory) -> None:
+        scene.login("known", A)
+        assert scene.begun == ["known"]
+        assert scene.answers == {}
+        await scene.until(lambda: "known" in scene.answers)
+        assert scene.answers["known"].detail == "by heart"
+        assert (scene.workers.running, scene.workers.waiting) == (0, 0)
+        assert (scene.workers.tally.asked, scene.workers.tally.valid) == (1, 1)
+
+    by_heart(script)
+
+
+def test_what_is_known_by_heart_is_not_told_where_it_is_not_wanted_any_more() -> None:
+    """A host that is banned by now, and a peer that has left."""
+
+    async def script(scene: Memory) -> None:
+        scene.unwanted.add("known")
+        scene.login("known", A)
+        assert scene.declined == ["known"]
+        scene.unwanted.clear()
+        give_up = scene.login("known", A)
+        give_up()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert scene.answers == {}
+        assert scene.workers.tally.asked == 1
+        give_up()
+
+    by_heart(script)
+
+
+def test_a_memory_that_fails_has_the_verifier_asked() -> None:
+    async def script(scene: Memory) -> None:
+        scene.login("odd", A)
+        assert scene.workers.running == 1
+        await scene.end("odd")
+        assert scene.answers["odd"].detail == ""
+
+    by_heart(script)

@@ -115,7 +115,7 @@ def test_comments_of_many_lists_cost_time_for_each_once() -> None:
     assert time.process_time() - began < 4
 
 
-@pytest.mark.parametrize("example", ["quickstart", "tenants"])
+@pytest.mark.parametrize("example", ["quickstart", "tenants", "broker/policy"])
 def test_the_examples_are_laid_out(example: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fmt", "--diff", str(resources.files("policies") / example)]) == 0, capsys.readouterr().out
 

@@ -84,7 +84,7 @@ BROKEN = {
     line(reason="whim"): "reason: not one of the values it may have",
     line(stage="Open"): "stage: not one of the values it may have",
     line(direction="up"): "direction: not one of the values it may have",
-    line(schema_version=6): "schema_version: less than 1, or too large",
+    line(schema_version=7): "schema_version: less than 1, or too large",
     line(event_id="A" * 32): "event_id: not of the form it must have",
     line(event_id="a" * 32 + "\n"): "event_id: not of the form it must have; event_id: longer than 32 characters",
     line(remote_host="localhost"): "remote_host: not of the form it must have",
@@ -146,7 +146,7 @@ def test_a_valid_line_is_an_event(judged: dict[str, Any], text: str) -> None:
     empty = dict.fromkeys(
         [
             *("attempts", "folded", "lost", "deleted", "management", "granted", "shadow", "redecision", "start"),
-            *("sequence", "groups", "asked", "recovered", "signer", "previous", "signature"),
+            *("sequence", "groups", "asked", "user_id", "recovered", "signer", "previous", "signature"),
         ]
     )
     assert judged[text] == {**empty, **expected}

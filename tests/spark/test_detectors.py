@@ -12,7 +12,9 @@ pytest.importorskip("pyspark")
 
 import schemas
 from spark.detectors import DETECTORS
+from spark.detectors import focus as focus_module
 from spark.detectors.finding import FINDING, MAX_EVIDENCE
+from spark.detectors.focus import focused
 from spark.detectors.thresholds import ThresholdsError, defaults, parse
 
 if TYPE_CHECKING:
@@ -56,10 +58,18 @@ def let_in(seconds: float, user: str, host: str = "192.0.2.7", **changes: Any) -
 
 
 def found(session: "SparkSession", name: str, *lines: str, **thresholds: int) -> "list[Row]":
+    """Of the whole trail, and the same of what the detector is said to need of it."""
     detector = next(each for each in DETECTORS if each.name == name)
-    frame_ = detector.findings(frame(session, *lines), {**defaults()[name], **thresholds})
+    numbers = {**defaults()[name], **thresholds}
+    events = frame(session, *lines)
+    frame_ = detector.findings(events, numbers)
     assert frame_.schema.fieldNames() == FINDING.fieldNames()
-    return frame_.orderBy("first").collect()
+    rows = frame_.orderBy("first").collect()
+    if detector.focus is not None:
+        few = focused(events, [detector], {name: numbers})
+        assert detector.findings(few, numbers).orderBy("first").collect() == rows
+        few.unpersist()
+    return rows
 
 
 def test_every_detector_has_its_thresholds_and_their_source() -> None:
@@ -258,6 +268,25 @@ def test_the_same_events_make_the_same_findings_whatever_their_order(session: "S
     lines = [failed(n, "alice") for n in range(12)]
     (one,), (other,) = (found(session, "brute_force", *each) for each in (lines, lines[::-1]))
     assert one == other
+
+
+def test_of_a_quiet_trail_nothing_is_read_twice(session: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    burst = [failed(60 * n, "alice") for n in range(10)]
+    quiet = [failed(7200 * n, f"u{n}", f"198.51.100.{n}") for n in range(20)] + [let_in(n, "carol") for n in range(4)]
+    detectors = [detector for detector in DETECTORS if detector.focus is not None]
+    kept = focused(frame(session, *burst, *quiet), detectors, defaults())
+    assert {row.user for row in kept.collect()} == {"alice"}
+    monkeypatch.setattr(focus_module, "MAX_KEYS", 0)  # more than can be held: all that could matter is kept
+    kept = focused(frame(session, *burst, *quiet), detectors, defaults())
+    assert kept.where("stage = 'sasl'").count() == 30
+
+
+def test_attack_numbers_of_a_forged_event_do_not_end_the_detectors(session: "SparkSession") -> None:
+    lines = [failed(n, "alice", attempts=2**63 - 1) for n in range(1)]
+    assert found(session, "brute_force", *lines)[0].user == "alice"
+    several = frame(session, *lines, *lines, failed(0, "alice", attempts=2**63 - 1))
+    detectors = [detector for detector in DETECTORS if detector.name == "brute_force"]
+    assert focused(several, detectors, defaults()).count() == 3
 
 
 @pytest.mark.parametrize("name", [detector.name for detector in DETECTORS])

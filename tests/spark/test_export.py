@@ -50,9 +50,9 @@ def test_events_are_ocsf(session: "SparkSession", tmp_path: Path) -> None:
     found = {each["metadata"]["uid"]: each for each in map(json.loads, texts)}
     assert {uid: (each["class_uid"], each["type_uid"], each["status_id"]) for uid, each in found.items()} == {
         "1": (3002, 300201, 2),
-        "2": (3003, 300301, 2),
+        "2": (3003, 300399, 2),
         "3": (4001, 400105, 2),
-        "4": (6003, 600399, 1),
+        "4": (6003, 600301, 1),
     }
     assert found["1"]["time"] == 1795183506000
     assert found["1"]["src_endpoint"] == {"ip": "192.0.2.7", "port": 40000}

@@ -20,6 +20,7 @@ one does; a client that is killed leaves without a word.
 
 from memory_net.clients import Client
 from memory_net.connected import End, Fleet
+from memory_net.containers import broker, broker_at, receiver_of, sender_of
 from memory_net.ends import (
     ACCEPTED,
     MODIFIED,
@@ -38,5 +39,6 @@ from memory_net.policies import Vhosts, ruleset_of
 
 __all__ = [
     "ACCEPTED", "MODIFIED", "REJECTED", "RELEASED", "ROUTER_ID", "Client", "End", "Fleet", "Frame", "Net", "Outcome",
-    "Received", "Receiver", "Sender", "Sending", "Vhosts", "at", "encoded", "frames", "free_clients", "ruleset_of",
+    "Received", "Receiver", "Sender", "Sending", "Vhosts", "at", "broker", "broker_at", "encoded", "frames",
+    "free_clients", "receiver_of", "ruleset_of", "sender_of",
 ]  # fmt: skip

@@ -45,6 +45,7 @@ class Client(Refusable):
         # A container answers the links that the router attaches: takes them, or refuses them with this.
         self.attached_by_router: list[Sender | Receiver] = []
         self.refusal_of_links: proton.Condition | None = None
+        self.made_address: str | None = None  # of nodes that it makes for dynamic termini
         self._is_paused = False
         self._names = itertools.count(1)
 
@@ -227,6 +228,9 @@ class Client(Refusable):
         if self.refusal_of_links is None:
             link.source.copy(link.remote_source)
             link.target.copy(link.remote_target)
+            local = link.target if link.is_receiver else link.source
+            if local.dynamic and self.made_address is not None:
+                local.address = self.made_address
         else:
             (link.target if link.is_receiver else link.source).type = Terminus.UNSPECIFIED
         link.open()

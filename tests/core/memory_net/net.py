@@ -21,7 +21,7 @@ from router.connection.accepted import Connection, Stage
 from router.connection.peer import Peer
 from router.connection.surroundings import Place, assemble
 from router.connection.terms import Listener, Verify
-from router.core.addresses import Treatment
+from router.core.addresses import LINK_ROUTES, Treatment
 from router.core.budget import NO_LIMITS, Budgets, Limits
 from router.core.progress import Progress
 from router.core.work import Timed, Work
@@ -44,6 +44,7 @@ class Net:
 
     distributions  address → distribution; whatever is not in it is `default`
     phases         address → those of senders and receivers; (0, 0) else
+    fallbacks      addresses with a fallback destination
     candidate      a policy to be tried beside that of `vhosts`
     read_bytes     how much of a client's bytes the router reads at once
     progress_s     the messageProgressTimeout; messages are looked at while time passes (`advance`)
@@ -62,6 +63,7 @@ class Net:
         vhosts: Vhosts | None = None,
         candidate: Vhosts | None = None,
         phases: Mapping[str, tuple[int, int]] | None = None,
+        fallbacks: frozenset[str] = frozenset(),
         read_bytes: int = READ_BYTES,
         limits: Limits = NO_LIMITS,
         progress_s: int = 0,
@@ -85,7 +87,7 @@ class Net:
         self.work = Work(message_bytes, _short_turn, later=self.remainders.append) if is_sliced else Work(message_bytes)
         self.work.now_s = int(self.now)
         self.distributions = dict(distributions or {})
-        self.default, self.phases = default, dict(phases or {})
+        self.default, self.phases, self.fallbacks = default, dict(phases or {}), fallbacks
         self._random = itertools.count()
         # As the daemon does, but for its clock, its timers and its threads.
         self.surroundings = assemble(
@@ -118,8 +120,7 @@ class Net:
             self.join(instance=1)
 
     def _configured(self, name: str) -> Treatment | None:
-        distribution = self.distributions.get(name)
-        return Treatment(distribution=distribution) if distribution is not None else None  # type: ignore[arg-type]
+        return self._treatment_of(name) if name in self.distributions or name in self.fallbacks else None
 
     def join(self, *, instance: int, **settings: Any) -> Host:
         """Run the routing protocol, as the daemon does in the mode interior."""
@@ -140,7 +141,10 @@ class Net:
     def _treatment_of(self, address: str) -> Treatment:
         ingress, egress = self.phases.get(address, (0, 0))
         distribution: Any = self.distributions.get(address, self.default)
-        return Treatment(distribution=distribution, ingress_phase=ingress, egress_phase=egress)
+        has_fallback = address in self.fallbacks
+        return Treatment(
+            distribution=distribution, ingress_phase=ingress, egress_phase=egress, has_fallback=has_fallback
+        )
 
     def _random_name(self) -> str:
         number = next(self._random)
@@ -196,7 +200,7 @@ class Net:
         """Carry bytes both ways until nobody has any."""
         for _ in range(rounds):
             if not self.carry():
-                self.work.busy.clear()  # as the daemon does every second
+                self.look_back()
                 return
         raise AssertionError("the network does not come to rest")
 
@@ -219,6 +223,11 @@ class Net:
             self.work.finish()
             moved = True
         return moved
+
+    def look_back(self) -> None:
+        """As the daemon does every second."""
+        for _ in self.work.looking_back():
+            self.work.finish()
 
     def do_later(self) -> bool:
         """One step of all that is to be done later. Was there any?"""
@@ -286,6 +295,8 @@ class Net:
         core, work = self.core, self.work
         assert not core.links
         known = {f"R{router}" for router in core.network.routers} if core.network is not None else set()
+        # Link routes that are configured here, or that another router has told of.
+        known |= {key for key, live in core.table.addresses.items() if live.holders or key[0] in LINK_ROUTES}
         assert core.table.addresses.keys() <= known
         assert not work.refill
         assert not work.touched

@@ -1,4 +1,4 @@
-"""Auto links to real Artemis: clients use its queues through the router (routing 107, 109, 110, 111)."""
+"""Auto links to real brokers: clients use its queues through the router (routing 107, 109, 110, 111)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from artemis import LISTENER, PASSWORD, PEER, QUEUES, START_LIMIT_S, USER, Artemis, running
+from artemis import PEER, running
+from broker_process import KINDS, PASSWORD, START_LIMIT_S, USER, Broker, MakeBroker
 from daemon_process import Daemon, start
 from harness import eventually
 from proton import Message, Timeout
 from proton.utils import BlockingConnection
+from router_text import LISTENER
 
 from router.management.client import ManagementClient
 from router.tools.connection_options import ConnectionOptions
@@ -25,33 +27,33 @@ autoLink {
     name: orders-out
     address: orders
     direction: out
-    connection: artemis
+    connection: broker
 }
 autoLink {
     name: orders-in
     address: orders
     direction: in
-    connection: artemis
+    connection: broker
 }
 autoLink {
     name: near
     address: near
     externalAddress: far.away
     direction: out
-    connection: artemis
+    connection: broker
 }
 autoLink {
     name: missing
     address: missing
     direction: out
-    connection: artemis
+    connection: broker
 }
 """
 PATIENCE_S = 30.0
 
 
 @contextmanager
-def router_before(broker: Artemis, folder: Path) -> Iterator[tuple[Daemon, str]]:
+def router_before(broker: Broker, folder: Path) -> Iterator[tuple[Daemon, str]]:
     """The daemon and the URL for clients."""
     text = LISTENER + broker.connector + ADDRESSES
     daemon = start(folder, text)
@@ -76,10 +78,10 @@ def auto_links(url: str) -> dict[str, dict[str, Any]]:
     return entities(url, "router.config.autoLink")
 
 
-def test_a_queue_is_used_through_the_router(artemis: Artemis, tmp_path: Path) -> None:
+def test_a_queue_is_used_through_the_router(broker: Broker, tmp_path: Path) -> None:
     """routing 107, 111: what is sent waits in the broker, whether or not anybody receives."""
-    with router_before(artemis, tmp_path) as (daemon, url):
-        daemon.wait_for_log("Auto Link Activated 'orders-in' on connection artemis")
+    with router_before(broker, tmp_path) as (daemon, url):
+        daemon.wait_for_log("Auto Link Activated 'orders-in' on connection broker")
         connection = BlockingConnection(url, timeout=PATIENCE_S)
         sender = connection.create_sender("orders")
         for number in range(100):
@@ -97,34 +99,34 @@ def test_a_queue_is_used_through_the_router(artemis: Artemis, tmp_path: Path) ->
         connection.close()
 
 
-def test_the_broker_sees_the_external_address(artemis: Artemis, tmp_path: Path) -> None:
+def test_the_broker_sees_the_external_address(broker: Broker, tmp_path: Path) -> None:
     """routing 108"""
-    with router_before(artemis, tmp_path) as (daemon, url):
-        daemon.wait_for_log("Auto Link Activated 'near' on connection artemis")
+    with router_before(broker, tmp_path) as (daemon, url):
+        daemon.wait_for_log("Auto Link Activated 'near' on connection broker")
         connection = BlockingConnection(url, timeout=PATIENCE_S)
         connection.create_sender("near").send(Message(body="far", durable=True))
         direct = BlockingConnection(
-            f"amqp://127.0.0.1:{artemis.port}", timeout=PATIENCE_S, user=USER, password=PASSWORD, allowed_mechs="PLAIN"
+            f"amqp://127.0.0.1:{broker.port}", timeout=PATIENCE_S, user=USER, password=PASSWORD, allowed_mechs="PLAIN"
         )
         assert direct.create_receiver("far.away").receive(PATIENCE_S).body == "far"
         direct.close()
         connection.close()
 
 
-def test_a_queue_that_the_broker_lacks_is_told(artemis: Artemis, tmp_path: Path) -> None:
+def test_a_queue_that_the_broker_lacks_is_told(broker: Broker, tmp_path: Path) -> None:
     """routing 109"""
-    with router_before(artemis, tmp_path) as (daemon, url):
-        daemon.wait_for_log(r"Auto Link Activation Failed\. .*'missing' on connection artemis")
+    with router_before(broker, tmp_path) as (daemon, url):
+        daemon.wait_for_log(r"Auto Link Activation Failed\. .*'missing' on connection broker")
         row = auto_links(url)["missing"]
         assert row["operStatus"] in ("failed", "attaching")
         assert row["lastError"]
 
 
-def test_senders_lose_nothing_when_the_broker_is_killed(distribution: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_senders_lose_nothing_when_the_broker_is_killed(kind: str, make_broker: MakeBroker, tmp_path: Path) -> None:
     """routing 110: what was accepted is in the broker when it is back, and links come back by themselves."""
-    broker_of = running(tmp_path / "broker", distribution, *QUEUES)
-    with broker_of as broker, router_before(broker, tmp_path) as (daemon, url):
-        daemon.wait_for_log("Auto Link Activated 'orders-out' on connection artemis")
+    with make_broker(kind, tmp_path / "broker").running() as broker, router_before(broker, tmp_path) as (daemon, url):
+        daemon.wait_for_log("Auto Link Activated 'orders-out' on connection broker")
         connection = BlockingConnection(url, timeout=PATIENCE_S)
         sender = connection.create_sender("orders")
         accepted = []
@@ -133,7 +135,7 @@ def test_senders_lose_nothing_when_the_broker_is_killed(distribution: Path, tmp_
             accepted.append(number)
         mark = daemon.mark()
         broker.kill()
-        daemon.wait_for_log("Auto Link Deactivated 'orders-out' on connection artemis", since=mark)
+        daemon.wait_for_log("Auto Link Deactivated 'orders-out' on connection broker", since=mark)
         assert auto_links(url)["orders-out"]["operStatus"] == "inactive"
         broker.start()
         eventually(lambda: auto_links(url)["orders-out"]["operStatus"] == "active", PATIENCE_S)
