@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import audit_events, eventually, free_port
+from daemon_process import audit_events, eventually
+from free_ports import free_port
 from governed_router import governed
 from raw_peer import ATTACH, DETACH, FLOW, attach_receiver, attach_sender, begin, transfer
 from server_peer import Call, serving

@@ -20,7 +20,7 @@ from daemons import peer_of
 pytestmark = pytest.mark.timing
 
 LOGINS = 200
-BATCHES, ROUND_TRIPS = 8, 300
+BATCHES, WINDOWS, ROUND_TRIPS = 6, 30, 100
 OUTCOME = 0x44
 # The first open of the pipe waits until somebody writes there: as a directory that accepts and says nothing.
 LAUNCHER = """
@@ -88,11 +88,15 @@ def seconds_to_log_in(router: Daemon) -> float:
     return time.monotonic() - began
 
 
-def median_round_trip_s(bystander: Bystander) -> float:
-    bystander.seconds.clear()
-    for _ in range(ROUND_TRIPS):
-        bystander.round_trip()
-    return statistics.median(bystander.seconds)
+def quickest_window_s(bystander: Bystander) -> float:
+    """Of `WINDOWS` medians the lowest: each is of 10 ms, and another process has the processor for some of them."""
+    medians = []
+    for _ in range(WINDOWS):
+        bystander.seconds.clear()
+        for _ in range(ROUND_TRIPS):
+            bystander.round_trip()
+        medians.append(statistics.median(bystander.seconds))
+    return min(medians)
 
 
 def test_established_traffic_and_other_logins_do_not_wait(router: Daemon) -> None:
@@ -100,11 +104,11 @@ def test_established_traffic_and_other_logins_do_not_wait(router: Daemon) -> Non
     free, beset = [], []
     with peer_of(router) as peer:
         bystander = Bystander(peer)
-        median_round_trip_s(bystander)
+        quickest_window_s(bystander)
         for _ in range(BATCHES):
-            free.append(median_round_trip_s(bystander))
+            free.append(quickest_window_s(bystander))
             with hanging_logins(router):
-                beset.append(median_round_trip_s(bystander))
+                beset.append(quickest_window_s(bystander))
                 assert seconds_to_log_in(router) < 2
     assert min(beset) < min(free) * 1.2, (free, beset)
 

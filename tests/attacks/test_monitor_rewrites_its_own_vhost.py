@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import free_port
+from free_ports import free_port
 from governed_router import GROUP, governed, login, recorded
 
 from router.management.client import BadRequestStatus, ForbiddenStatus

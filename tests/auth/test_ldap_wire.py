@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from free_ports import free_port
 
 from auth.secrets import Secret
 from auth.tls import client_context
@@ -688,11 +689,6 @@ def resolve(monkeypatch: pytest.MonkeyPatch, *places: tuple[str, int]) -> list[A
 
     monkeypatch.setattr("auth.verifiers.ldap_wire.socket.getaddrinfo", getaddrinfo)
     return asked
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @pytest.mark.parametrize(("refusing", "is_reached"), [(0, True), (3, True), (4, False)])

@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
+from free_ports import free_port
 from router_text import CONNECTOR
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -161,9 +162,3 @@ class Broker:
             yield self
         finally:
             self.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

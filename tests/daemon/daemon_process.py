@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import termios
@@ -231,8 +230,3 @@ def eventually(claim: Callable[[], Any]) -> Any:
     while not (value := claim()) and time.monotonic() < deadline:
         time.sleep(0.01)
     return value
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from daemon_process import eventually, free_port
+from daemon_process import eventually
+from free_ports import free_port
 
 REALM = "EXAMPLE.TEST"
 

@@ -12,7 +12,8 @@ from typing import Any, Self
 import proton
 import pytest
 from certificates import Certificates
-from daemon_process import LISTENER, Daemon, denials, eventually, free_port, start
+from daemon_process import LISTENER, Daemon, denials, eventually, start
+from free_ports import free_port
 from proton.handlers import MessagingHandler
 from proton.reactor import Container
 from raw_peer import AMQP, ATTACH, CLOSE, DETACH, OPEN, SASL, begin, frame, open_frame, plain, sasl_init

@@ -12,10 +12,10 @@ from daemon_process import (
     Daemon,
     denials,
     eventually,
-    free_port,
     run_configuration,
     write_users,
 )
+from free_ports import free_port
 from process_log import PATIENCE_S
 
 from auth.sasl_frames import Init, encode

@@ -16,7 +16,6 @@ from daemon_process import (
     LISTENER,
     Daemon,
     eventually,
-    free_port,
     run,
     run_configuration,
     run_python,
@@ -24,6 +23,7 @@ from daemon_process import (
     start,
     write_configuration,
 )
+from free_ports import free_port
 
 from router.io import daemon as daemon_main
 from router.io.options import parse

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, Daemon, eventually, free_port, start, write_users
+from daemon_process import LISTENER, Daemon, eventually, start, write_users
+from free_ports import free_port
 from management_peer import CONNECTION, CONNECTOR, LISTENER_TYPE, PREFIX, VHOST
 from process_log import PATIENCE_S
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_process import LISTENER, Daemon, Ran, eventually, free_port, start, write_users
+from daemon_process import LISTENER, Daemon, Ran, eventually, start, write_users
+from free_ports import free_port
 
 from auth.secrets import Secret
 from router.management.client import InternalServerErrorStatus, ManagementClient

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from daemon_process import Daemon, eventually, free_port
+from daemon_process import Daemon, eventually
+from free_ports import free_port
 from joined_routers import CONNECTOR, RouterNetwork, reached, router_network
 
 pytestmark = [pytest.mark.interop, pytest.mark.timing]

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from daemon_process import COMMAND, LISTENER, ROOT, Ran, free_port, run, run_configuration, write_configuration
+from daemon_process import COMMAND, LISTENER, ROOT, Ran, run, run_configuration, write_configuration
+from free_ports import free_port
 from process_log import PATIENCE_S
 
 pytestmark = pytest.mark.interop

@@ -17,7 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from daemon_process import LISTENER, ROOT, Daemon, Ran, free_port, run_tool, start, write_users
+from daemon_process import LISTENER, ROOT, Daemon, Ran, run_tool, start, write_users
+from free_ports import free_port
 
 pytestmark = pytest.mark.interop
 

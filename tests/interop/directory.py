@@ -14,6 +14,7 @@ from typing import Any
 
 import ldap3
 from certificates import Certificates
+from free_ports import free_port
 from process_log import PATIENCE_S, ProcessLog
 
 SUFFIX = "dc=example,dc=com"
@@ -111,11 +112,6 @@ def _wait_for_port(port: int) -> None:
             time.sleep(0.01)
         else:
             return
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_ports
 
 from policy.cli.main import main as qdpolicy
 
@@ -69,22 +69,12 @@ def eventually(claim: Callable[[], Any]) -> Any:
     return value
 
 
-def free_ports() -> int:
-    """A port with which all of the example's were free a moment ago."""
-    while True:
-        with contextlib.ExitStack() as probes, contextlib.suppress(OSError, OverflowError):
-            first = probes.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-            for port in range(first + 1, first + PORTS):
-                probes.enter_context(socket.create_server(("127.0.0.1", port)))
-            return int(first)
-
-
 @pytest.fixture(scope="module")
 def network(router_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExampleNetwork]:
     home = tmp_path_factory.mktemp("network")
     folder, output = home / "run", home / "output"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [str(router_python), "deploy/network.py", "--folder", str(folder), "--port", str(free_ports())]
+    command = [str(router_python), "deploy/network.py", "--folder", str(folder), "--port", str(free_ports(PORTS))]
     with output.open("wb") as file:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file, start_new_session=True)
     try:
@@ -162,7 +152,7 @@ def test_the_operator_changes_nothing_on_another_router(network: ExampleNetwork)
 def test_it_stops_while_it_starts(router_python: Path, tmp_path: Path) -> None:
     """The routers that run by then end with it."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [str(router_python), "deploy/network.py", "--folder", str(tmp_path), "--port", str(free_ports())]
+    command = [str(router_python), "deploy/network.py", "--folder", str(tmp_path), "--port", str(free_ports(PORTS))]
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         assert eventually((tmp_path / "A.log").exists)

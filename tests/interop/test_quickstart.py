@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from free_ports import free_ports
 
 pytestmark = pytest.mark.smoke
 
@@ -68,16 +69,6 @@ def eventually(claim: Callable[[], bool], timeout_s: float) -> bool:
     return True
 
 
-def free_port() -> int:
-    """A port P for which P and P + 2 were free a moment ago, both on loopback."""
-    while True:
-        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError, OverflowError):
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            second.bind(("127.0.0.1", port + 2))
-            return port
-
-
 def is_listening(output: Path, port: int) -> bool:
     text = output.read_text()
     return all(f"Listening on 127.0.0.1:{number}" in text for number in (port, port + 2))
@@ -110,7 +101,7 @@ def running(python: Path, folder: Path, output: Path, port: int | None = None) -
 @pytest.fixture(scope="module")
 def quickstart(router_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]:
     home = tmp_path_factory.mktemp("quickstart")
-    with running(router_python, home / "run", home / "output", free_port()) as started:
+    with running(router_python, home / "run", home / "output", free_ports(3)) as started:
         yield started
 
 
@@ -175,7 +166,7 @@ def test_a_second_run_keeps_what_is_there(router_python: Path, tmp_path: Path) -
     def kept() -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.parent.name != "audit"}
 
-    with running(router_python, folder, tmp_path / "first", free_port()) as first:
+    with running(router_python, folder, tmp_path / "first", free_ports(3)) as first:
         before = kept()
     with running(router_python, folder, tmp_path / "second") as second:
         assert kept() == before
@@ -186,10 +177,10 @@ def test_a_second_run_keeps_what_is_there(router_python: Path, tmp_path: Path) -
 
 def test_another_port_is_put_into_an_existing_configuration(router_python: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    with running(router_python, folder, tmp_path / "first", free_port()):
+    with running(router_python, folder, tmp_path / "first", free_ports(3)):
         edited = (folder / "qdrouterd.conf").read_text() + "# mine\n"
         (folder / "qdrouterd.conf").write_text(edited)
-    port = free_port()
+    port = free_ports(3)
     with running(router_python, folder, tmp_path / "second", port) as second:
         assert second.port == port
         assert "# mine" in (folder / "qdrouterd.conf").read_text()
@@ -211,7 +202,7 @@ def test_a_used_port_is_named_before_anything_is_shown(router_python: Path, tmp_
 
 def test_ctrl_c_stops_make_with_status_0(router_python: Path, tmp_path: Path) -> None:
     """On a real terminal: Ctrl-C goes to its foreground process group, and make reports an interrupt as an error."""
-    port, output = free_port(), tmp_path / "output"
+    port, output = free_ports(3), tmp_path / "output"
     recipe = f"{router_python} deploy/quickstart.py --folder {tmp_path / 'run'} --port {port} > {output} 2>&1"
     (tmp_path / "Makefile").write_text(f"run:\n\t@{recipe}\n")
     pid, terminal = pty.fork()

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
+from free_ports import free_port
 
 from policy.ruleset import compile_ruleset
 from policy.usage import UsageLedger
@@ -38,11 +39,6 @@ def run(play: Callable[[Router], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return str(found.getsockname()[1])
-
-
 def listener(port: str) -> Listener:
     return Listener(name="l", host="localhost", port=port)
 
@@ -60,7 +56,7 @@ def test_a_listener_deleted_while_it_opens_does_not_listen(turns: int) -> None:
     """routing 23. A port that outlives its listener would let clients in by rules that nobody sees any more."""
 
     async def play(router: Router) -> None:
-        port = free_port()
+        port = str(free_port())
         opening = asyncio.create_task(router.open_port(listener(port)))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -76,7 +72,7 @@ def test_of_two_by_one_name_the_last_listens() -> None:
     """routing 23: deleted and created again in one breath."""
 
     async def play(router: Router) -> None:
-        first, second = free_port(), free_port()
+        first, second = str(free_port()), str(free_port())
         opening = [asyncio.create_task(router.open_port(listener(first)))]
         await asyncio.sleep(0)
         router.close_port("l")
@@ -92,7 +88,7 @@ def test_a_router_that_stops_while_a_port_opens_does_not_listen() -> None:
     """routing 23"""
 
     async def play(router: Router) -> None:
-        port = free_port()
+        port = str(free_port())
         opening = asyncio.create_task(router.open_port(listener(port)))
         await asyncio.sleep(0)
         await router.stop()

@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from free_ports import free_port
 from loopback_router import LoopbackRouter, reply_to
 
 from auth.secrets import Secret
@@ -222,11 +223,6 @@ def test_tls_to_a_plain_port_and_plain_to_a_tls_port(pki: dict[str, str], server
         ask(router, is_tls=True, trust_file=pki["ca"])
     with LoopbackRouter(context=server_context()) as router, pytest.raises(ConnectionException):
         ask(router)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def test_a_refused_connection_names_host_and_port() -> None:
