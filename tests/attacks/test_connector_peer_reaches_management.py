@@ -18,7 +18,7 @@ from server_peer import Call, serving
 from router.amqp.codec import encode_message
 
 TYPE = "org.apache.qpid.dispatch.listener"
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 def request(port: int, to: str | None) -> bytes:

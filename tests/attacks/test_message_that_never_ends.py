@@ -21,7 +21,7 @@ from router.values import Described
 
 TIMEOUT_S = 1
 # A second's looks and the seconds of a busy machine.
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 SIZE = 200_000  # enough to be forwarded before the end has come
 HEAD = b"\x00\x53\x75\xb0\x7f\xff\xff\xff"  # a data section of two gigabytes
 PIECE = 16_000

@@ -17,7 +17,7 @@ import socket, time
 real = socket.getaddrinfo
 def ask(name, *arguments, **options):
     if isinstance(name, str) and name.endswith(".silent"):
-        time.sleep(60)
+        time.sleep(600)
     return real(name, *arguments, **options)
 socket.getaddrinfo = ask
 """

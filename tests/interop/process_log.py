@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -25,6 +25,7 @@ listener {{
     port: 0
     authenticatePeer: no
     saslMechanisms: ANONYMOUS
+    idleTimeoutSeconds: 120
 }}
 listener {{
     name: routers

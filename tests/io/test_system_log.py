@@ -14,7 +14,7 @@ from router.control.logs import Logs
 from router.io.system_log import SystemLog
 from router.management.logrules import rules_from
 
-PATIENCE_S = 10.0
+PATIENCE_S = 30.0
 
 
 @contextmanager
