@@ -1,8 +1,10 @@
 """The file of an audit log that is being written. The writer thread alone uses it."""
 
+import bisect
 import contextlib
 import errno
 import hashlib
+import itertools
 import os
 import re
 import time
@@ -20,6 +22,9 @@ from router.audit.old_files import OldFiles, Retention
 _DAY_S: Final = 86400.0
 # What a power cut may cost where auditFsync is interval.
 SYNC_S: Final = 1.0
+
+# Lines that one write() takes together, in bytes, beside the first. They are held twice for as long.
+MAX_WRITE_BYTES: Final = 256 * 1024
 
 # When a line counts as written: when it is on the disk; with the system, which writes it within a second; with the
 # system, which writes it when it likes.
@@ -117,31 +122,31 @@ class Files:
         Returns  how many lines are written, and the error that stopped it. Lines that may or may not be on disk count
                  as not written: written again they carry the same event_id, and the report counts them once.
         """
-        done = 0
         error: Exception | None = None
-        is_torn = False
         try:
             fd = self._ready(batch[0])
         except Exception as failed:
             return 0, failed
         start, chain = self._size, self._chain.copy()
-        written: list[bytes] = []
-        whole = b""
+        lines: list[bytes] = []
+        taken = 0
         try:
-            for line in batch:
-                if self._size and self._has_no_room(line):
-                    break
-                whole = self._chain.linked(line)
-                # One write() a line: a process killed here leaves at most this one line torn, at the end of the file.
-                taken = os.write(fd, whole)
-                if taken < len(whole):
-                    raise OSError(f"took {taken} of {len(whole)} bytes: the disk is full or a quota is reached")
-                self._chain.took(line, whole)
-                written.append(whole)
-                self._size += len(whole)
-                done += 1
+            lines = self._linked(batch)
+            # One write(): a process killed here leaves at most one line torn, at the end of the file. One for each line
+            # would take the interpreter from the loop each time.
+            taken = os.write(fd, b"".join(lines))
         except Exception as failed:
             error = failed
+        ends = list(itertools.accumulate(map(len, lines)))
+        done = bisect.bisect_right(ends, taken)
+        if done < len(lines):
+            error = error or OSError(f"took {taken} of {ends[-1]} bytes: the disk is full or a quota is reached")
+        self._size = start + (ends[done - 1] if done else 0)
+        is_torn = False
+        if error is not None:
+            self._chain = chain.copy()
+            for line, whole in zip(batch, lines[:done], strict=False):
+                self._chain.took(line, whole)
             is_torn = not self._cut_to(fd, self._size)
         self._is_synced = False
         try:
@@ -151,17 +156,30 @@ class Files:
             # After a failed fsync nobody knows which pages are on disk, and a second fsync may lie: begin a new file.
             self._chain = chain
             if not self._cut_to(fd, start):
-                self._note_rest(fd, start, written)
+                self._note_rest(fd, start, lines[:done])
             self._leave()
             return 0, error or failed
         if is_torn:
-            self._note_rest(fd, self._size, [whole])
+            self._note_rest(fd, self._size, lines[done:])
             self._leave()  # nothing may follow on the torn line
         elif done and self._is_fresh:
             # Only after a success: a disk that fails again and again must not cost the files that are good.
             self._is_fresh = False
             self._is_look_due = True
         return done, error
+
+    def _linked(self, batch: list[bytes]) -> list[bytes]:
+        """The first lines of a batch as they are written, as many as one write and the file take. Moves the chain."""
+        lines: list[bytes] = []
+        size, most = self._size, self._size + MAX_WRITE_BYTES
+        for line in batch:
+            if (size and self._has_no_room(line, size)) or (lines and size + len(line) + LINKS_BYTES > most):
+                break
+            whole = self._chain.linked(line)
+            self._chain.took(line, whole)
+            lines.append(whole)
+            size += len(whole)
+        return lines
 
     def _note_rest(self, fd: int, size: int, lines: list[bytes]) -> None:
         """The file has more than the chain knows of: `lines` in whole or in part, from `size` on."""
@@ -202,8 +220,8 @@ class Files:
             except OSError as error:
                 self._report(f"audit log: closing {self._path}: {error}")
 
-    def _has_no_room(self, line: bytes) -> bool:
-        is_over = self._size + len(line) + LINKS_BYTES > self._terms.max_file_bytes
+    def _has_no_room(self, line: bytes, size: int) -> bool:
+        is_over = size + len(line) + LINKS_BYTES > self._terms.max_file_bytes
         return is_over and not isinstance(line, Deletion)
 
     def _is_old(self) -> bool:
@@ -211,7 +229,7 @@ class Files:
 
     def _ready(self, line: bytes) -> int:
         """A descriptor with room for a line."""
-        if self._fd is not None and self._size and (self._has_no_room(line) or self._is_old()):
+        if self._fd is not None and self._size and (self._has_no_room(line, self._size) or self._is_old()):
             self._finish()
         if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
             self._report(f"audit log: {self._path} was removed while it was being written; a new file is begun")

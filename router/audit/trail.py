@@ -1,8 +1,8 @@
 """Audit events to disk: one JSON line per event, never blocking the loop, never losing one silently.
 
-Events wait in a bounded queue for one writer thread, which writes each line with one write() and each batch with one
-fsync(). While the disk refuses, they stay queued and are tried again; past the bound they are counted, and the count
-is written as an `events_lost` event at the place where they are missing. docs/audit.md is the operator's view.
+Events wait in a bounded queue for one writer thread, which writes each batch with one write() and one fsync(). While
+the disk refuses, they stay queued and are tried again; past the bound they are counted, and the count is written as an
+`events_lost` event at the place where they are missing. docs/audit.md is the operator's view.
 """
 
 import errno
@@ -30,6 +30,9 @@ RESERVED_EVENTS = 16
 RESERVED_BYTES = 1024 * 1024
 # One fsync covers at most this many lines, so that a flood cannot put off durability.
 MAX_BATCH_LINES = 512
+# So long the writer waits between two batches: in a flood it would sync each line by itself, and take the interpreter
+# from the loop each time.
+GATHER_S = 0.005
 # How often files are looked at that are kept for a time, while nothing is recorded.
 LOOK_S = 3600.0
 
@@ -310,6 +313,7 @@ class AuditLog:
                 if failures:
                     self._report(f"audit log: writing works again ({pending} events pending, {lost} lost so far)")
                 failures = 0
+                time.sleep(GATHER_S)
                 continue
             if not failures:
                 self._report(

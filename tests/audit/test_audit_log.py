@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 
 import schemas
-from router.audit.files import open_new_file
+from router.audit.files import MAX_WRITE_BYTES, open_new_file
 from router.audit.trail import RESERVED_EVENTS, AuditLog
 from router.effects import AuditEvent
 
@@ -184,13 +184,49 @@ def test_a_disk_that_refuses_to_the_end_has_no_end_on_record_and_loses_no_more_t
     assert log.lost == 1
 
 
-def test_a_line_is_written_with_one_write(start: Callable[..., AuditLog], disk: Disk) -> None:
+def test_a_batch_is_whole_lines_of_one_write(start: Callable[..., AuditLog], disk: Disk) -> None:
+    """A process that is killed while it writes leaves one torn line at most, and that at the end."""
     log = start()
     for _ in range(5):
         log.record(DENIAL)
     assert log.close(WAIT_S)
-    assert len(disk.writes) == 6  # the last is the mark of the end
+    assert len(disk.writes) < 6  # the last is the mark of the end
     assert all(data.endswith(b"}\n") for data in disk.writes)
+    assert sum(data.count(b"\n") for data in disk.writes) == 6
+
+
+def test_a_batch_that_is_longer_than_one_write_takes_several(start: Callable[..., AuditLog], disk: Disk) -> None:
+    log = start(max_pending=1000)
+    with log._changed:  # so that the writer finds them all at once
+        for _ in range(400):
+            log._append(log._lines.event(DENIAL, log._lines.next_number(), None) or b"")
+    assert log.close(WAIT_S)
+    assert max(map(len, disk.writes)) <= MAX_WRITE_BYTES
+    assert sum(map(len, disk.writes)) > MAX_WRITE_BYTES
+
+
+@pytest.mark.parametrize("more", [0, 1, 300])
+def test_of_a_batch_that_a_full_disk_cuts_whole_lines_stay(
+    start: Callable[..., AuditLog], disk: Disk, tmp_path: Path, told: Told, more: int
+) -> None:
+    """The chain goes on after the last whole line, and each event is there once."""
+    log = start()
+    real = os.write
+
+    def take_two_lines(fd: int, data: bytes) -> int:
+        disk.write_fault = disk.full
+        return real(fd, data[: data.index(b"\n", data.index(b"\n") + 1) + 1 + more])
+
+    disk.write_fault = take_two_lines
+    with log._changed:
+        for number in range(5):
+            event = log._lines.event({**DENIAL, "connection": number}, log._lines.next_number(), None)
+            log._append(event or b"")
+    told.wait_for("cannot write")
+    disk.write_fault = None
+    told.wait_for("works again")
+    assert log.close(WAIT_S)
+    assert [event["connection"] for event in lines_of(tmp_path / "audit")] == list(range(5))
 
 
 def test_files_are_rotated_by_size_and_none_is_deleted(
