@@ -1,6 +1,6 @@
 """Every word that a rule says of every case of all rules: tests/lint_texts/findings.json has them.
 
-`PYTHONPATH=. python tests/policy/test_lint_texts.py` writes it anew: read what git then shows as a change of the messages.
+`PYTHONPATH=. python tests/policy/test_lint_texts.py` writes it anew: read what git then shows as changed messages.
 """
 
 import json
