@@ -8,6 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "interop"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "daemon"))
 sys.path.append(str(Path(__file__).parent.parent / "core"))
+sys.path.append(str(Path(__file__).parent.parent / "fuzz"))
 
 from daemon_process import daemon
 from fixtures import certificates, router

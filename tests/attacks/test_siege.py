@@ -9,7 +9,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timing]
 
 
 def test_the_router_withstands_a_siege(tmp_path: Path) -> None:
-    """Whatever else this machine does makes round trips longer, never shorter: the best of three sieges counts for them.
+    """Whatever else the machine does makes round trips longer, never shorter: of three sieges the best counts for them.
 
     All else is to be kept each time.
     """
