@@ -3,11 +3,13 @@
 Also what rules do with values that no policy file may have, and with sections that no file is known of.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 
 import pytest
 
+from policy.analysis.effort import Effort
 from policy.attributes import SourceLocation
 from policy.files.sections import Section
 from policy.files.validation import load_sections
@@ -31,7 +33,7 @@ from policy.lint import (
     window_over,
 )
 from policy.lint.findings import Finding, LintRule, PolicyText, SectionText
-from policy.lint.rules import check_all
+from policy.lint.rules import check_all, check_fleet
 
 FILE = "router.conf"
 GROUP = '"g": {"users": "*", "remoteHosts": "*", '
@@ -188,6 +190,52 @@ def test_lists_of_many_items_are_compared_for_what_they_are_allowed(
     assert [told(each) for each in rule.check(policy(GROUP + lists))] == found
 
 
+@pytest.mark.parametrize(
+    ("rule", "compares", "allowed"),
+    [
+        (covered_item, ("superfluous_items",), [3000 * 3, 3000 * 2, 3000 * 2]),
+        (denied_item, ("resolve_denials",), [6000 * (3 + 2)]),
+        (idle_denial, ("idle_denials",), [6000 * (3 + 2)]),
+        (
+            management_for_everybody,
+            ("address_automaton", "denial_automaton", "find_word"),
+            [20_000 + 3000 * 5, 20_000 + 3000 * 2],
+        ),
+    ],
+    ids=lambda value: value.__name__.rpartition(".")[2] if isinstance(value, ModuleType) else "",
+)
+def test_every_comparison_is_paid_from_a_share_as_large_as_its_lists(
+    rule: ModuleType, compares: tuple[str, ...], allowed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares: list[Effort] = []
+    given: list[int] = []
+    share = Effort.share
+
+    @contextmanager
+    def observed(effort: Effort, allowed: int = 0) -> Iterator[Effort]:
+        with share(effort, allowed) as one:
+            given.append(allowed)
+            shares.append(one)
+            yield one
+
+    def paid(compare: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            assert arguments[-1] is shares[-1]
+            return compare(*arguments)
+
+        return call
+
+    monkeypatch.setattr(Effort, "share", observed)
+    for name in compares:
+        monkeypatch.setattr(rule, name, paid(getattr(rule, name)))
+    lists = (
+        '"targets": "$m.a, $m.b, $m.c", "denyTargets": "$x, $m.c", "sources": "q"}, '
+        '"k": {"users": "*", "remoteHosts": "*", "targetPattern": "$m.d, $m.e"}'
+    )
+    list(rule.check(policy(GROUP + lists)))
+    assert given == allowed
+
+
 def of(groups: object, type_: str = "vhost", file: str | None = None, **attributes: object) -> Section:
     written: Mapping[str, object] = {"hostname": "h", "groups": groups, **attributes}
     return Section(type=type_, attributes=written, source=SourceLocation(file=file))
@@ -279,3 +327,28 @@ def test_findings_of_several_files_are_sorted_by_file_line_column_rule_and_text(
 )
 def test_a_section_is_called_by_its_name_or_port(attributes: dict[str, object], title: str) -> None:
     assert SectionText(type="listener", attributes=attributes, source=SourceLocation()).title == title
+
+
+def test_findings_about_what_stands_in_no_file_are_at_line_1() -> None:
+    entities = (of({"g": {"users": "anonymous"}}),)
+    (found,) = [each for each in check_all(entities) if each.rule == "PAL027"]
+    assert (found.file, found.line, found.column, found.within) == ("", 1, 1, ())
+
+
+def test_a_router_of_a_fleet_is_known_by_the_name_of_its_file_whatever_folder_it_is_in() -> None:
+    listener = "listener {\n    host: 0.0.0.0\n    port: 1\n    role: inter-router\n}\n"
+    texts = {
+        "/etc/x/one.conf": listener,
+        "/etc/x/two.conf": listener,
+        "/etc/x/three.conf": "connector {\n    host: two.example\n    port: 1\n    role: inter-router\n}\n",
+    }
+    routers = tuple(PolicyText(entities=load_sections(text, file)) for file, text in texts.items())
+    assert "PAL114" not in {each.rule for each in check_fleet(routers, texts=texts)}
+    lost = (
+        *routers[:2],
+        PolicyText(entities=load_sections(texts["/etc/x/three.conf"].replace("two", "six"), "c.conf")),
+    )
+    assert [told(each) for each in check_fleet(lost) if each.rule == "PAL114"] == [
+        "2:5 PAL114 NOTE connector '1': no router given has a listener of role inter-router for six.example:1, "
+        "or it cannot be told which"
+    ]

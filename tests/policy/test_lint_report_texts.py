@@ -207,6 +207,7 @@ def test_a_configuration_is_read() -> None:
         ("# qdpolicy: ignore[PAL001, x] why", [(1, 2, ("PAL001", "x"), "'x' is no id of a rule")]),
         ("# qdpolicy: ignore[] why", [(1, 2, ("",), "'' is no id of a rule")]),
         ("qdpolicy: ignore[PAL001] why", []),
+        ("# qdpolicy: ignore[PAL001] why\n", [(1, 3, ("PAL001",), "")]),
         (
             "x\n# qdpolicy: ignore[PAL001] a\n# qdpolicy: ignore[PAL002] b\ny # qdpolicy: no\nz",
             [
@@ -244,6 +245,9 @@ def test_comments_answer_findings_of_their_rule_and_line() -> None:
     assert ignoring.without_ignored(mixed, texts, everything) == (*kept, *blamed)
     assert ignoring.without_ignored(mixed, texts, everything[:-1]) == tuple(kept)
     assert ignoring.without_ignored(mixed, texts, ["PAL001", "PAL054"]) == (*kept, unused("b", 1, "PAL054"))
+    assert ignoring.without_ignored([], {"c": "# qdpolicy: ignore[PAL001] why"}, ["PAL001", "PAL054"]) == (
+        unused("c", 1, "PAL001"),
+    )
     assert ignoring.without_ignored([finding("PAL001", 2)], texts, ["PAL002", "PAL054"])[:1] == (
         unused("a", 1, "PAL002"),
     )
