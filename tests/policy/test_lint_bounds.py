@@ -236,6 +236,39 @@ def test_every_comparison_is_paid_from_a_share_as_large_as_its_lists(
     assert given == allowed
 
 
+def test_each_way_to_a_broker_is_compared_by_one_effort_as_large_as_the_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    efforts: list[tuple[Effort, int]] = []
+
+    def paid(compare: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object) -> object:
+            assert [arguments[-1]] == [each for each, _ in efforts]
+            return compare(*arguments)
+
+        return call
+
+    monkeypatch.setattr(Effort, "allow", lambda effort, steps: efforts.append((effort, steps)))
+    for name in ("address_automaton", "find_word"):
+        monkeypatch.setattr(unreached_way, name, paid(getattr(unreached_way, name)))
+    lists = '"targets": "a, b", "sources": "c, d, e"}, "k": {"users": "k", "sourcePattern": "f"}'
+    assert len(list(unreached_way.check(policy(GROUP + lists, LINKS)))) == 2
+    assert [steps for _, steps in efforts] == [6000 * (2 + 6)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "spent"),
+    [(second_name_of_a_queue, [40] * 3 + [80, 80]), (exchange_past_targets, [40] * 4)],
+    ids=["second_name_of_a_queue", "exchange_past_targets"],
+)
+def test_what_comparing_with_each_group_takes_is_spent(
+    rule: LintRule, spent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[int] = []
+    monkeypatch.setattr(Effort, "spend", lambda _, steps: found.append(steps))
+    more = "autoLink {\n    address: second\n    direction: in\n    connection: broker\n    externalAddress: other\n}\n"
+    list(rule.check(policy('"g": {"users": "g", "sources": "x"}, "k": {"users": "k", "targets": "y"}', LINKS + more)))
+    assert found == spent
+
+
 def of(groups: object, type_: str = "vhost", file: str | None = None, **attributes: object) -> Section:
     written: Mapping[str, object] = {"hostname": "h", "groups": groups, **attributes}
     return Section(type=type_, attributes=written, source=SourceLocation(file=file))
@@ -262,6 +295,7 @@ def test_values_that_are_refused_elsewhere_are_left_alone(
 def test_without_a_clock_nothing_is_over() -> None:
     section = of({"g": {"validUntil": "2020-01-01T00:00:00Z"}})
     assert list(window_over.check(PolicyText(entities=(section,)))) == []
+    section = of({"wrong": {"validUntil": "x"}, "g": {"validUntil": "2020-01-01T00:00:00Z"}})
     (found,) = window_over.check(PolicyText(entities=(section,), now=1_800_000_000.0))
     assert found.text == "vhost 'h' group 'g': its members are refused since '2020-01-01T00:00:00Z'"
 
