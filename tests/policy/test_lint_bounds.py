@@ -289,7 +289,9 @@ def of(groups: object, type_: str = "vhost", file: str | None = None, **attribut
 def test_values_that_are_refused_elsewhere_are_left_alone(
     rule: LintRule, group: dict[str, object], vhost: dict[str, object]
 ) -> None:
-    assert list(rule.check(PolicyText(entities=(of({"g": group}, **vhost),), now=1_800_000_000.0))) == []
+    attributes = {"hostname": "h", "groups": {"g": group}, **vhost}
+    section = Section(type="vhost", attributes=attributes, source=SourceLocation())
+    assert list(rule.check(PolicyText(entities=(section,), now=1_800_000_000.0))) == []
 
 
 def test_without_a_clock_nothing_is_over() -> None:
