@@ -35,7 +35,7 @@ class TooComplexError(Exception):
     lists  those that took most, in words
     """
 
-    def __init__(self, lists: str = "") -> None:
+    def __init__(self, lists: str = "these lists") -> None:
         super().__init__(f"cannot tell: too large to compare: {lists}")
         self.lists = lists
 

@@ -6,7 +6,7 @@ in the group. Remove the comma too many.
 
 from collections.abc import Iterator
 
-from policy.attributes import InvalidValue, split_names
+from policy.attributes import split_names
 from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL061"
@@ -17,13 +17,6 @@ FAMILY = Family.COMPATIBILITY
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
         # A group without any users has rules of its own, PAL008 and PAL047.
-        if group.items("users") and _has_blank(group.settings["users"]):
+        if group.items("users") and not all(split_names(group.settings["users"])):
             text = "a blank item is nobody here, and peers without a name in 1.20: remove the comma too many"
             yield group.finding(ID, Level.NOTE, text, "users")
-
-
-def _has_blank(users: object) -> bool:
-    try:
-        return not all(split_names(users))
-    except InvalidValue:
-        return False

@@ -17,7 +17,7 @@ _LOCAL = ("ldap://127.", "ldap://localhost", "ldap://[::1]")
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for section in policy.sections("ldapAuthenticator"):
-        urls = [url.lower() for url in (section.text("urls") or "").split()]
+        urls = [url.lower() for url in section.text("urls").split()]
         is_clear = any(url.startswith("ldap://") and not url.startswith(_LOCAL) for url in urls)
         if is_clear and section.is_off("startTls"):
             text = "users' passwords are sent to the directory without TLS"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policy.addressing.address import MANAGEMENT_TEXTS
-from policy.addressing.lists import USER_TOKEN, denied_items, reached_item
+from policy.addressing.lists import denied_items, reached_item
 from policy.analysis.automata import (
     address_automaton,
     denial_automaton,
@@ -74,4 +74,4 @@ def _reaches_management(group: GroupText, effort: Effort) -> bool:
 
 def _may_begin_as_management(item: str) -> bool:
     """False where it can be seen at a glance that no address of the item is one of management: most begin otherwise."""
-    return item[0] in _BEGINNINGS or USER_TOKEN in item or ":/" in item
+    return item[0] in _BEGINNINGS or ":/" in item

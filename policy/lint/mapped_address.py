@@ -20,7 +20,7 @@ _MAPPED = (0xFFFF << 32, (0xFFFF << 32) + 2**32 - 1)
 def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
         for item in group.items("remoteHosts"):
-            if ":" in item and "/" not in item and (text := _problem(item)) is not None:
+            if ":" in item and (text := _problem(item)) is not None:
                 yield group.finding(ID, Level.NOTE, text, "remoteHosts", About(item=item))
 
 

@@ -26,6 +26,5 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             key, text = "saslMechanisms", "peers join the network by ANONYMOUS: there are no saslMechanisms"
         else:
             key, text = "saslMechanisms", "peers join the network by ANONYMOUS"
-        shown = key if section.written_name(key) in section.attributes else None
         instead = "authenticatePeer: yes, saslMechanisms: EXTERNAL"
-        yield section.finding(ID, Level.ERROR, text, shown, About(instead=instead))
+        yield section.finding(ID, Level.ERROR, text, key, About(instead=instead))

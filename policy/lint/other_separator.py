@@ -40,7 +40,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 def _left_open(item: str, key: str, allowed: AddressMatcher, denials: AddressMatcher) -> str | None:
     """The denial with the other separator, where that is what the list allows."""
     plain = reached_literal(item)
-    written = {separator for separator in _OTHER if separator in plain.removesuffix("*")}
+    written = {separator for separator in _OTHER if separator in plain}
     if len(written) != 1 or plain.startswith(_OF_A_ROUTER):
         return None
     separator = written.pop()

@@ -16,6 +16,5 @@ FAMILY = Family.SECURITY
 def check(policy: PolicyText) -> Iterator[Finding]:
     for section in policy.sections("listener"):
         if not section.is_local and section.text("role") in ("", "normal") and not section.is_on("authenticatePeer"):
-            key = "authenticatePeer" if "authenticatePeer" in section.attributes else None
             text = "clients that leave SASL out are let in: authenticatePeer is off"
-            yield section.finding(ID, Level.WARNING, text, key, About(instead="authenticatePeer: yes"))
+            yield section.finding(ID, Level.WARNING, text, "authenticatePeer", About(instead="authenticatePeer: yes"))

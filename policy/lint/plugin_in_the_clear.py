@@ -27,7 +27,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 def _is_this_machine(place: str) -> bool:
     """place  host, host:port or [address]:port"""
-    host = place.partition("]")[0].removeprefix("[") if place.startswith("[") else place
+    host = place.partition("]")[0].removeprefix("[")
     if host.count(":") == 1:
         host = host.partition(":")[0]
     try:

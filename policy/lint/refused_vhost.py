@@ -34,7 +34,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
     try:
         compile_ruleset({}, accepted, resolve=_refuse_name)
     except PolicyError as error:
-        yield _finding(error, SourceLocation(file=error.file, line=error.line))
+        yield _finding(error, SourceLocation())
 
 
 def _names_only(attributes: Mapping[str, object]) -> Mapping[str, object]:

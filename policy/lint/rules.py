@@ -240,7 +240,7 @@ def check_fleet(
     routers: tuple[PolicyText, ...], ignored: Collection[str] = (), texts: Mapping[str, str] | None = None
 ) -> tuple[Finding, ...]:
     """The findings of the rules that look at the routers of one network beside each other; otherwise as check_all."""
-    policy = PolicyText(entities=(), texts={} if texts is None else texts, ids=_IDS, routers=routers)
+    policy = PolicyText(entities=(), texts={} if texts is None else texts, routers=routers)
     return _found(FLEET_RULES, policy, ignored, iter)
 
 

@@ -19,4 +19,4 @@ def check(policy: PolicyText) -> Iterator[Finding]:
         first = seen.setdefault(place, section)
         if first is not section:
             text = f"the listener in line {first.source.line} has the same host and port"
-            yield section.finding(ID, Level.ERROR, text, "port" if section.text("port") else None)
+            yield section.finding(ID, Level.ERROR, text, "port")

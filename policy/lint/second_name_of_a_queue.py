@@ -89,7 +89,7 @@ def _second_names(key: Key, found: list[Way], lists: list[_Lists], effort: Effor
             opened = [name for name in names if each.allows(name)]
             closed = [name for name in names if name not in opened]
             if opened and closed:
-                way = next((way for way in (names[opened[0]], names[closed[0]]) if way.renames), names[opened[0]])
+                way = next(way for way in (names[opened[0]], names[closed[0]]) if way.renames)
                 if id(way) not in told:
                     told.add(id(way))
                     yield _finding(key, way, each, external, opened[0], closed[0])
@@ -109,11 +109,11 @@ def _externals(found: list[Way], lists: list[_Lists], effort: Effort) -> list[st
 
 
 def _finding(key: Key, way: Way, lists: _Lists, external: str, opened: str, closed: str) -> Finding:
-    shown = next((each for each in _NAMING if way.section.text(each)), None)
+    shown = next(each for each in _NAMING if way.section.text(each))
     text = (
         f"'{opened}' and '{closed}' are one queue, '{external}' of {way.place[0]} '{way.place[1]}': "
         f"{lists.group.title} may {_VERBS[key]} the first and not the second"
     )
     level = Level.WARNING if lists.denies(closed) else Level.NOTE
-    about = About(confidence=Confidence.LIKELY, item=external if external in way.section.text(shown or "") else "")
+    about = About(confidence=Confidence.LIKELY, item=external if external in way.section.text(shown) else "")
     return way.section.finding(ID, level, text, shown, about)

@@ -30,6 +30,6 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 def _number(value: object) -> int:
     try:
-        return 0 if value is None else read_integer(value)
+        return read_integer(value)
     except InvalidValue:
         return 0

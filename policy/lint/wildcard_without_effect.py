@@ -22,7 +22,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
     for group in policy.groups:
         for key in ("sources", "targets", *DENY_KEYS):
             for item in group.items(key):
-                if item.find(ONE, 0, -1) >= 0 or (ANY_NUMBER in item and ANY_NUMBER in split_tokens(item)):
+                if ONE in item[:-1] or (ANY_NUMBER in item and ANY_NUMBER in split_tokens(item)):
                     more = "" if key in DENY_KEYS else f"; '{key[:-1]}Pattern' knows more"
                     text = f"'{item}': only a '*' at the very end is a wildcard here{more}"
                     yield group.finding(ID, Level.WARNING, text, key, About(item=item))

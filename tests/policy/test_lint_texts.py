@@ -65,7 +65,9 @@ def told(finding: Finding) -> str:
         *(f"{name}={getattr(finding, name)!r}" for name in ("item", "instead", "within") if getattr(finding, name)),
     ]
     if finding.fix is not None:
-        parts.append(f"{'safe' if finding.fix.is_safe else 'unsafe'} fix: {finding.fix.old!r} -> {finding.fix.new!r}")
+        parts.append(
+            f"{ {True: 'safe', False: 'unsafe'}[finding.fix.is_safe] } fix: {finding.fix.old!r} -> {finding.fix.new!r}"
+        )
     return " | ".join(parts)
 
 
