@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from policy.cli.main import main
 from policy.files.json_sections import Beginnings, split
-from policy.files.layout import first_paths, formatted
+from policy.files.layout import Before, Comments, comments_of, first_paths, formatted
 from policy.files.loader import PolicyFileError
 from policy.files.positioned_json import parse
 
@@ -138,3 +138,73 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))
+
+
+LONG = ["a" * 50, "b" * 50, "c" * 6]  # with brackets, commas and margin as long as a line may be
+WHOLE = [
+    ("\n[]", "[]\n"),
+    ('# c\n{\n# d\n"a": 1}', '# c\n{\n  # d\n  "a": 1\n}\n'),
+    ('{\n\n"a": 1,\n\n"b": 2}', '{\n  "a": 1,\n\n  "b": 2\n}\n'),
+    ('["x",\n\n# c\n\n"y"]', '[\n  "x",\n\n  # c\n  "y"\n]\n'),
+    ('[["vhost", {"users": ["a",\n\n"b"]}]]', '[\n  ["vhost", {\n    "users": ["a", "b"]\n  }]\n]\n'),
+    ('[["vhost",\n# c\n{"a": 1}]]', '[\n  [\n    "vhost",\n    # c\n    {\n      "a": 1\n    }\n  ]\n]\n'),
+    (
+        '[["vhost", {"x": ["a", {"b": 1}]}]]',
+        '[\n  ["vhost", {\n    "x": [\n      "a",\n      {\n        "b": 1\n      }\n    ]\n  }]\n]\n',
+    ),
+    ('[["vhost", {}], ["é", 1]]', '[\n  ["vhost", {}],\n  ["é", 1]\n]\n'),
+    (json.dumps([LONG]), f"[\n  {json.dumps(LONG)}\n]\n"),
+    (
+        json.dumps([["é" * 110, "longer"]]),
+        "[\n  [\n    " + json.dumps("é" * 110, ensure_ascii=False) + ',\n    "longer"\n  ]\n]\n',
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "even"), WHOLE)
+def test_texts_are_laid_out_whole(text: str, even: str) -> None:
+    assert formatted(text, "f.json") == even
+    assert formatted(even, "f.json") == even
+
+
+def test_a_list_is_broken_behind_the_last_column() -> None:
+    assert len(f"  {json.dumps(LONG)}") == 120
+    longer = [*LONG[:2], LONG[2] + "c"]
+    assert formatted(json.dumps([longer]), "f.json") == "".join(
+        ["[\n  [\n", ",\n".join(f"    {json.dumps(item)}" for item in longer), "\n  ]\n]\n"]
+    )
+
+
+@pytest.mark.parametrize("levels", [63, 64])
+def test_objects_count_as_levels_too(levels: int) -> None:
+    text = '[{"a": ' * (levels // 2) + ("[" if levels % 2 else "") + "1" + ("]" if levels % 2 else "")
+    text += "}]" * (levels // 2)
+    assert json.loads(formatted(text, "f.json")) == json.loads(text)
+    with pytest.raises(PolicyFileError, match=r"^f\.json:1:\d+: nested more than 64 levels deep$"):
+        formatted(f'{{"a": [{text}]}}', "f.json")
+    with pytest.raises(PolicyFileError, match=r"^f\.json:1:\d+: nested more than 64 levels deep$"):
+        formatted(f"[[{text}]]", "f.json")
+
+
+def test_what_stands_before_a_value_is_kept_with_its_path() -> None:
+    lines = {4: (), 7: (0,)}
+    found = comments_of("\n# a\n\n[\n\n\n1,\n# b\n]\n# c\n", lines.get)
+    assert found == Comments(
+        before={(): Before(has_blank=True, comments=["# a"]), (0,): Before(has_blank=True)}, behind=["# b", "# c"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ('[{\n"a":\n1}]', [(), (0, "a"), None]),
+        ("[\n[1], [2]\n]", [(), (0,), None]),
+        ("\n[\n]", [None, (), None]),
+        ("\ufeff[1,\n2]", [(), (1,)]),
+        ("\ufeff\n[1,\n2]", [None, (), (1,)]),
+    ],
+)
+def test_the_outermost_value_that_begins_on_a_line(text: str, first: list[object]) -> None:
+    elements = split(text)
+    assert elements is not None
+    assert [Beginnings(text, elements).first_on(line) for line in range(1, len(first) + 1)] == first
