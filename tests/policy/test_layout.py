@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from policy.cli.main import main
+from policy.files.conf_layout import NotWritableError, vhost_section
 from policy.files.json_sections import Beginnings, split
 from policy.files.layout import Before, Comments, comments_of, first_paths, formatted
 from policy.files.loader import PolicyFileError
@@ -208,3 +209,90 @@ def test_the_outermost_value_that_begins_on_a_line(text: str, first: list[object
     elements = split(text)
     assert elements is not None
     assert [Beginnings(text, elements).first_on(line) for line in range(1, len(first) + 1)] == first
+
+
+# Vhosts as sections of a configuration, whole.
+
+VHOST = {
+    "hostname": "a b#ü",
+    "aliases": ["x", "y"],
+    "allowUnknownUser": True,
+    "maxConnections": 7,
+    "name": "Xa",
+    "none": "",
+    "blanks": " b ",
+    "brace": "{c",
+    "hash": "#d\u2028\\",
+    "off": False,
+    "groups": {"gü": {"users": "ö", "sources": ["s" * 60, "t" * 60]}},
+}
+BEFORE = Comments(
+    before={
+        (): Before(comments=["# v"]),
+        ("aliases",): Before(comments=["# al"]),
+        ("aliases", 0): Before(comments=["# a0"]),
+        ("name",): Before(has_blank=True),
+        ("groups",): Before(comments=["# gs", "# g2"]),
+        ("groups", "gü"): Before(comments=["# g"]),
+        ("groups", "gü", "users"): Before(has_blank=True, comments=["# u"]),
+    }
+)
+HEAD = """\
+# v
+vhost {
+  hostname: a\\u0020b#ü
+  # al
+  # a0
+  aliases: x, y
+  allowUnknownUser: yes
+  maxConnections: 7
+  name: Xa
+  none: ""
+  blanks: \\u0020b\\u0020
+  brace: \\u007bc
+  hash: \\u0023d\\u2028\\\\
+  off: no
+  # gs
+  # g2
+  groups: {
+    # g
+    # u
+"""
+LINES = f"""\
+    "gü": {{
+      "users": "ö",
+      "sources": [
+        "{"s" * 60}",
+        "{"t" * 60}"
+      ]
+    }},
+"""
+LINE = f"""    "gü": {{"users": "ö", "sources": ["{"s" * 60}", "{"t" * 60}"]}},\n"""
+
+
+@pytest.mark.parametrize(("is_compact", "group"), [(False, LINES), (True, LINE)])
+def test_a_vhost_is_a_section_of_a_configuration(is_compact: bool, group: str) -> None:
+    lines = vhost_section(VHOST, BEFORE, is_compact=is_compact)
+    assert "\n".join(lines) == f"{HEAD}{group}  }}\n}}"
+
+
+def test_a_group_is_on_one_line_up_to_the_last_column() -> None:
+    for length, count in ((81, 5), (82, 8)):
+        group = {"users": "u" * length, "sources": "s"}
+        lines = vhost_section({"groups": {"g": group}}, Comments(), is_compact=False)
+        assert len(lines) == count
+        assert len(f'    "g": {json.dumps(group)},') == 120 + (count > 5)
+
+
+def test_groups_that_are_none_are_written_as_they_are() -> None:
+    vhost = {"groups": "none", "other": {"a": 1}}
+    written = ["vhost {", "  groups: none", "  other: \\u007b'a': 1}", "}"]
+    assert vhost_section(vhost, Comments(), is_compact=False) == written
+
+
+@pytest.mark.parametrize("item", ["a,b", "a ", "\ta"])
+def test_an_item_that_no_list_can_hold_is_refused(item: str) -> None:
+    with pytest.raises(NotWritableError) as refused:
+        vhost_section({"hostname": "h", "aliases": ["b", item]}, Comments(), is_compact=True)
+    text = f"'{item}' has a comma or an outer blank, and there are no lists in a configuration"
+    assert (str(refused.value), refused.value.path) == (text, ("aliases",))
