@@ -2,7 +2,7 @@
 
 import pytest
 
-from policy.attributes import SourceLocation
+from policy.attributes import Path, Place, SourceLocation
 from policy.files.conf import conf_sections, document_of, with_booleans
 from policy.files.conf_json import conf_json_sections
 from policy.files.conf_text import ConfError, ConfText
@@ -306,7 +306,7 @@ def test_line_ends_of_all_kinds_count_alike() -> None:
 def test_a_configuration_in_json_is_read_whole() -> None:
     """Places are those of members of maps, found at once: the text is not kept."""
     text = '# c\n[\n ["ssl-profile", {"na-me": {"a-b": [1], "c": {}}}]]'
-    places = {("naMe",): (3, 19), ("naMe", "a-b"): (3, 29), ("naMe", "c"): (3, 41)}
+    places: dict[Path, Place] = {("naMe",): (3, 19), ("naMe", "a-b"): (3, 29), ("naMe", "c"): (3, 41)}
     (section,) = conf_json_sections(text, "r.json")
     assert section == Section(
         type="sslProfile",

@@ -428,7 +428,7 @@ def test_a_wrong_value_is_shown_with_its_name_and_what_is_right(key: str, value:
     assert found == [f"p:{place}: {expected}"]
 
 
-GLANCE = {
+GLANCE: dict[str, tuple[list[object], list[object]]] = {
     "users": ([["a", "b"], "a, b", ""], [[1], 1, None]),
     "maxConnectionsPerUser": ([0, 65535, "65535"], [65536, "65536", -1, True, 1.5, "x", ""]),
     "maxConnectionsPerHost": ([1], [65536]),
