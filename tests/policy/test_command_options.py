@@ -238,7 +238,7 @@ def test_options_come_to(
 
 def test_a_management_request_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[object] = []
-    monkeypatch.setattr("policy.cli.explain.run", lambda given: found.append(given.manage) or 0)
+    monkeypatch.setattr("policy.cli.explain.run", lambda given: len(found.append(given.manage) or ()))
     assert main(["explain", "p", "--host", "::1", "--manage", "read ban"]) == 0
     assert found == [ManagementFacts(operation="read", entity_type="ban")]
 
