@@ -165,6 +165,11 @@ def test_a_fault_of_a_configuration_is_told_whole(
         ("[]]", "1:3: something follows the end of the JSON array"),
         ('[\n ["a", {}],\n ["b"], 1]', f"3:2: {SHAPE}"),
         (" {}", f"1:2: {SHAPE}"),
+        (' {"a": 1}', f"1:2: {SHAPE}"),
+        (
+            '[["a", {"b": ' + "[" * 65 + '{"c": 1, "c": 2}' + "]" * 65 + "}]]",
+            "1:76: nested more than 64 levels deep (column 76)",
+        ),
         ("\ufeff[]", "1:1: Expecting value: line 1 column 1 (char 0)"),
         (
             '[["a", {"b": 1, "b": 2}]]',
@@ -321,3 +326,26 @@ def test_members_are_read_without_a_section() -> None:
     assert reading.map_members(()) == {"a": 1, "b": "3"}
     assert reading.places == {("a",): (1, 3), ("b",): (2, 2)}
     assert reading.repeats == [(("b",), (2, 2))]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ('{"a": ",}",}', '{"a": ",}" }'),
+        ('\n{"a": ",]"\n,"b": ",}"}', '\n{"a": ",]"\n,"b": ",}"}'),
+        ('["x", "y,]", 1,]', '["x", "y,]", 1 ]'),
+        ('{\n",}": 1,\n}', '{\n",}": 1 \n}'),
+        ('[1,]\na: [",]", 2,]\n[",}"]', '[1 ]\na: [",]", 2 ]\n[",}"]'),
+        ('a: ",]"', 'a: ",]"'),
+        ('it\'s "\n[",]", 1,]\n"', 'it\'s "\n[",]", 1 ]\n"'),
+        ("# c,]\n[1,\n # d\n]", "     \n[1 \n    \n]"),
+    ],
+)
+def test_commas_before_brackets_and_comments_are_blanks(text: str, read: str) -> None:
+    assert ConfText(text).json == read
+
+
+def test_values_may_be_blank_or_hold_tabs_and_sections_be_indented() -> None:
+    (section,) = conf_sections("  vhost {\n id: a\tb\n groups: {\n  users:\n   b: c\n }\n}\n", "r.conf")
+    assert section.attributes == {"id": "a\tb", "groups": {"users": "", "b": "c"}}
+    assert (section.source.line, section.source.column) == (1, 3)

@@ -143,6 +143,7 @@ def test_schema(capsys: pytest.CaptureFixture[str]) -> None:
 
 LONG = ["a" * 50, "b" * 50, "c" * 6]  # with brackets, commas and margin as long as a line may be
 WHOLE = [
+    ("[\n\n1]", "[\n  1\n]\n"),
     ("\n[]", "[]\n"),
     ('# c\n{\n# d\n"a": 1}', '# c\n{\n  # d\n  "a": 1\n}\n'),
     ('{\n\n"a": 1,\n\n"b": 2}', '{\n  "a": 1,\n\n  "b": 2\n}\n'),
@@ -187,6 +188,11 @@ def test_objects_count_as_levels_too(levels: int) -> None:
         formatted(f"[[{text}]]", "f.json")
 
 
+def test_a_key_that_stands_twice_is_refused_with_its_file() -> None:
+    with pytest.raises(PolicyFileError, match=r"^f\.json:1:10: key 'a' stands here a second time"):
+        formatted('{"a": 1, "a": 2}', "f.json")
+
+
 def test_what_stands_before_a_value_is_kept_with_its_path() -> None:
     lines = {4: (), 7: (0,)}
     found = comments_of("\n# a\n\n[\n\n\n1,\n# b\n]\n# c\n", lines.get)
@@ -203,6 +209,7 @@ def test_what_stands_before_a_value_is_kept_with_its_path() -> None:
         ("\n[\n]", [None, (), None]),
         ("\ufeff[1,\n2]", [(), (1,)]),
         ("\ufeff\n[1,\n2]", [None, (), (1,)]),
+        ("\ufeff[\n1]", [(), (0,)]),
     ],
 )
 def test_the_outermost_value_that_begins_on_a_line(text: str, first: list[object]) -> None:

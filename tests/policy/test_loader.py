@@ -336,6 +336,7 @@ def test_loads_refuses_a_key_that_stands_twice() -> None:
 def test_a_place_that_is_not_known_is_that_of_the_nearest_thing_around_it() -> None:
     document = parse('\n  {"a": {\n"b": 1}}')
     assert document.position_of(("a", "b", "c", "d")) == (3, 1)
+    assert document.position_of(("a", "b", "c")) == (3, 1)
     assert document.position_of(("a", "x", "y")) == (2, 4)
     assert document.position_of(("x",)) == (2, 3)
     assert parse_policy("", "r.conf").position_of((0, 1, "x")) == (1, 1)
@@ -432,7 +433,7 @@ GLANCE: dict[str, tuple[list[object], list[object]]] = {
     "users": ([["a", "b"], "a, b", ""], [[1], 1, None]),
     "maxConnectionsPerUser": ([0, 65535, "65535"], [65536, "65536", -1, True, 1.5, "x", ""]),
     "maxConnectionsPerHost": ([1], [65536]),
-    "maxSenders": ([0, 1, 2**63 - 1, "9" * 18], [2**63, -1, False, "²", "9" * 20, None]),
+    "maxSenders": ([0, 1, 2**63 - 1, "9" * 18], [2**63, -1, False, "²", "9" * 20, "0" * 19 + "1", None]),
     "maxFrameSize": ([0, 2**32 - 1], [2**32, -1, True]),
     "replyWindow": ([1, 86_400, "20"], [0, 86_401, "0"]),
     "validFrom": (["2026-12-31T17:00:00Z"], ["tomorrow", 5, None]),

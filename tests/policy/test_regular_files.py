@@ -39,8 +39,9 @@ def test_what_is_no_file_is_refused_at_once(make: Callable[[Path], object], tmp_
     path = str(tmp_path / "x")
     with pytest.raises(OSError, match="not a regular file"):
         read_regular(path, 10)
-    with pytest.raises(OSError, match="not a regular file"):
+    with pytest.raises(OSError, match="not a regular file") as refused:
         read_start(path, 10)
+    assert (refused.value.errno, refused.value.filename) == (errno.EINVAL, path)
     assert why_unreadable(path) == "not a regular file"
 
 
@@ -121,3 +122,22 @@ def test_folders_have_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert is_too_many(caught.value)
         assert (caught.value.strerror, caught.value.filename) == (text, str(tmp_path))
         monkeypatch.undo()
+
+
+def test_a_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regular, "_PIECE_BYTES", 2)
+    path = tmp_path / "x"
+    path.write_bytes(b"12345")
+    assert read_regular(str(path), 5) == b"12345"
+    assert [read_start(str(path), size) for size in (0, 1, 3, 5, 9)] == [b"", b"1", b"123", b"12345", b"12345"]
+
+
+@pytest.mark.parametrize(
+    ("at_most", "text"),
+    [((1 << 20) - 1, "larger than 1048575 bytes"), (1 << 20, "larger than 1 MiB"), (3 << 20, "larger than 3 MiB")],
+)
+def test_a_bound_is_told_in_bytes_or_in_mebibytes(at_most: int, text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    with path.open("wb") as file:
+        file.truncate(at_most + 1)
+    assert why_unreadable(str(path), at_most) == text
