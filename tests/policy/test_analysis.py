@@ -12,6 +12,7 @@ from rulesets import ROUTER_ID, at, present, ruleset
 
 from policy.analysis.changes import NAMELESS, OTHERS, Change, Witness
 from policy.analysis.confirmation import confirms
+from policy.analysis.denials import idle_denials, resolve_denials
 from policy.analysis.difference import diff_rulesets
 from policy.analysis.host_sets import ALL_HOSTS, intersect, shown_hosts, subtract
 from policy.analysis.superfluous import covering_items, superfluous_items
@@ -732,3 +733,61 @@ def test_changes_for_connectors_are_told_whole() -> None:
         ("connector receive", (), "1970-01-01T00:00:15Z"),
         ("connector send", (), "1970-01-01T00:00:15Z"),
     }
+
+
+# Lists, whole: what adds nothing, and what is denied.
+
+
+@pytest.mark.parametrize(
+    ("key", "items", "superfluous"),
+    [
+        ("targets", ["a*", "ab", "b", "abc*"], [("ab", ("a*",)), ("abc*", ("a*",))]),
+        ("targets", ["ab", "ab*", "a"], [("ab", ("ab*",))]),
+        ("targets", ["*", "a", "amqp:/x*", "${user}"], [("a", ("*",)), ("amqp:/x*", ("*",)), ("${user}", ("*",))]),
+        ("targets", ["a.${user}", "a.*", "${user}*", "b"], [("a.${user}", ("a.*",))]),
+        ("targets", ["amqp:/x*", "x*", "amqp:/xy"], [("amqp:/xy", ("amqp:/x*",))]),
+        ("targets", ["a*", "a*"], []),
+        ("targets", ["a", "b", "c"], []),
+        ("targetPattern", ["a/#", "a/*", "a/b", "b/*"], [("a/*", ("a/#", "a/b")), ("a/b", ("a/#",))]),
+        ("targetPattern", ["a/b", "a/c", "*/b", "#/d"], [("a/b", ("*/b", "#/d"))]),
+        ("targetPattern", ["*", "a", "#"], [("*", ("a", "#")), ("a", ("#",))]),
+        ("targetPattern", ["a/*/c", "a/#/c", "a/b/c"], [("a/*/c", ("a/#/c", "a/b/c")), ("a/b/c", ("a/#/c",))]),
+        ("targetPattern", ["${user}/#", "#", "x/${user}"], [("${user}/#", ("#", "x/${user}")), ("x/${user}", ("#",))]),
+        ("targetPattern", ["a/b", "a.b"], [("a/b", ("a.b",))]),
+        ("targetPattern", ["*/a", "b/*", "b/a"], [("b/a", ("*/a", "b/*"))]),
+        ("targetPattern", ["a/b/#", "a/#", "a/b/c/d"], [("a/b/#", ("a/#", "a/b/c/d")), ("a/b/c/d", ("a/#",))]),
+        ("targetPattern", ["x/*", "y/*", "x/y", "*/y"], [("x/y", ("x/*", "*/y"))]),
+        ("targetPattern", ["amqp:/a/#", "a/#", "a/b"], [("a/b", ("a/#",))]),
+        ("targetPattern", ["a/*", "a/b*", "a/b#"], [("a/b*", ("a/*",)), ("a/b#", ("a/*",))]),
+    ],
+)
+def test_items_that_add_nothing_are_found(key: str, items: list[str], superfluous: list[object]) -> None:
+    assert list(superfluous_items(key, items)) == superfluous
+
+
+@pytest.mark.parametrize(
+    ("key", "items", "denied", "resolved", "idle"),
+    [
+        ("targets", ("a", "b.*", "c"), ("a", "b.x"), (("c",), ("a",), (("b.*", "b.y"),), ()), ()),
+        (
+            "targets",
+            ("amqp:/x*", "y/", "z."),
+            ("x", "q"),
+            (("amqp:/x*", "y/", "z."), (), (), ("amqp:/x*", "y/", "z.")),
+            (),
+        ),
+        ("targetPattern", ("a/#", "b"), ("a", "b"), ((), (), (("a/#", ".a"), ("b", ".b")), ()), ()),
+        ("targets", ("in.${user}",), ("in.bob", "in.*"), ((), ("in.${user}",), (), ()), ()),
+        ("sources", ("${user}",), ("x*",), ((), (), (("${user}", "\ue010"),), ()), ()),
+        ("targets", ("a",), (), (("a",), (), (), ()), ()),
+        ("targets", ("a", "b*"), ("a", "c", "bx*", "x*"), ((), ("a",), (("b*", "b"),), ()), ("c", "x*")),
+        ("targets", ("/a",), ("c",), (("/a",), (), (), ("/a",)), ()),
+        ("targets", ("a.",), ("c",), (("a.",), (), (), ("a.",)), ()),
+    ],
+)
+def test_denials_are_resolved(
+    key: str, items: tuple[str, ...], denied: tuple[str, ...], resolved: tuple[object, ...], idle: tuple[str, ...]
+) -> None:
+    found = resolve_denials(key, items, denied)
+    assert (found.kept, found.denied, found.partial, found.renamed) == resolved
+    assert idle_denials(key, items, denied) == idle

@@ -213,3 +213,89 @@ def test_automata_are_kept_by_what_they_are_made_of() -> None:
     assert denial_automaton(("a",), "R", known) is denial_automaton(("a",), "R", known)
     assert denial_automaton(("a",), "R", known) is not denial_automaton(("a",), "", known)
     assert denial_automaton(("a",), "", known).effort is known
+
+
+# The bounds, each at its edge.
+
+
+def test_steps_are_spent_to_the_last_one() -> None:
+    whole = Effort(10)
+    whole.spend(10)
+    with pytest.raises(TooComplexError):
+        whole.spend(1)
+    allowed = Effort(10)
+    allowed.allow(5)
+    allowed.spend(15)
+    with pytest.raises(TooComplexError):
+        allowed.spend(1)
+
+
+def test_memory_is_held_to_the_last_byte_until_it_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "MAX_HELD_BYTES", 10)
+    whole = Effort()
+    for _ in range(2):
+        whole.hold(4)
+        whole.hold(6)
+        with pytest.raises(TooComplexError):
+            whole.hold(1)
+        whole.release()
+
+
+def test_states_are_built_to_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "MAX_BUILT", 10)
+    whole = Effort()
+    whole.build(4)
+    whole.build(6)
+    with pytest.raises(TooComplexError):
+        whole.build(1)
+    paid = Effort(40)
+    paid.build(10)  # of four steps each
+    with pytest.raises(TooComplexError):
+        paid.spend(1)
+    with pytest.raises(TooComplexError):
+        Effort(39).build(10)
+
+
+def test_automata_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "MAX_KEPT", 10)
+    whole = Effort()
+    whole.keep("large", object(), 11)
+    assert whole.known == {}
+    whole.keep("a", 1, 10)
+    assert whole.known == {"a": 1}
+    whole.keep("b", 2, 4)
+    whole.keep("c", 3, 6)
+    assert whole.known == {"b": 2, "c": 3}
+    whole.keep("d", 4, 5)
+    whole.keep("e", 5, 5)
+    assert whole.known == {"d": 4, "e": 5}
+
+
+def test_what_walks_find_out_is_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effort, "MAX_KEPT_BYTES", 10)
+    whole = Effort()
+    assert [whole.may_keep_bytes(size) for size in (11, 4, 6, 1)] == [False, True, True, False]
+
+
+def test_lists_are_named_in_short() -> None:
+    for items, named in (
+        ((), "these lists"),
+        (("a", "b", "c"), "'a', 'b', 'c'"),
+        (("a", "b", "c", "d"), "'a', 'b', 'c' and 1 more"),
+        (("x" * 60, "y" * 61), f"'{'x' * 60}', '{'y' * 60}…'"),
+    ):
+        with pytest.raises(TooComplexError) as refused, Effort(0).naming(items):
+            raise TooComplexError
+        assert refused.value.lists == named
+        assert str(refused.value) == f"cannot tell: too large to compare: {named}"
+        assert refused.value.about("x") == f"cannot tell whether x: too large to compare: {named}"
+    assert TooComplexError().lists == ""
+
+
+def test_of_lists_that_took_as_much_the_last_is_named() -> None:
+    whole = Effort(25)
+    for name in ("a", "b"):
+        with whole.naming((name,)):
+            whole.spend(10)
+    with pytest.raises(TooComplexError, match=r"compare: 'b'$"), whole.naming(("c",)):
+        whole.spend(6)
