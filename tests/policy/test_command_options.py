@@ -238,7 +238,12 @@ def test_options_come_to(
 
 def test_a_management_request_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[object] = []
-    monkeypatch.setattr("policy.cli.explain.run", lambda given: len(found.append(given.manage) or ()))
+
+    def run(given: argparse.Namespace) -> int:
+        found.append(given.manage)
+        return 0
+
+    monkeypatch.setattr("policy.cli.explain.run", run)
     assert main(["explain", "p", "--host", "::1", "--manage", "read ban"]) == 0
     assert found == [ManagementFacts(operation="read", entity_type="ban")]
 
