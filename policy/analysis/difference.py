@@ -261,6 +261,10 @@ def _alias_only_in(
         return text if is_in == [True, False] else None
     # One host stands for all where the item leaves it open.
     head = item[: len(item) - len(reached)].replace(USER_TOKEN, user).replace("*", FRESH_USER).replace("#", FRESH_USER)
+    _, is_host_named, host = head.partition("://")
+    if is_host_named and "/" not in host:
+        # A prefix that ends inside the host, as `amqp://*` does: the address begins behind the host's end.
+        head = f"{head}{FRESH_USER}/"
     behind = partial(_behind, head, effort)
     pairs = [
         (behind(less.key, (each,), user), address_automaton(less.key, (plain,), user, effort))

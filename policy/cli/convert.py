@@ -142,7 +142,7 @@ def _converted(options: argparse.Namespace, watch: Progress) -> tuple[str | None
         policy = {**loaded.policy, "enableVhostPolicy": True}
         _check(vhosts, policy, text, to, is_narrow=options.narrow, watch=partial(watch, "vhosts checked"))
     except _RefusedError as error:
-        _complain((str(error), "nothing was written"))
+        _complain((*error.lines, "nothing was written"))
         return None, FINDINGS
     except PolicyError as error:
         _complain((f"{error.file}:{error.line or 1}: {error}",))
@@ -154,7 +154,11 @@ def _converted(options: argparse.Namespace, watch: Progress) -> tuple[str | None
 
 
 class _RefusedError(Exception):
-    """str() names the place and the value that cannot be written."""
+    """lines  each names a place and the value there that cannot be written, or why there is no outcome"""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*lines)
+        self.lines = lines
 
 
 def _read(name: str, text: str, sections: Sequence[Section], options: argparse.Namespace) -> _File:
@@ -194,7 +198,7 @@ def _refuse_obstacles(vhosts: Iterable[_Vhost]) -> None:
         for obstacle in vhost.converted.obstacles
     ]
     if obstacles:
-        raise _RefusedError("\n".join(obstacles))
+        raise _RefusedError(*obstacles)
 
 
 def _written(files: Sequence[_File], to: str, *, is_compact: bool) -> str:

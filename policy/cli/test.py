@@ -116,10 +116,10 @@ def _found(outcome: Outcome) -> str:
 
 
 def _place(rule: Rule) -> str:
-    names = ", ".join(f"{kind} '{name}'" for kind, name in (("vhost", rule.vhost), ("group", rule.group)) if name)
-    item = rule.item if rule.item and ":" in rule.item else ""
+    parts = [f"{kind} '{name}'" for kind, name in (("vhost", rule.vhost), ("group", rule.group)) if name]
+    parts += [rule.item] if rule.item and ":" in rule.item else []
     place = f" [{rule.file}:{rule.line}]" if rule.line is not None else ""
-    return f"{names}{f', {item}' if item else ''}{place}"
+    return f"{', '.join(parts)}{place}"
 
 
 def _junit(outcomes: list[tuple[Path, Outcome]]) -> str:

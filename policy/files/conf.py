@@ -33,7 +33,7 @@ def with_booleans(section: Section) -> Section:
     """The section as policy takes it: words the router converts to booleans in a later step are booleans."""
     names = [name for name in _BOOLEANS.get(section.type, ()) if name in section.attributes]
     booleans = {name: _switch(section.attributes[name]) for name in names}
-    return replace(section, attributes={**section.attributes, **booleans}) if booleans else section
+    return replace(section, attributes={**section.attributes, **booleans})
 
 
 def document_of(sections: Iterable[Section]) -> Document:
@@ -120,7 +120,7 @@ class _Sections(ConfText):
 
     def _value(self, name: str, rest: str) -> str:
         if name in HASH_NAMES:
-            return rest.split(maxsplit=1)[0] if rest.strip() else ""
+            return rest.split()[0] if rest.strip() else ""
         return rest.partition("#")[0].strip()
 
     def _map(self, name: str, inside: int) -> object:
@@ -151,5 +151,5 @@ class _Sections(ConfText):
 
 
 def _switch(value: object) -> object:
-    word = value.lower() if isinstance(value, str) else ""
+    word = str(value).lower()
     return True if word in _TRUE else False if word in _FALSE else value

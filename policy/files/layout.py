@@ -34,14 +34,14 @@ def formatted(text: str, file: str) -> str:
     return laid_out(document.value, comments_of(text, first_paths(document).get))
 
 
-def _is_too_deep(value: object) -> bool:
-    """May it be nested too deeply? The reader that knows places can tell."""
-    level: list[object] = [value]
+def _is_too_deep(elements: list[object]) -> bool:
+    """May they be nested too deeply? The reader that knows places can tell."""
+    level: list[dict[str, object] | list[object]] = [elements]
     for _ in range(MAX_DEPTH):
         level = [
             inner
             for each in level
-            for inner in (each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+            for inner in (each.values() if isinstance(each, dict) else each)
             if isinstance(inner, dict | list)
         ]
         if not level:
@@ -78,7 +78,7 @@ def comments_of(text: str, first_on: Callable[[int], Path | None]) -> Comments:
     if not _COMMENT_OR_BLANK.search(text):
         return found
     waiting = Before()
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         stripped = line.strip()
         if stripped.startswith("#"):
             waiting.comments.append(stripped)
@@ -109,33 +109,32 @@ def first_paths(document: Document) -> dict[int, Path]:
     first: dict[int, tuple[int, int, Path]] = {}
     for path, (line_number, column) in document.positions.items():
         place = (column, len(path), path)
-        if line_number not in first or place[:2] < first[line_number][:2]:
+        if line_number not in first or place < first[line_number]:
             first[line_number] = place
     return {line_number: path for line_number, (_, _, path) in first.items()}
 
 
 def laid_out(value: object, comments: Comments) -> str:
     """The value as JSON in the one layout, with the comments."""
-    return _Layout(value, comments).text()
+    return _Layout(comments).text(value)
 
 
 def value_lines(value: object, depth: int, begin: str) -> list[str]:
     """The lines of a value without comments, at `depth`, the first beginning with `begin`."""
     # Not at the top, where a list always has a line for each element.
-    return _Layout(value, Comments()).lines(value, ("",), depth, begin)
+    return _Layout(Comments()).lines(value, ("",), depth, begin)
 
 
 class _Layout:
-    def __init__(self, value: object, comments: Comments) -> None:
-        self.value = value
+    def __init__(self, comments: Comments) -> None:
         self.before = comments.before
         self.behind = comments.behind
         # The lists with something before one of their elements, a comment or a blank line; those with a comment.
         self.preceded = {path[:-1] for path in self.before if path}
         self.led = {path[:-1] for path, before in self.before.items() if path and before.comments}
 
-    def text(self) -> str:
-        lines = [*self._lead((), 0), *self.lines(self.value, (), 0, ""), *self.behind]
+    def text(self, value: object) -> str:
+        lines = [*self._lead((), 0), *self.lines(value, (), 0, ""), *self.behind]
         return "\n".join(line.rstrip() for line in lines) + "\n"
 
     def _lead(self, path: Path, depth: int, *, is_first: bool = True) -> Iterator[str]:

@@ -153,8 +153,9 @@ def is_encodable(value: object) -> bool:
 
 def after_blanks(text: str, at: int) -> int:
     """The offset of the next character at or behind `at` that is not blank."""
-    match = _BLANKS.match(text, at)
-    return at if match is None else match.end()
+    found = _BLANKS.match(text, at)
+    assert found is not None
+    return found.end()
 
 
 class _Parser:
@@ -261,9 +262,7 @@ class _Parser:
 
     def _peek(self) -> str:
         """The next character that is not blank, "" at the end; `at` then points to it."""
-        match = _BLANKS.match(self.text, self.at)
-        if match is not None:
-            self.at = match.end()
+        self.at = after_blanks(self.text, self.at)
         return self.text[self.at : self.at + 1]
 
     def _shown(self) -> str:

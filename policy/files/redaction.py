@@ -103,10 +103,9 @@ def _shown(line: str) -> tuple[str, str | None]:
         # Of a comment only what is near to a secret's name is one.
         if is_secret_name(name) or not (is_comment or is_map or _is_plain_name(name)):
             return (f"{line[:at]}…" if at < len(line) else line), line[at:]
-        if not line.startswith(('"', "[", "{"), at):
-            value = _BARE_VALUE.match(line, at)
-            assert value is not None
-            at = value.end()
+        value = _BARE_VALUE.match(line, at)
+        assert value is not None
+        at = value.end()
     return line, None
 
 

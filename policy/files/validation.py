@@ -50,7 +50,7 @@ def validate(document: Document) -> tuple[Problem, ...]:
     # The schema gets only the values that may be wrong.
     doubtful = [index for index, each in enumerate(value) if not _is_plain_element(each)] if _is_list(value) else []
     examined = [value[index] for index in doubtful] if _is_list(value) else value
-    errors = chain.from_iterable(_leaves(error) for error in _validator().iter_errors(examined))
+    errors = _validator().iter_errors(examined)
     return tuple(chain.from_iterable(_explain(error, document, doubtful) for error in errors))
 
 
@@ -141,15 +141,6 @@ def _number(value: object, maximum: int) -> int | None:
 @cache
 def _validator() -> Draft202012Validator:
     return Draft202012Validator(schemas.load("policy"))
-
-
-def _leaves(error: ValidationError) -> Iterator[ValidationError]:
-    """The errors behind an error: `then` stands for the failures inside it."""
-    if error.validator == "then" and error.context:
-        for inner in error.context:
-            yield from _leaves(inner)
-    else:
-        yield error
 
 
 def _explain(error: ValidationError, document: Document, indexes: Sequence[int]) -> Iterator[Problem]:

@@ -1,6 +1,7 @@
 """The difference of two rulesets: empty for the same, confirmed by the decisions, and complete."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rulesets import ROUTER_ID, at, present, ruleset
 
-from policy.analysis.changes import NAMELESS, OTHERS, Change
+from policy.analysis.changes import NAMELESS, OTHERS, Change, Witness
 from policy.analysis.confirmation import confirms
+from policy.analysis.denials import idle_denials, resolve_denials
 from policy.analysis.difference import diff_rulesets
 from policy.analysis.host_sets import ALL_HOSTS, intersect, shown_hosts, subtract
 from policy.analysis.superfluous import covering_items, superfluous_items
@@ -348,3 +350,444 @@ def test_without_superfluous_items_a_list_means_the_same(words: list[str], texts
         assert diff_rulesets(rules[0], rules[1]) == ()
         for item in kept:
             assert covering_items(key, item, [each for each in kept if each != item]) is None
+
+
+# Addresses by other names, and denials, whole: what differs, but for what, and an address that shows it.
+
+
+@pytest.mark.parametrize(
+    ("key", "before", "after", "router_id", "expected"),
+    [
+        (
+            "sources",
+            {"sources": "a.*"},
+            {"sources": "a.*, amqp:/b.*"},
+            "",
+            [("+", "receive", "amqp:/b.*", (), "amqp:/b.x")],
+        ),
+        ("targets", {"targets": "amqp:/b.*"}, {"targets": "amqp:/b.*, b.*"}, "", [("+", "send", "b.*", (), "b.x")]),
+        (
+            "targets",
+            {"targets": "amqp:/b.*, b.*"},
+            {"targets": "b.*"},
+            "",
+            [("-", "send", "amqp:/b.*", (), "amqp:/b.x")],
+        ),
+        ("targets", {"targets": "*"}, {"targets": "*, amqp:/b"}, "", []),
+        (
+            "targets",
+            {"targets": "amqp:/b*"},
+            {"targets": "amqp:/b"},
+            "",
+            [("-", "send", "amqp:/b*", ("amqp:/b",), "amqp:/bx")],
+        ),
+        (
+            "targets",
+            {"targets": "a"},
+            {"targets": "a, amqp:/a, /a, a/, amqp://h/a"},
+            "",
+            [
+                ("+", "send", "/a", (), "/a"),
+                ("+", "send", "a/", (), "a/"),
+                ("+", "send", "amqp://h/a", (), "amqp://h/a"),
+                ("+", "send", "amqp:/a", (), "amqp:/a"),
+            ],
+        ),
+        ("targets", {"targets": "amqp:/a, a"}, {"targets": "a"}, "", [("-", "send", "amqp:/a", (), "amqp:/a")]),
+        (
+            "targets",
+            {"targets": "amqp:/a*, a*"},
+            {"targets": "amqp:/a*, a*", "denyTargets": "amqp:/ab"},
+            "",
+            [
+                ("-", "send", "a*' as far as it is 'ab", (), "ab"),
+                ("-", "send", "amqp:/a*", ("a*", "amqp:/a*"), "amqp:/ab"),
+            ],
+        ),
+        (
+            "targets",
+            {"targets": "amqp:/a*, a*"},
+            {"targets": "amqp:/a*, a*", "denyTargets": "ab"},
+            "",
+            [
+                ("-", "send", "a*' as far as it is 'ab", (), "ab"),
+                ("-", "send", "amqp:/a*", ("a*", "amqp:/a*"), "amqp:/ab"),
+            ],
+        ),
+        (
+            "targets",
+            {"targets": "amqp:/a*, a*", "denyTargets": "amqp:/a*"},
+            {"targets": "amqp:/a*, a*", "denyTargets": "amqp:/a"},
+            "",
+            [
+                ("+", "send", "a*", ("a", "amqp:/a"), "ax"),
+                ("+", "send", "amqp:/a*", ("a*", "amqp:/a*", "amqp:/a"), "amqp:/ax"),
+            ],
+        ),
+        (
+            "targets",
+            {"targets": "amqp:/${user}, ${user}"},
+            {"targets": "amqp:/${user}.*, ${user}"},
+            "",
+            [("+", "send", "amqp:/${user}.*", (), "amqp:/anna.x"), ("-", "send", "amqp:/${user}", (), "amqp:/anna")],
+        ),
+        (
+            "targets",
+            {"targets": "amqp:/${user}.*, ${user}.*"},
+            {"targets": "${user}.*"},
+            "",
+            [("-", "send", "amqp:/${user}.*", (), "amqp:/anna.x")],
+        ),
+        (
+            "targets",
+            {"targets": "amqp://*"},
+            {"targets": "amqp:/x"},
+            "",
+            [("+", "send", "amqp:/x", (), "amqp:/x"), ("-", "send", "amqp://*", (), "amqp://someone/y")],
+        ),
+        (
+            "targets",
+            {"targets": "amqp:/x, x", "denyTargets": "x"},
+            {"targets": "amqp:/x, x"},
+            "",
+            [("+", "send", "amqp:/x", ("amqp:/x",), "amqp:/x"), ("+", "send", "x", (), "x")],
+        ),
+        (
+            "targets",
+            {"targets": "amqp:/x, x", "denyTargets": "amqp:/x"},
+            {"targets": "amqp:/x, x"},
+            "",
+            [("+", "send", "amqp:/x", ("amqp:/x",), "amqp:/x"), ("+", "send", "x", (), "x")],
+        ),
+        ("targets", {"targets": "amqp:/anna, anna"}, {"targets": "amqp:/${user}, ${user}"}, "", []),
+        ("targets", {"targets": "/b/*, b/*"}, {"targets": "b/*"}, "", [("-", "send", "/b/*", (), "/b/x")]),
+        (
+            "targets",
+            {"targets": "_topo/0/R/x"},
+            {"targets": "_local/x"},
+            "R",
+            [("+", "send", "_local/x", (), "_local/x"), ("-", "send", "_topo/0/R/x", (), "_topo/0/R/x")],
+        ),
+        (
+            "targets",
+            {"targets": "_topo/0/R/x"},
+            {"targets": "_local/x"},
+            "",
+            [("+", "send", "_local/x", (), "_local/x"), ("-", "send", "_topo/0/R/x", (), "_topo/0/R/x")],
+        ),
+        (
+            "targets",
+            {"targets": "amqp:/_local/x, _local/x"},
+            {"targets": "_local/x"},
+            "R",
+            [("-", "send", "amqp:/_local/x", (), "amqp:/_local/x")],
+        ),
+        (
+            "targets",
+            {"targets": "amqp:/_local/x, _local/x"},
+            {"targets": "_local/x"},
+            "",
+            [("-", "send", "amqp:/_local/x", (), "amqp:/_local/x")],
+        ),
+        (
+            "targetPattern",
+            {"targetPattern": "a/#"},
+            {"targetPattern": "a/#, amqp:/b/#"},
+            "",
+            [("+", "send", "amqp:/b/#", (), "amqp:.b")],
+        ),
+        (
+            "targetPattern",
+            {"targetPattern": "amqp:/b/#, b/#"},
+            {"targetPattern": "b/#"},
+            "",
+            [("-", "send", "amqp:/b/#", (), "amqp:.b")],
+        ),
+        (
+            "targetPattern",
+            {"targetPattern": "amqp://*/b/#, b/#"},
+            {"targetPattern": "amqp://*/b/c, b/#"},
+            "",
+            [("-", "send", "amqp://*/b/#", ("amqp://*/b/c",), "amqp:...b")],
+        ),
+        (
+            "targetPattern",
+            {"targetPattern": "amqp://h/b"},
+            {"targetPattern": "amqp://*/b"},
+            "",
+            [("+", "send", "amqp://*/b", ("amqp://h/b",), "amqp:...b")],
+        ),
+        (
+            "targets",
+            {"targets": "orders.*, s"},
+            {"targets": "orders.*, s", "denyTargets": "orders.a, s"},
+            "",
+            [("-", "send", "orders.*' as far as it is 'orders.a", (), "orders.a"), ("-", "send", "s", (), "s")],
+        ),
+        (
+            "targets",
+            {"targets": "orders.*", "denyTargets": "orders.a*, orders.b"},
+            {"targets": "orders.*", "denyTargets": "orders.a, orders.b"},
+            "",
+            [("+", "send", "orders.*' as far as it is 'orders.a*", ("orders.a", "orders.b"), "orders.ax")],
+        ),
+        (
+            "targets",
+            {"targets": "$management"},
+            {"targets": "$management", "denyTargets": "_topo/0/R/$management"},
+            "R",
+            [("-", "send", "$management' as far as it is '_topo/0/R/$management", (), "$management")],
+        ),
+        (
+            "targets",
+            {"targets": "$management"},
+            {"targets": "$management", "denyTargets": "_topo/0/R/$management"},
+            "",
+            [],
+        ),
+        (
+            "targets",
+            {"targets": "*", "denyTargets": "$management"},
+            {"targets": "*", "denyTargets": "_edge/S/$management"},
+            "R",
+            [("+", "send", "*' as far as it is '$management", ("_edge/S/$management",), "$management")],
+        ),
+        (
+            "targets",
+            {"targets": "*", "denyTargets": "$management"},
+            {"targets": "*", "denyTargets": "_edge/S/$management"},
+            "",
+            [("+", "send", "*' as far as it is '$management", ("_edge/S/$management",), "$management")],
+        ),
+        (
+            "targets",
+            {"targets": "_topo/*"},
+            {"targets": "_topo/*", "denyTargets": "_topo/all/*"},
+            "R",
+            [("-", "send", "_topo/*' as far as it is '_topo/all/*", (), "_topo/0/x/x")],
+        ),
+        (
+            "targets",
+            {"targets": "_topo/*"},
+            {"targets": "_topo/*", "denyTargets": "_topo/all/*"},
+            "",
+            [("-", "send", "_topo/*' as far as it is '_topo/all/*", (), "_topo/0/x/x")],
+        ),
+        (
+            "targets",
+            {"targets": "_topo/*, _local/*, _edge/*"},
+            {"targets": "_topo/*, _local/*, _edge/*", "denyTargets": "_local/x*"},
+            "R",
+            [
+                ("-", "send", "_edge/*' as far as it is '_local/x*", (), "_edge/R/x"),
+                ("-", "send", "_local/*' as far as it is '_local/x*", (), "_local/x"),
+                ("-", "send", "_topo/*' as far as it is '_local/x*", (), "_topo/0/R/x"),
+            ],
+        ),
+        (
+            "targets",
+            {"targets": "_topo/*, _local/*, _edge/*"},
+            {"targets": "_topo/*, _local/*, _edge/*", "denyTargets": "_local/x*"},
+            "",
+            [("-", "send", "_local/*' as far as it is '_local/x*", (), "_local/x")],
+        ),
+    ],
+)
+def test_other_names_of_addresses_are_compared(
+    key: str, before: dict[str, object], after: dict[str, object], router_id: str, expected: list[object]
+) -> None:
+    lists: dict[str, object] = {"targets": None, key: None}
+    found = diff_rulesets(one_group(**{**lists, **before}), one_group(**{**lists, **after}), router_id=router_id)
+    assert [
+        ("+" if each.is_widening else "-", each.subject, each.addresses, each.exceptions, each.witness.address)
+        for each in found
+    ] == expected
+
+
+def vhost_ruleset(**vhost: object) -> Ruleset:
+    return ruleset({"hostname": "h", "groups": {"g": BASE}, **vhost})
+
+
+NARROWER_AND_WIDER: list[tuple[dict[str, object], dict[str, object], str]] = [
+    ({"maxSessions": 3}, {"maxSessions": 5}, "maxSessions"),
+    ({"maxSessions": 3}, {"maxSessions": 0}, "maxSessions"),
+    ({"maxSenders": 1}, {"maxSenders": 2}, "maxSenders"),
+    ({"maxSenders": 1}, {}, "maxSenders"),
+    ({"maxReceivers": 1, "sources": "a"}, {"maxReceivers": 2, "sources": "a"}, "maxReceivers"),
+    ({"maxReceivers": 1, "sources": "a"}, {"sources": "a"}, "maxReceivers"),
+    ({"maxMessageSize": 10}, {"maxMessageSize": 20}, "maxMessageSize"),
+    ({"maxMessageSize": 10}, {}, "maxMessageSize"),
+    ({}, {"allowDynamicSource": True}, "allowDynamicSource"),
+    ({}, {"allowAnonymousSender": True}, "allowAnonymousSender"),
+    ({}, {"allowUserIdProxy": True}, "allowUserIdProxy"),
+    ({"allowWaypointLinks": False}, {}, "allowWaypointLinks"),
+    ({"allowFallbackLinks": False}, {}, "allowFallbackLinks"),
+    ({"maxSenders": 1, "maxReceivers": 1}, {"maxSenders": 1, "maxReceivers": 1, "allowReplies": True}, "allowReplies"),
+    ({"allowReplies": True, "replyWindow": 5}, {"allowReplies": True, "replyWindow": 6}, "replyWindow"),
+    ({"maxMessageRate": 5}, {"maxMessageRate": 6}, "maxMessageRate"),
+    ({"maxMessageRate": 5}, {}, "maxMessageRate"),
+    ({"maxByteRate": 5}, {"maxByteRate": 6}, "maxByteRate"),
+    ({"maxByteRate": 5}, {}, "maxByteRate"),
+    ({"maxConnectionsPerUser": 2}, {"maxConnectionsPerUser": 3}, "maxConnectionsPerUser"),
+    ({"maxConnectionsPerHost": 2}, {"maxConnectionsPerHost": 3}, "maxConnectionsPerHost"),
+    ({"remoteHosts": "10.0.0.1"}, {}, "connect"),
+    ({"targets": "orders.a"}, {}, "send"),
+    ({}, {"sources": "a"}, "receive"),
+    ({"management": ""}, {"management": "read connection"}, "management"),
+]
+
+
+@pytest.mark.parametrize(("narrower", "wider", "subject"), NARROWER_AND_WIDER)
+def test_a_change_is_confirmed_in_its_direction_only(
+    narrower: dict[str, object], wider: dict[str, object], subject: str
+) -> None:
+    for old, new in ((narrower, wider), (wider, narrower)):
+        before, after = one_group(**old), one_group(**new)
+        (change,) = diff_rulesets(before, after)
+        assert (change.subject, change.is_widening) == (subject, new is wider)
+        assert confirms(before, after, change)
+        assert not confirms(after, before, change)
+        assert not confirms(before, before, change)
+        assert not confirms(after, after, change)
+
+
+@pytest.mark.parametrize("key", ["maxConnections", "maxConnectionsPerUser", "maxConnectionsPerHost"])
+def test_a_change_of_a_vhosts_limit_is_confirmed_in_its_direction_only(key: str) -> None:
+    others = {"maxConnections": 9, "maxConnectionsPerUser": 9, "maxConnectionsPerHost": 9}
+    for counts in ((2, 3), (3, 2)):
+        before, after = (vhost_ruleset(**{**others, key: count}) for count in counts)
+        (change,) = diff_rulesets(before, after)
+        assert (change.subject, change.before, change.after) == (key, str(counts[0]), str(counts[1]))
+        assert confirms(before, after, change)
+        assert not confirms(after, before, change)
+        assert not confirms(before, before, change)
+        # A count that is below both limits shows nothing.
+        assert not confirms(before, after, replace(change, before="1", after="1"))
+
+
+def test_what_is_not_governed_is_confirmed_in_its_direction_only() -> None:
+    limits = {"maxSessions": 3, "maxSenders": 3, "maxReceivers": 3, "maxMessageSize": 9, "maxMessageRate": 9}
+    group = {**BASE, "remoteHosts": "*", "users": "*", **limits, "allowReplies": True, "replyWindow": 5}
+    governed = ruleset({"hostname": "h", "groups": {"g": group}})
+    free = ruleset({"hostname": "h", "groups": {"g": group}}, enableVhostPolicy=False)
+    for before, after in ((governed, free), (free, governed)):
+        changes = [each for each in diff_rulesets(before, after) if each.vhost == "h" or not each.vhost]
+        assert {*limits, "send", "receive", "management"} <= {each.subject for each in changes}
+        for change in changes:
+            assert confirms(before, after, change)
+            assert not confirms(after, before, change)
+
+
+def test_a_change_of_the_total_is_told_whole() -> None:
+    before, after = (ruleset({"hostname": "h", "groups": {"g": BASE}}, maxConnections=count) for count in (5, 7))
+    for old, new, is_widening in ((before, after, True), (after, before, False)):
+        (change,) = diff_rulesets(old, new)
+        assert change == Change(
+            is_widening=is_widening,
+            subject="policy maxConnections",
+            vhost="",
+            users=(),
+            hosts=("*",),
+            witness=Witness(vhost="", user=None, host="127.0.0.1"),
+            before="5" if is_widening else "7",
+            after="7" if is_widening else "5",
+        )
+        assert confirms(old, new, change)
+        assert not confirms(new, old, change)
+    assert not confirms(after, after, replace(change, is_widening=True))
+
+
+def test_changes_for_connectors_are_told_whole() -> None:
+    """With their times, and for a name that somebody has denied."""
+    old = {"targets": "in.${user}, _topo/0/R/x", "sources": "a"}
+    new = {"targets": "in.${user}, _topo/0/R/x", "sources": "a, b", "denyTargets": "in.bob, _local/x"}
+    window = {"validUntil": INSTANTS[1]}
+    before = ruleset({"hostname": "h", "groups": {"$connector": old}})
+    after = ruleset({"hostname": "h", "groups": {"$connector": {**new, **window}}})
+    found = [
+        (
+            "+" if each.is_widening else "-",
+            each.subject,
+            each.vhost,
+            each.users,
+            each.addresses,
+            each.times,
+            each.witness.user,
+            each.witness.address,
+            each.witness.at,
+        )
+        for each in diff_rulesets(before, after, router_id="R")
+    ]
+    both = ("peers of connectors, peers without a name", "peers of connectors, every other user")
+    until, since = (f"until {INSTANTS[1]}",), (f"from {INSTANTS[1]}",)
+    last = "1970-01-01T00:00:19Z"
+    alias, named = "_topo/0/R/x' as far as it is '_local/x", "in.${user}' as far as it is 'in.bob"
+    assert found == [
+        ("-", "connector send", "h", both, alias, until, None, "_topo/0/R/x", last),
+        ("+", "connector receive", "h", both, "b", until, None, "b", last),
+        ("-", "connector connect", "h", both, None, since, None, None, INSTANTS[1]),
+        ("-", "connector send", "h", both[1:], named, until, "bob", "in.bob", last),
+    ]
+    at_once = diff_rulesets(before, after, 15.0, router_id="R")
+    assert {(each.subject, each.times, each.witness.at) for each in at_once} == {
+        ("connector receive", (), "1970-01-01T00:00:15Z"),
+        ("connector send", (), "1970-01-01T00:00:15Z"),
+    }
+
+
+# Lists, whole: what adds nothing, and what is denied.
+
+
+@pytest.mark.parametrize(
+    ("key", "items", "superfluous"),
+    [
+        ("targets", ["a*", "ab", "b", "abc*"], [("ab", ("a*",)), ("abc*", ("a*",))]),
+        ("targets", ["ab", "ab*", "a"], [("ab", ("ab*",))]),
+        ("targets", ["*", "a", "amqp:/x*", "${user}"], [("a", ("*",)), ("amqp:/x*", ("*",)), ("${user}", ("*",))]),
+        ("targets", ["a.${user}", "a.*", "${user}*", "b"], [("a.${user}", ("a.*",))]),
+        ("targets", ["amqp:/x*", "x*", "amqp:/xy"], [("amqp:/xy", ("amqp:/x*",))]),
+        ("targets", ["a*", "a*"], []),
+        ("targets", ["a", "b", "c"], []),
+        ("targetPattern", ["a/#", "a/*", "a/b", "b/*"], [("a/*", ("a/#", "a/b")), ("a/b", ("a/#",))]),
+        ("targetPattern", ["a/b", "a/c", "*/b", "#/d"], [("a/b", ("*/b", "#/d"))]),
+        ("targetPattern", ["*", "a", "#"], [("*", ("a", "#")), ("a", ("#",))]),
+        ("targetPattern", ["a/*/c", "a/#/c", "a/b/c"], [("a/*/c", ("a/#/c", "a/b/c")), ("a/b/c", ("a/#/c",))]),
+        ("targetPattern", ["${user}/#", "#", "x/${user}"], [("${user}/#", ("#", "x/${user}")), ("x/${user}", ("#",))]),
+        ("targetPattern", ["a/b", "a.b"], [("a/b", ("a.b",))]),
+        ("targetPattern", ["*/a", "b/*", "b/a"], [("b/a", ("*/a", "b/*"))]),
+        ("targetPattern", ["a/b/#", "a/#", "a/b/c/d"], [("a/b/#", ("a/#", "a/b/c/d")), ("a/b/c/d", ("a/#",))]),
+        ("targetPattern", ["x/*", "y/*", "x/y", "*/y"], [("x/y", ("x/*", "*/y"))]),
+        ("targetPattern", ["amqp:/a/#", "a/#", "a/b"], [("a/b", ("a/#",))]),
+        ("targetPattern", ["a/*", "a/b*", "a/b#"], [("a/b*", ("a/*",)), ("a/b#", ("a/*",))]),
+    ],
+)
+def test_items_that_add_nothing_are_found(key: str, items: list[str], superfluous: list[object]) -> None:
+    assert list(superfluous_items(key, items)) == superfluous
+
+
+@pytest.mark.parametrize(
+    ("key", "items", "denied", "resolved", "idle"),
+    [
+        ("targets", ("a", "b.*", "c"), ("a", "b.x"), (("c",), ("a",), (("b.*", "b.y"),), ()), ()),
+        (
+            "targets",
+            ("amqp:/x*", "y/", "z."),
+            ("x", "q"),
+            (("amqp:/x*", "y/", "z."), (), (), ("amqp:/x*", "y/", "z.")),
+            (),
+        ),
+        ("targetPattern", ("a/#", "b"), ("a", "b"), ((), (), (("a/#", ".a"), ("b", ".b")), ()), ()),
+        ("targets", ("in.${user}",), ("in.bob", "in.*"), ((), ("in.${user}",), (), ()), ()),
+        ("sources", ("${user}",), ("x*",), ((), (), (("${user}", "\ue010"),), ()), ()),
+        ("targets", ("a",), (), (("a",), (), (), ()), ()),
+        ("targets", ("a", "b*"), ("a", "c", "bx*", "x*"), ((), ("a",), (("b*", "b"),), ()), ("c", "x*")),
+        ("targets", ("/a",), ("c",), (("/a",), (), (), ("/a",)), ()),
+        ("targets", ("a.",), ("c",), (("a.",), (), (), ("a.",)), ()),
+    ],
+)
+def test_denials_are_resolved(
+    key: str, items: tuple[str, ...], denied: tuple[str, ...], resolved: tuple[object, ...], idle: tuple[str, ...]
+) -> None:
+    found = resolve_denials(key, items, denied)
+    assert (found.kept, found.denied, found.partial, found.renamed) == resolved
+    assert idle_denials(key, items, denied) == idle

@@ -4,9 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policy.addressing.lists import compile_literals, compile_patterns
+from policy.addressing.address import Address, resolve_named
+from policy.addressing.lists import Permission, compile_literals, compile_patterns
 from policy.addressing.patterns import PatternTree
-from policy.analysis.automata import Automaton, address_automaton, find_word
+from policy.analysis.automata import (
+    Automaton,
+    address_automaton,
+    denial_automaton,
+    find_word,
+    management_automaton,
+)
 
 texts = st.text(alphabet="ab./*", max_size=6)
 users = st.sampled_from(["", "a", "b.a", ".", "a.", "/b", "ab", "*"])
@@ -97,3 +104,56 @@ def test_a_walk_through_a_tree_ends_at_its_best_match(patterns: list[tuple[str, 
     for token in tokens:
         places = tree.moved(places, token)
     assert tree.result(places) == tree.find(tokens)
+
+
+# Denials reach further than their texts.
+
+HEADS = ["", "_local/", "_topo/0/R/", "_topo/all/R/", "_topo/0/S/", "_topo/all/S/", "_topo/area/S/", "_edge/R/"]
+HEADS += ["_edge/S/", "_topo/R/", "_edge/R/S/", "x/"]
+TAILS = ["$management", "$_management_internal", "x", "x/y", "xy", "y", "temp.1", "z$management"]
+DENIALS: list[tuple[str, ...]] = [
+    *((name,) for name in ("$management", "_local/$management", "_local/$_management_internal", "_local/x", "x*", "*")),
+    *((name,) for name in ("_topo/0/R/$management", "_edge/S/$management", "_topo/0/S/$management", "_local/*")),
+    *((name,) for name in ("_topo/0/R/x*", "_topo/all/x", "_topo/0/S/x", "_topo/all/S/xy", "_edge/R/x", "_topo/0/*")),
+    ("_edge/R/x", "_local/y*"),
+    ("_topo/0/R/x", "_topo/all/S/y", "z"),
+    ("_topo/0/", "_local/"),
+]
+
+
+@pytest.mark.parametrize("router_id", ["R", ""])
+@pytest.mark.parametrize("denied", DENIALS, ids=" ".join)
+def test_a_denial_holds_for_every_plain_text_of_what_it_reaches(denied: tuple[str, ...], router_id: str) -> None:
+    automaton = denial_automaton(denied, router_id)
+    permission = Permission(compile_literals(("*",)), compile_literals(denied), "")
+    told, judged = {}, {}
+    for text in (head + tail for head in HEADS for tail in TAILS):
+        address = resolve_named(text, router_id=router_id)
+        if isinstance(address, Address) and address.plain == text:
+            told[text] = accepts(automaton, text)
+            judged[text] = permission.judge(address).item is None
+    assert told == judged
+    assert len(told) > 60
+
+
+def test_the_management_of_every_router_is_known_by_its_texts() -> None:
+    automaton = management_automaton()
+    for text in (head + tail for head in HEADS for tail in TAILS):
+        address = resolve_named(text, router_id="R")
+        # A mobile address of the internal name is taken for management by decisions, and nobody is reached by it.
+        is_nobody = text == "$_management_internal"
+        if isinstance(address, Address) and address.plain == text and not is_nobody:
+            assert accepts(automaton, text) == address.is_management, text
+
+
+def test_a_character_that_no_list_has_is_found_beyond_the_readable_ones() -> None:
+    taken = address_automaton("targets", ("a*", "xyzuvwbcdefghijklmnopqrst0123456789_-\ue000\ue001\ue002\ue003"), "")
+    every = address_automaton("targets", ("*",), "")
+    assert find_word((every, taken), lambda is_in: is_in == (True, False)) == "\ue004"
+
+
+def test_an_automaton_names_its_items() -> None:
+    items = ("a", "b*")
+    assert address_automaton("targets", items, "").items == items
+    assert address_automaton("targets", items, "").behind("b").items == items
+    assert denial_automaton(items, "").items == items

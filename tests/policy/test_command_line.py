@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from policy.analysis.effort import TooComplexError
 from policy.cli.files import write_whole
 from policy.cli.main import main
 from policy.files.regular import MAX_POLICY_BYTES
@@ -265,3 +266,24 @@ def test_a_comment_about_a_rule_there_is_not_is_found(file: Path, capsys: pytest
     output = capsys.readouterr().out
     assert "p.json:2:1: warning PAL053: there is no rule PAL999" in output
     assert "PAL054" not in output
+
+
+# What cannot be told
+
+
+@pytest.mark.parametrize(("options", "said"), [([], "{}\n"), (["--json"], '{{"version": 1, "problem": "{}"}}\n')])
+def test_policies_too_large_to_compare_are_status_3(
+    options: list[str], said: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise TooComplexError("'#/x'")
+
+    monkeypatch.setattr("policy.cli.diff.diff_rulesets", refuse)
+    assert main(["diff", "p.json", "p.json", *options]) == 3
+    assert capsys.readouterr().out == said.format("cannot tell: too large to compare: '#/x'")
+    monkeypatch.setattr("policy.cli.convert.changed_meaning", refuse)
+    assert main(["convert", "p.json"]) == 1
+    text = (
+        "the outcome cannot be shown to mean the same: cannot tell: too large to compare: '#/x'\nnothing was written\n"
+    )
+    assert capsys.readouterr().err == text

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from policy.analysis.c_router import group_extensions
 from policy.analysis.conversion import Converted, changed_frames, compatible, extended, opaque_addresses, plain
 from policy.analysis.difference import diff_rulesets
+from policy.analysis.effort import TooComplexError
 from policy.cli import convert
 from policy.cli.main import main
 from policy.files.conf_layout import NotWritableError, vhost_section
@@ -355,3 +356,267 @@ def test_what_is_converted_means_the_same(one: dict[str, Any], two: dict[str, An
         assert not group_extensions() & group.keys()
         assert "/" not in str(group.get("remoteHosts", ""))
     assert compatible(converted.attributes).attributes == converted.attributes
+
+
+# Vhosts in another form, whole.
+
+
+@pytest.mark.parametrize(
+    ("vhost", "form", "attributes", "obstacles"),
+    [
+        ({"name": "n"}, "extended", {"hostname": "n"}, []),
+        ({"hostname": "h", "name": "n"}, "extended", {"hostname": "h", "name": "n"}, []),
+        ({"id": "i", "name": "n"}, "extended", {"hostname": "i", "name": "n"}, []),
+        (
+            {"hostname": "h", "groups": {"g": {"remoteHosts": "10.0.0.0/8,\t10.0.0.1"}}},
+            "extended",
+            {"hostname": "h", "groups": {"g": {"remoteHosts": "10.0.0.0/8,\t10.0.0.1"}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"remoteHosts": "10.0.0.0/8,\t10.0.0.1"}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {}}},
+            [],
+        ),
+        (
+            {
+                "hostname": "h",
+                "groups": {
+                    "g": {
+                        "users": "u",
+                        "remoteHosts": "::ffff:1.2.3.4-::ffff:1.2.3.9, 10.0.0.1-10.0.0.3, "
+                        "::1, h-1.b, 10.0.0.7/32, ::/0",
+                    }
+                },
+            },
+            "compatible",
+            {
+                "hostname": "h",
+                "groups": {
+                    "g": {
+                        "users": "u",
+                        "remoteHosts": "1.2.3.4-1.2.3.9, 10.0.0.1-10.0.0.3, "
+                        "::1, h-1.b, 10.0.0.7, ::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+                    }
+                },
+            },
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "remoteHosts": "", "sources": "a,, b"}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "sources": "a, b"}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "targetPattern": "*"}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "targetPattern": "*"}}},
+            [
+                (
+                    ("groups", "g", "targetPattern"),
+                    "the pattern '*' allows every address of one word, and nothing in 1.20",
+                )
+            ],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "denyTargets": "x"}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u"}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "targets": "amqp:/x, y", "denyTargets": "z"}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "targets": "amqp:/x, y"}}},
+            [
+                (
+                    ("groups", "g", "denyTargets"),
+                    "'amqp:/x' in 'targets' reaches an address by another name, which 'denyTargets' covers as well",
+                )
+            ],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "targets": "amqp:/x, y", "denyTargets": "z"}}},
+            "narrow",
+            {"hostname": "h", "groups": {"g": {"users": "u", "targets": "y"}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "management": ""}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u"}}},
+            [
+                (
+                    ("groups", "g", "management"),
+                    "'management' would be lost: in 1.20 who reaches $management may do everything",
+                )
+            ],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 1000, "maxSessionWindow": 0}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 1000, "maxSessionWindow": 0}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 1000, "maxSessionWindow": 1}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 1000, "maxSessionWindow": 1000}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 1000, "maxSessionWindow": 1000}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 1000, "maxSessionWindow": 1000}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 0, "maxSessionWindow": 10}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 0, "maxSessionWindow": 10}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 1000}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": 1000}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxSessionWindow": 10}}},
+            "compatible",
+            {"hostname": "h", "groups": {"g": {"users": "u", "maxSessionWindow": 10}}},
+            [],
+        ),
+        (
+            {
+                "hostname": "h",
+                "allowUnknownUser": True,
+                "groups": {"$default": {"remoteHosts": "*"}, "g": {"users": "u"}},
+            },
+            "compatible",
+            {
+                "hostname": "h",
+                "allowUnknownUser": True,
+                "groups": {"$default": {"remoteHosts": "*"}, "g": {"users": "u"}},
+            },
+            [],
+        ),
+        (
+            {
+                "hostname": "h",
+                "allowUnknownUser": True,
+                "groups": {"$default": {"remoteHosts": "*"}, "g": {"users": "*"}},
+            },
+            "compatible",
+            {"hostname": "h", "allowUnknownUser": True, "groups": {"$default": {}, "g": {"users": "*"}}},
+            [],
+        ),
+        (
+            {
+                "hostname": "h",
+                "allowUnknownUser": False,
+                "groups": {"$default": {"remoteHosts": "*"}, "g": {"users": "u"}},
+            },
+            "compatible",
+            {"hostname": "h", "allowUnknownUser": False, "groups": {"$default": {}, "g": {"users": "u"}}},
+            [],
+        ),
+        (
+            {"hostname": "h", "allowUnknownUser": True, "groups": {"k": {"remoteHosts": "*"}, "g": {"users": "u"}}},
+            "compatible",
+            {"hostname": "h", "allowUnknownUser": True, "groups": {"k": {}, "g": {"users": "u"}}},
+            [],
+        ),
+        (
+            {
+                "hostname": "h",
+                "groups": {
+                    "g": {
+                        "users": "u",
+                        "sources": ["a", "", "b"],
+                        "maxSenders": "3",
+                        "maxReceivers": None,
+                        "allowReplies": "TRUE",
+                    }
+                },
+                "maxConnections": "5",
+            },
+            "compatible",
+            {
+                "hostname": "h",
+                "groups": {"g": {"users": "u", "sources": ["a", "b"], "maxSenders": 3, "allowReplies": True}},
+                "maxConnections": 5,
+            },
+            [(("groups", "g", "allowReplies"), "'allowReplies' cannot be expressed: 1.20 passes over it")],
+        ),
+        (
+            {
+                "hostname": "h",
+                "groups": {
+                    "g": {
+                        "users": "u",
+                        "sources": ["a", "", "b"],
+                        "maxSenders": "3",
+                        "maxReceivers": None,
+                        "allowReplies": "TRUE",
+                    }
+                },
+                "maxConnections": "5",
+            },
+            "narrow",
+            {
+                "hostname": "h",
+                "groups": {"g": {"users": "u", "sources": ["a", "b"], "maxSenders": 3}},
+                "maxConnections": 5,
+            },
+            [],
+        ),
+    ],
+)
+def test_a_vhost_in_another_form(
+    vhost: dict[str, object], form: str, attributes: dict[str, object], obstacles: list[tuple[object, str]]
+) -> None:
+    made = extended(vhost) if form == "extended" else compatible(vhost, narrows=form == "narrow")
+    assert made.attributes == attributes
+    assert [(each.path, each.text) for each in made.obstacles] == obstacles
+
+
+def test_lists_too_large_to_compare_are_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise TooComplexError("'#/x'")
+
+    monkeypatch.setattr("policy.analysis.conversion.resolve_denials", refuse)
+    (obstacle,) = compatible({"hostname": "h", "groups": {"g": {"users": "u", "denyTargets": "x"}}}).obstacles[:1]
+    assert obstacle.path == ("groups", "g", "denyTargets")
+    assert obstacle.text == "cannot tell: too large to compare: '#/x'"
+
+
+def test_a_host_name_stands_for_an_address_of_its_own() -> None:
+    assert opaque_addresses("a.example") == ("fdb8:e745:3371:a024:daae:6f3:1644:92c0",)
+    assert opaque_addresses("b") == ("fd3e:23e8:1600:3959:4a33:894f:6564:e1b1",)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_changed"),
+    [
+        ((0, 10), (0, 10), False),
+        ((0, 10), (0, 11), True),
+        ((1000, 0), (1000, 10), True),
+        ((1000, 1), (1000, 1999), False),
+        ((1000, 1), (1000, 2000), True),
+        ((1000, 2000), (1000, 2999), False),
+        ((100, 512), (100, 1023), False),
+        ((100, 512), (100, 1024), True),
+        ((100, 512), (200, 512), True),
+    ],
+)
+def test_windows_are_compared_in_frames(old: tuple[int, int], new: tuple[int, int], is_changed: bool) -> None:
+    before, after = (
+        compiled({"hostname": "h", "groups": {"g": {"users": "u", "maxFrameSize": size, "maxSessionWindow": window}}})
+        for size, window in (old, new)
+    )
+    assert changed_frames(before, after) == (("vhost 'h' group 'g'",) if is_changed else ())
+    assert changed_frames(before, compiled({"hostname": "h"})) == ("vhost 'h' group 'g'",)

@@ -1,13 +1,17 @@
 """Expectations beside a policy: met or not, with the place, and which rules they put to use."""
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 
 import pytest
+from rulesets import ruleset
 
-from policy.analysis.expectations import read_expectations
+from policy.analysis.expectations import Expectation, ExpectationFile, coverage_of, read_expectations
 from policy.cli.main import main
+from policy.decision import Reason
+from policy.facts import ConnectionFacts, LinkFacts
 from policy.files.loader import PolicyFileError
 
 POLICY = """[["vhost", {"hostname": "h", "groups": {
@@ -105,3 +109,78 @@ def test_what_cannot_be_used_is_status_3(folder: Path, capsys: pytest.CaptureFix
 def test_the_quick_start_does_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
     file = resources.files("policies") / "quickstart" / "tests" / "expectations.json"
     assert main(["test", str(file), "--min-coverage", "100"]) == 0, capsys.readouterr().out
+
+
+def test_expectations_are_read_whole() -> None:
+    text = """{"policy": "p", "expect": [
+      {"host": "::1", "is": "deny"},
+      {"name": "n", "user": "u", "host": "10.0.0.1", "vhost": "h", "mechanism": "PLAIN", "tls": true, "groups": ["a"],
+       "at": "1970-01-01T00:00:09Z", "send": ["x", "y"], "receive": "z", "replyAge": 0, "multiTenant": true,
+       "is": "allow", "reason": "allowed"},
+      {"user": "u", "host": "::1", "dynamic": true, "is": "deny"}]}"""
+    with pytest.raises(PolicyFileError, match="f:3:7: one of send"):
+        read_expectations(text, "f")
+    read = read_expectations(text.replace(', "receive": "z"', ""), "f")
+    plain = ConnectionFacts(user=None, remote_host="::1", requested_vhost="", connection_name="expected")
+    full = ConnectionFacts(
+        user="u",
+        remote_host="10.0.0.1",
+        requested_vhost="h",
+        connection_name="expected",
+        mechanism="PLAIN",
+        is_encrypted=True,
+        groups=("a",),
+        now=9.0,
+    )
+    nothing = Expectation(
+        name="a peer without a name from ::1: connecting is deny",
+        line=2,
+        connection=plain,
+        asked=None,
+        address=None,
+        is_multi_tenant=False,
+        is_allowed=False,
+        reason=None,
+    )
+    sent = Expectation(
+        name="n",
+        line=3,
+        connection=full,
+        asked=LinkFacts(direction="send", address=None, reply_age_s=0),
+        address="x",
+        is_multi_tenant=True,
+        is_allowed=True,
+        reason=Reason.ALLOWED,
+    )
+    dynamic = replace(
+        nothing,
+        name="'u' from ::1: a dynamic receiver is deny",
+        line=6,
+        connection=replace(plain, user="u"),
+        asked=LinkFacts(direction="receive", address=None, is_dynamic=True),
+    )
+    assert read == ExpectationFile(policy="p", expectations=(nothing, sent, replace(sent, address="y"), dynamic))
+    (received,) = read_expectations(
+        '{"policy": "p", "expect": [{"host": "::1", "receive": "a", "is": "deny"}]}', "f"
+    ).expectations
+    assert received.asked == LinkFacts(direction="receive", address=None)
+
+
+def test_rules_of_connectors_are_no_expectations_business() -> None:
+    groups = {
+        "$connector": {"targets": "c"},
+        "g": {"users": "u", "remoteHosts": "*", "sources": "a"},
+        "k": {"users": "*", "remoteHosts": "*"},
+    }
+    rules = ruleset({"hostname": "h", "groups": groups})
+    unused = coverage_of(rules, ()).unused
+    assert [(rule.group, rule.item) for rule in unused] == [
+        ("g", "remoteHosts"),
+        ("g", "sources: a"),
+        ("k", "remoteHosts"),
+    ]
+    named = ruleset({"hostname": "h", "groups": {"$connector": {"users": "c", "remoteHosts": "*", "targets": "c"}}})
+    assert [(rule.group, rule.item) for rule in coverage_of(named, ()).unused] == [
+        ("$connector", "remoteHosts"),
+        ("$connector", "targets: c"),
+    ]

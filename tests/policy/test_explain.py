@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rulesets import at, connect, group_ruleset, ruleset
 
-from policy.analysis.explain import explain_connection, explain_link
+from policy.analysis.explain import Step, explain_connection, explain_link, explain_management
 from policy.cli.main import main
-from policy.decision import Reason
-from policy.facts import ConnectionFacts, LinkFacts, Usage
+from policy.decision import Decision, Reason, Rule
+from policy.facts import ConnectionFacts, LinkFacts, ManagementFacts, Usage
 
 POLICY = """[
 ["vhost", {"hostname": "shop", "aliases": "store",
@@ -206,3 +206,51 @@ def test_what_cannot_be_judged_is_denied_and_says_so() -> None:
 def test_an_ungoverned_link_is_allowed() -> None:
     assert explain_link(None, LinkFacts(direction="send", address=at("a"))).decision.is_allowed
     assert connect(ruleset(enableVhostPolicy=False)).settings is None
+
+
+def test_an_explanation_is_told_whole() -> None:
+    rules = ruleset(
+        {"hostname": "h", "aliases": "i", "groups": {"g": {"users": "bob", "remoteHosts": "*", "targets": "a"}}}
+    )
+    connected = explain_connection(rules, facts("bob", "::1", "i"))
+    assert (connected.vhost, connected.group, connected.steps[0].rule) == (
+        "h",
+        "g",
+        Rule(vhost="h", item="aliases: i"),
+    )
+    by_name = explain_connection(rules, facts("bob", "::1", "h"))
+    assert by_name.steps[0].rule == Rule(vhost="h", item="hostname: h")
+    link = explain_link(connected.settings, LinkFacts(direction="send", address=at("a")))
+    assert (link.vhost, link.group, link.settings) == ("h", "g", connected.settings)
+    asked = explain_management(connected.settings, ManagementFacts(operation="read", entity_type="vhost"))
+    assert (asked.vhost, asked.group, asked.settings) == ("h", "g", connected.settings)
+    free = explain_management(None, ManagementFacts(operation="read", entity_type="vhost"))
+    assert (free.vhost, free.group, free.settings, free.steps[0].rule) == (None, None, None, None)
+    unclear = explain_link(connected.settings, LinkFacts(direction="send", address=at("x:/y:/a")))
+    assert unclear.decision == Decision(is_allowed=False, reason=Reason.UNCLEAR_ADDRESS, address="x:/y:/a")
+    default = explain_connection(rules, facts("bob", "::1", "elsewhere"))
+    assert default.steps == (
+        Step(
+            about="vhost",
+            text="no vhost is called 'elsewhere', and there is no default vhost '$default'",
+            is_passed=False,
+            rule=Rule(item="defaultVhost: $default"),
+        ),
+    )
+    nobody = explain_connection(ruleset({"hostname": "h"}, defaultVhost=""), facts(None, "::1", "elsewhere"))
+    assert nobody.steps[0].text == "no vhost is called 'elsewhere', and none is default"
+    refused = explain_connection(rules, facts("ann", "::1", "h"))
+    assert refused.steps[-1] == Step(
+        about="group",
+        text="no group of vhost 'h' lists 'ann' or '*', and allowUnknownUser is false",
+        is_passed=False,
+        rule=Rule(vhost="h", item="allowUnknownUser: false"),
+    )
+    nowhere = explain_connection(rules, facts("bob", "nowhere", "h"))
+    assert nowhere.steps == (
+        Step(
+            about="facts",
+            text="'nowhere' is no numeric address, and what cannot be judged is denied",
+            is_passed=False,
+        ),
+    )

@@ -1,6 +1,7 @@
 """Reading policy files: places of everything, all problems at once. policy 4, 5"""
 
 import json
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -12,9 +13,17 @@ import policies
 from policy.decide import decide_link
 from policy.decision import Reason
 from policy.facts import LinkFacts
-from policy.files.json_sections import Places, split
-from policy.files.loader import PolicyFileError
-from policy.files.positioned_json import MAX_DEPTH, NotJson, parse, without_comments
+from policy.files.json_sections import Places, json_sections, split
+from policy.files.loader import PolicyFileError, parse_policy
+from policy.files.positioned_json import (
+    MAX_DEPTH,
+    MAX_MAPS,
+    NotJson,
+    RepeatedKeyError,
+    loads,
+    parse,
+    without_comments,
+)
 from policy.files.validation import is_plainly_valid, load_sections, validate
 from policy.ruleset import Ruleset, compile_ruleset
 
@@ -252,3 +261,231 @@ def test_what_is_valid_at_a_glance_is_valid(attributes: dict[str, object], group
     vhost = {**attributes, "groups": groups}
     if is_plainly_valid(vhost):
         assert validate(parse(json.dumps([["vhost", vhost]]))) == ()
+
+
+# The fast reader, whole.
+
+
+def test_sections_of_json_know_the_places_of_all_inside() -> None:
+    text = '\n[["a", {}],\n ["b", {"x": [1],\n  "y": {"z": {}}}]]'
+    sections = json_sections(text, "p.json")
+    assert sections is not None
+    assert [(each.type, each.attributes) for each in sections] == [("a", {}), ("b", {"x": [1], "y": {"z": {}}})]
+    assert [(each.source.file, each.source.line, each.source.column) for each in sections] == [
+        ("p.json", 2, 2),
+        ("p.json", 3, 2),
+    ]
+    places = sections[1].source.places
+    assert dict(places) == {("x",): (3, 9), ("x", 0): (3, 15), ("y",): (4, 3), ("y", "z"): (4, 9)}
+    assert len(places) == 4
+    for path in ((), ("w",)):
+        with pytest.raises(KeyError) as missing:
+            places[path]
+        assert missing.value.args == (path,)
+
+
+def test_places_found_at_once_are_those_of_members_of_so_many_maps() -> None:
+    text = '[["a", ' + '{"b":' * (MAX_MAPS + 2) + "1" + "}" * (MAX_MAPS + 2) + "]]"
+    (section,) = json_sections(text, "r.json", is_eager=True) or ()
+    assert list(section.source.places) == [("b",) * depth for depth in range(1, MAX_MAPS + 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[1,2]", [(1, 1), (2, 3)]),
+        ('["\\u00e9"]', [("é", 1)]),
+        ('["\\ud800"]', None),
+        ("[1 2]", None),
+        ("{}", None),
+        ("[1] 2", None),
+    ],
+)
+def test_elements_are_split(text: str, found: object) -> None:
+    assert split(text) == found
+
+
+# The reader that knows places, whole.
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"a":1 "b"}', "1:8: expected ',' or the '}' that ends the object, found '\"'"),
+        ('{"a": 1,\n      "a": 2,}', "2:14: there is a ',' too many before this '}'"),
+    ],
+)
+def test_a_fault_of_json_is_told_whole(text: str, problem: str) -> None:
+    with pytest.raises(NotJson) as refused:
+        parse(text)
+    assert str(refused.value) == problem
+
+
+def test_a_key_that_stands_twice_is_told_with_both_lines() -> None:
+    (problem,) = parse('{\n"b": 1, "a":12,\n    "a": 2}').problems
+    text = "key 'a' stands here a second time, the first is in line 2: keep one of them"
+    assert (problem.line, problem.column, problem.text) == (3, 5, text)
+
+
+def test_loads_refuses_a_key_that_stands_twice() -> None:
+    assert loads('{"a": [1]}') == {"a": [1]}
+    with pytest.raises(RepeatedKeyError):
+        loads('{"a": 1, "a": 1}')
+
+
+def test_a_place_that_is_not_known_is_that_of_the_nearest_thing_around_it() -> None:
+    document = parse('\n  {"a": {\n"b": 1}}')
+    assert document.position_of(("a", "b", "c", "d")) == (3, 1)
+    assert document.position_of(("a", "b", "c")) == (3, 1)
+    assert document.position_of(("a", "x", "y")) == (2, 4)
+    assert document.position_of(("x",)) == (2, 3)
+    assert parse_policy("", "r.conf").position_of((0, 1, "x")) == (1, 1)
+    assert replace(document, positions={}).position_of(("a",)) == (1, 1)
+
+
+@pytest.mark.parametrize(("text", "file"), [("no", "r.conf"), ("no", "p.json")])
+def test_a_file_that_cannot_be_read_is_named(text: str, file: str) -> None:
+    with pytest.raises(PolicyFileError) as refused:
+        parse_policy(text, file)
+    assert refused.value.file == file
+    assert str(refused.value).startswith(f"{file}:1:1: ")
+    with pytest.raises(PolicyFileError) as refused:
+        load_sections(text, file)
+    assert refused.value.file == file
+
+
+# What the schema says, whole, and what is seen at a glance.
+
+PAIR = (
+    'Expected: A pair: the text "vhost" and the vhost\'s attributes. '
+    "Pairs that begin with the name of another entity are ignored."
+)
+FILE = 'A list of pairs ["vhost", {attributes}]. In a file, lines whose first non-blank character is # are comments.'
+KNOWN = (
+    "known are aliases, allowUnknownUser, groups, hostname, id, maxByteRate, maxConnections, maxConnectionsPerHost, "
+    "maxConnectionsPerRemoteHost, maxConnectionsPerUser, maxMessageRate, maxMessageSize, name"
+)
+ITEMS = 'Expected: A list of texts, ["a", "b"], or one text with commas between the items, "a, b".'
+COUNT = "Expected: A number from 0 to 9223372036854775807."
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("5", [f"p:1:1: {FILE}"]),
+        (" {}", [f"p:1:2: {FILE}"]),
+        ("[5]", [f"p:1:2: item 1 is 5. {PAIR}"]),
+        ('[["vhost"]]', [f"p:1:2: item 1 is a list. {PAIR}"]),
+        ('["vhost", {}]', [f'p:1:2: item 1 is "vhost". {PAIR}', f"p:1:11: item 2 is a map in braces. {PAIR}"]),
+        (
+            '[["x", 5]]',
+            ['p:1:8: item 2 of item 1 is 5. Expected: The entity\'s attributes in braces: {"name": value, ...}.'],
+        ),
+        ('[["vhost", {}]]', ['p:1:12: a vhost needs a name: "hostname": "..."']),
+        (
+            '[["vhost", {"hostname": "h", "id": "i"}]]',
+            ["p:1:30: 'id' is the old name of 'hostname': keep only 'hostname'"],
+        ),
+        ('[["vhost", {"hostname": "h", "zzz": 1}]]', [f"p:1:30: unknown attribute 'zzz': {KNOWN}"]),
+        (
+            '[["vhost", {"hostname": "h", "groups": {"' + "g" * 256 + '": {}}}]]',
+            [f"p:1:41: \"{'g' * 58}…: A group's name has at most 255 characters."],
+        ),
+        (
+            '[["vhost", {"hostname": "h", "groups": []}]]',
+            ['p:1:30: the groups is a list. Expected: User groups in braces: {"group name": {settings}, ...}.'],
+        ),
+        (
+            '[["vhost", {"hostname": "a"}], ["listener", {}],\n ["vhost", {"hostname": "b", "maxConection": 3}]]',
+            ["p:2:30: unknown attribute 'maxConection': did you mean 'maxConnections'?"],
+        ),
+        (
+            '{"a": 1, "a": 2}',
+            [f"p:1:1: {FILE}", "p:1:10: key 'a' stands here a second time, the first is in line 1: keep one of them"],
+        ),
+    ],
+)
+def test_a_departure_from_the_schema_is_told_whole(text: str, found: list[str]) -> None:
+    assert problems(text) == found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("users", [1], f"item 1 of 'users' of 'g' of the groups is 1. {ITEMS}"),
+        ("users", [["a"]], f"item 1 of 'users' of 'g' of the groups is a list. {ITEMS}"),
+        ("sources", {}, f"'sources' of 'g' of the groups is a map in braces. {ITEMS}"),
+        ("targets", None, f"'targets' of 'g' of the groups is null. {ITEMS}"),
+        ("maxSenders", True, f"'maxSenders' of 'g' of the groups is true. {COUNT}"),
+        ("maxSenders", -1, f"'maxSenders' of 'g' of the groups is -1. {COUNT}"),
+        ("maxSessions", "x" * 58, f"'maxSessions' of 'g' of the groups is \"{'x' * 58}\". {COUNT}"),
+        ("maxSessions", "x" * 59, f"'maxSessions' of 'g' of the groups is \"{'x' * 58}…. {COUNT}"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_its_name_and_what_is_right(key: str, value: object, text: str) -> None:
+    found = problems(json.dumps([["vhost", {"hostname": "h", "groups": {"g": {key: value}}}]], indent=1))
+    place = "9:7" if isinstance(value, list) else "8:6"
+    expected = text.replace(ITEMS, "Expected: A text in double quotes.") if isinstance(value, list) else text
+    assert found == [f"p:{place}: {expected}"]
+
+
+GLANCE: dict[str, tuple[list[object], list[object]]] = {
+    "users": ([["a", "b"], "a, b", ""], [[1], 1, None]),
+    "maxConnectionsPerUser": ([0, 65535, "65535"], [65536, "65536", -1, True, 1.5, "x", ""]),
+    "maxConnectionsPerHost": ([1], [65536]),
+    "maxSenders": ([0, 1, 2**63 - 1, "9" * 18], [2**63, -1, False, "²", "9" * 20, "0" * 19 + "1", None]),
+    "maxFrameSize": ([0, 2**32 - 1], [2**32, -1, True]),
+    "replyWindow": ([1, 86_400, "20"], [0, 86_401, "0"]),
+    "validFrom": (["2026-12-31T17:00:00Z"], ["tomorrow", 5, None]),
+    "management": (["read connection"], ["nothing there is", 5]),
+    "allowReplies": ([True, False, "true", "false"], ["TRUE", "yes", 1, None]),
+}
+
+
+@pytest.mark.parametrize("key", GLANCE)
+def test_what_is_right_in_a_group_is_seen_at_a_glance(key: str) -> None:
+    right, wrong = GLANCE[key]
+    for value in right:
+        assert is_plainly_valid({"hostname": "h", "groups": {"g": {key: value}}}), value
+    for value in wrong:
+        assert not is_plainly_valid({"hostname": "h", "groups": {"g": {key: value}}}), value
+
+
+@pytest.mark.parametrize(
+    ("vhost", "is_plain"),
+    [
+        ({"hostname": "h"}, True),
+        ({}, False),
+        ({"hostname": 5}, False),
+        ({"hostname": "h", "id": "h"}, False),
+        ({"hostname": "h", "aliases": "a, b", "allowUnknownUser": True, "maxConnections": 65535}, True),
+        ({"hostname": "h", "allowUnknownUser": "true"}, False),
+        ({"hostname": "h", "aliases": ["a"]}, False),
+        ({"hostname": "h", "unknown": 1}, False),
+        ({"hostname": "h", "groups": {}}, True),
+        ({"hostname": "h", "groups": []}, False),
+        ({"hostname": "h", "groups": {"g": []}}, False),
+        ({"hostname": "h", "groups": {"g": {"unknown": 1}}}, False),
+        ({"hostname": "h", "groups": {"é" * 127 + "g": {}}}, True),
+        ({"hostname": "h", "groups": {"é" * 128: {}}}, False),
+    ],
+)
+def test_what_is_right_in_a_vhost_is_seen_at_a_glance(vhost: dict[str, object], is_plain: bool) -> None:
+    assert is_plainly_valid(vhost) is is_plain
+
+
+def test_what_is_plain_is_not_held_against_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of thousands of vhosts only those that may be wrong are."""
+    held: list[object] = []
+
+    class Validator:
+        def iter_errors(self, value: object) -> list[object]:
+            held.append(value)
+            return []
+
+    monkeypatch.setattr("policy.files.validation._validator", Validator)
+    plain, doubtful = ["vhost", {"hostname": "h"}], ["vhost", {"hostname": "h", "maxConnections": "x"}]
+    assert validate(parse(json.dumps([plain, doubtful, plain, 5]))) == ()
+    assert held == [[doubtful, 5]]
+    assert load_sections(json.dumps([plain, ["listener", {}]]), "p")
+    assert len(held) == 1

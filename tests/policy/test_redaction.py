@@ -12,7 +12,7 @@ from policy.files.redaction import is_secret_name, lines_without_secrets, withou
     "name",
     [
         *("password", "saslPassword", "pasword", "passwrd", "paswrd", "psswrd", "passowrd", "oassword", "Pa55w0rd"),
-        *("pwd", "passphrase", "key-passprase", "secrt", "sceret", "clientSecret", "credntial", "auth_token"),
+        *("pwd", "p.w.d", "passphrase", "key-passprase", "secrt", "sceret", "clientSecret", "credntial", "auth_token"),
     ],
 )
 def test_a_name_near_to_a_secrets_is_one(name: str) -> None:
@@ -44,6 +44,9 @@ def test_other_names_are_none(name: object) -> None:
         ('"sources": ["a:b", "c"],', '"sources": ["a:b", "c"],'),
         ("port: 1 # see: there", "port: 1 # see: there"),
         ("# pasword: x", "# pasword: …"),
+        ("# see: there", "# see: there"),
+        ("Xport: 1", "Xport: …"),
+        ('"host": fe80::1', '"host": fe80::1'),
     ],
 )  # fmt: skip
 def test_a_line_keeps_what_is_known_to_be_no_secret(line: str, shown: str) -> None:
@@ -61,3 +64,16 @@ def test_values_below_their_names_are_left_out() -> None:
 def test_any_line_is_shown_in_part(line: str) -> None:
     shown = without_secrets(line)
     assert shown == line or (shown.endswith("…") and line.startswith(shown[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("password: a{\nhost: b", ["password: …", "host: b"]),
+        ('"password": ["a"],\n"port": 1', ['"password": …', '"port": 1']),
+        ('"password": {\n"a": 1\n},\n"port": 1', ['"password": …', "…", "…", '"port": 1']),
+        ('"secret": [\n"X", X\n"[[", c\n],\n"port": 1', ['"secret": …', "…", "…", "…", '"port": 1']),
+    ],
+)
+def test_values_of_several_lines_are_left_out_to_their_ends(text: str, shown: list[str]) -> None:
+    assert lines_without_secrets(text) == shown
