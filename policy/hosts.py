@@ -19,6 +19,17 @@ _MAPPED_BITS = 96
 _UNKNOWN_NAME = "[Errno -2] Name or service not known"
 
 
+def is_loopback(host: str) -> bool:
+    """Is the host this machine by its loopback address, or by the name `localhost`? No name is resolved.
+
+    host  a numeric address without brackets, or a name
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 class HostError(Exception):
     """An item is refused; str() is the `<host error>` of §2.3."""
 

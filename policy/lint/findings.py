@@ -10,13 +10,13 @@ from policy.addressing.patterns import normalise
 from policy.attributes import Path, SourceLocation, read_items, read_names
 from policy.files.sections import Section
 from policy.groups import DENIED_BY
+from policy.hosts import is_loopback
 from policy.lint.section_names import old_attribute_names
 from policy.vhosts import CONNECTOR_GROUP, DEFAULT_GROUP, DEPRECATED_ATTRIBUTES
 
 NAMES = ("hostname", *(old for old, new in DEPRECATED_ATTRIBUTES.items() if new == "hostname"), "name")
 SOME_USER = "somebody"
 CONFIGURATION_SUFFIX = ".conf"
-_LOOPBACK = ("127.", "::1", "localhost")
 
 
 class Level(IntEnum):
@@ -189,7 +189,7 @@ class SectionText:
     @property
     def is_local(self) -> bool:
         """Does a listener or connector stay within this machine?"""
-        return self.text("host").startswith(_LOOPBACK)
+        return is_loopback(self.text("host"))
 
     @property
     def mechanisms(self) -> tuple[str, ...]:

@@ -5,20 +5,27 @@ between may answer that it was right. Servers on this machine are left out. Leav
 """
 
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
+from policy.hosts import is_loopback
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL089"
 TITLE = "directory asked in the clear"
 FAMILY = Family.SECURITY
 
-_LOCAL = ("ldap://127.", "ldap://localhost", "ldap://[::1]")
-
 
 def check(policy: PolicyText) -> Iterator[Finding]:
     for section in policy.sections("ldapAuthenticator"):
-        urls = [url.lower() for url in section.text("urls").split()]
-        is_clear = any(url.startswith("ldap://") and not url.startswith(_LOCAL) for url in urls)
-        if is_clear and section.is_off("startTls"):
+        if section.is_off("startTls") and any(_is_clear(url) for url in section.text("urls").split()):
             text = "users' passwords are sent to the directory without TLS"
             yield section.finding(ID, Level.WARNING, text, "startTls", About(instead="startTls: yes"))
+
+
+def _is_clear(url: str) -> bool:
+    """Does the url name a server of another machine, without TLS?"""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "ldap" and not is_loopback(parts.hostname or "")
+    except ValueError:
+        return url.lower().startswith("ldap:")

@@ -6,8 +6,8 @@ machine are left out.
 """
 
 from collections.abc import Iterator
-from ipaddress import ip_address
 
+from policy.hosts import is_loopback
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
 
 ID = "PAL120"
@@ -30,7 +30,4 @@ def _is_this_machine(place: str) -> bool:
     host = place.partition("]")[0].removeprefix("[")
     if host.count(":") == 1:
         host = host.partition(":")[0]
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
+    return is_loopback(host)

@@ -8,6 +8,7 @@ from typing import Any
 from auth.host_names import pattern_of
 from auth.mechanisms import Channel
 from auth.verifiers.sasl_config import SaslConfigError, demands_certificate, why_unserved
+from policy.hosts import is_loopback
 from router.connection.peer_kinds import AUTH_SERVICE
 from router.connection.terms import Listener, TlsSettings, listener_of
 from router.control.authenticators import AuthenticatorError, Authenticators, ListenerAuthentication
@@ -25,7 +26,6 @@ from router.management.requests import ManagementError
 _BEST = Channel(has_certificate=True, is_encrypted=True, binding=lambda _type: b"any")
 
 # Nobody else reads what passes there.
-_LOOPBACK = ("127.", "::1", "localhost")
 
 
 class Listeners:
@@ -124,7 +124,7 @@ class Listeners:
     def _warn_of_clear_passwords(
         self, attributes: Mapping[str, Any], authentication: ListenerAuthentication, user: str
     ) -> None:
-        is_local = str(attributes["host"]).startswith(_LOOPBACK)
+        is_local = is_loopback(str(attributes["host"]))
         if is_local or attributes["requireSsl"] or attributes["requireEncryption"]:
             return
         if clear := authentication.in_the_clear:

@@ -5,9 +5,9 @@ Sources: docs/spec/management.md §6.5; docs/spec/policy-and-auth.md §9.
 
 from collections.abc import Mapping
 from functools import partial
-from ipaddress import ip_address
 from typing import Any, Final
 
+from policy.hosts import is_loopback
 from router.connection.peer_open import PRODUCT
 from router.connection.relay import Relay, RelayTerms
 from router.connection.service import Asker, ServiceTerms
@@ -65,7 +65,7 @@ class SaslPlugins:
             source = self._profiles.find(profile_name, user)
             files = TlsFiles.of_connector(source, verify_hostname=bool(attributes["verifyHostname"]))
             self._profiles.use(f"authServicePlugin/{name}", [files], user)
-        elif not all(_is_this_machine(place.host) for place in places):
+        elif not all(is_loopback(place.host) for place in places):
             text = f"authServicePlugin {name}: passwords go to the service in the clear: give it an sslProfile"
             log(self._emit, "CONN_MGR", "warning", text)
         verifies = bool(attributes["verifyHostname"])
@@ -162,10 +162,3 @@ def _places(name: str, text: str, port: str) -> list[Place]:
             400, f"authServicePlugin '{name}': {len(places)} services, at most {MAX_PLACES} are tried"
         )
     return places
-
-
-def _is_this_machine(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

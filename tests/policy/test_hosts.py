@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rulesets import resolve
 
-from policy.hosts import HostError, HostRanges, names_in, parse_hosts, parse_network
+from policy.hosts import HostError, HostRanges, is_loopback, names_in, parse_hosts, parse_network
 
 
 @pytest.mark.parametrize(
@@ -167,3 +167,15 @@ def test_merged_ranges_hold_exactly_what_they_hold_one_by_one(
 ) -> None:
     ranges = parse_hosts([f"{low}-{high}" for low, high in bounds], resolve)
     assert ranges.contains(str(host)) == any(low <= host <= high for low, high in bounds)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.255.0.9", "::1", "0:0:0:0:0:0:0:1", "localhost", "LocalHost"])
+def test_hosts_of_this_machine(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "127.", "127.evil.example", "localhost.example", "::1234", "::", "0.0.0.0", "128.0.0.1", "[::1]"]
+)
+def test_hosts_that_only_begin_as_those_of_this_machine(host: str) -> None:
+    assert not is_loopback(host)
