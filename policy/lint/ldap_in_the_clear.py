@@ -4,8 +4,8 @@ With `startTls: no` every password that is checked at an `ldap:` server crosses 
 between may answer that it was right. Servers on this machine are left out. Leave `startTls` out, or use `ldaps:`.
 """
 
+import re
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 from policy.hosts import is_loopback
 from policy.lint.findings import About, Family, Finding, Level, PolicyText
@@ -13,6 +13,9 @@ from policy.lint.findings import About, Family, Finding, Level, PolicyText
 ID = "PAL089"
 TITLE = "directory asked in the clear"
 FAMILY = Family.SECURITY
+
+# A user before the host is no part of it.
+_IN_THE_CLEAR = re.compile(r"(?i)ldap://(?:[^/?#]*@)?(?P<host>\[[^\]]*\]|[^/?#:]*)")
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
@@ -24,8 +27,5 @@ def check(policy: PolicyText) -> Iterator[Finding]:
 
 def _is_clear(url: str) -> bool:
     """Does the url name a server of another machine, without TLS?"""
-    try:
-        parts = urlsplit(url)
-        return parts.scheme == "ldap" and not is_loopback(parts.hostname or "")
-    except ValueError:
-        return url.lower().startswith("ldap:")
+    found = _IN_THE_CLEAR.match(url)
+    return found is not None and not is_loopback(found["host"].strip("[]"))
