@@ -55,9 +55,11 @@ class PeerLinks:
     """Attaches, counts and drops the links of one connection.
 
     keeps_names  the peer is a router, which has made the names of links unique
+    alike        so many sessions have windows of the same size, see Account.session_bytes
     """
 
     keeps_names = False
+    alike = 1
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class PeerLinks:
         session.is_counted = True
         settings = self.gate.settings
         window = settings.max_session_window if settings is not None else 0
-        most = self.attachment.account.session_bytes(len(self.engine.sessions))
+        most = self.attachment.account.session_bytes(len(self.engine.sessions), self.alike)
         session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:

@@ -37,6 +37,9 @@ class TrunkLinks(PeerLinks):
 
     trunk: Trunk | None = None
     keeps_names = True
+    # Control, one for each priority, and one of each router for streaming. A window holds frames, whatever their size:
+    # one smaller than the credit of a link would let a neighbour that is far away send no more in a round trip.
+    alike = PRIORITIES + 3
     _incoming_slots = 0  # data links in either direction so far
     _outgoing_slots = 0
     _streaming: Session | None = None  # for messages that do not come in one piece
@@ -76,7 +79,7 @@ class TrunkLinks(PeerLinks):
             sessions.append(session)
 
     def _begin_own(self, owner: TrunkOwner) -> Session:
-        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
+        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1, self.alike)
         return self.engine.begin_session(owner, incoming_capacity_bytes=min(self.terms.session_bytes, most))
 
     def _attach_standing(self, sessions: list[Session], owner: TrunkOwner) -> None:

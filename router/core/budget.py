@@ -206,16 +206,19 @@ class Account:
         """How many users there are."""
         return self._budgets.user_count
 
-    def session_bytes(self, number: int) -> int:
+    def session_bytes(self, number: int, alike: int = 1) -> int:
         """What the `number`th session of the connection may send before it is taken, at most.
 
         What was granted comes after the senders are held back, too: all of it has to fit under the last step.
+
+        alike  so many sessions, the first, have as much as each other: at most 16
         """
         limits = [level.limit for level in self.levels[1:] if level.limit]
         if self.own.limit:
             limits.append(self.own.limit - self.addresses)
         limit = min(limits, default=0)
-        return limit // (8 * number) if limit else MAX_SESSION_BYTES
+        parts = 8 * number if alike == 1 else 16 * (1 if number <= alike else number)
+        return limit // parts if limit else MAX_SESSION_BYTES
 
     def join(self, level: Level) -> None:
         """From now on, and for what it holds already, it is one of this level's."""

@@ -39,6 +39,10 @@ class Engine(Protocol):
         """Write every byte that is ready."""
         ...
 
+    def write_early(self) -> None:
+        """The same in the midst of a pass, before its end."""
+        ...
+
     def release_settled(self) -> Iterator[None]:
         """Release, in steps, what is kept of settled deliveries."""
         ...

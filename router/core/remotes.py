@@ -55,6 +55,13 @@ class DataOutLink(OutLink):
         self.send_with = wire.inserting()
         self.lent_to: dict[Lent, None] = {}  # links that wait for credit of this one
 
+    def write_early(self) -> None:
+        """Write what has gathered: the neighbour works on it while the pass goes on here."""
+        try:
+            self.engine.write_early()
+        except Exception as error:
+            self.engine.owner.crash(error)
+
     def on_receiver_accepted(self, outgoing: Handle) -> None:
         """As of all, without a call for the count of what crosses. Hot."""
         record = self.unsettled.pop(outgoing, None)

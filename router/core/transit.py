@@ -5,7 +5,7 @@ Functions take what those of `forward` take. Source: docs/spec/network.md §10.3
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from router.core.addresses import Distribution, Forward, LiveAddress
 from router.core.budget import Charge
@@ -18,6 +18,9 @@ from router.core.remotes import DataOutLink, RemoteRouter, Trunk
 from router.core.selection import elsewhere, least_loaded_elsewhere, next_in_turn_elsewhere
 from router.core.weights import LARGE_BYTES
 from router.values import Handle
+
+# Messages to a neighbour that leave together in the midst of a pass: while it takes them, this router goes on.
+_WRITTEN_TOGETHER: Final = 64
 
 
 class Look(NamedTuple):
@@ -201,16 +204,18 @@ class Transit:
             out.unsettled[outgoing] = (origin, delivery, work.now_s)
             if size > LARGE_BYTES:
                 out.weigh(outgoing, size)
-            return
-        link.presettled += 1
-        link.settle(delivery)
-        out.presettled += 1
-        out.settle(outgoing)
-        link.lender = out
-        if not link.owed:
-            work.refill.append(link)
-            work.touched.add(link.engine)
-        link.owed += 1
+        else:
+            link.presettled += 1
+            link.settle(delivery)
+            out.presettled += 1
+            out.settle(outgoing)
+            link.lender = out
+            if not link.owed:
+                work.refill.append(link)
+                work.touched.add(link.engine)
+            link.owed += 1
+        if not out.delivery_count % _WRITTEN_TOGETHER:
+            out.write_early()
 
     def _choose(self, link: InLink, address: LiveAddress, size: int, front: int) -> OutLink | None:
         """None: in-process consumers get it, or nobody."""

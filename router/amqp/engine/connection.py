@@ -318,6 +318,14 @@ class Engine:
         if self.is_deaf or self.afterwards or _first_event(self.collector):
             self.drain()
 
+    def write_early(self) -> None:
+        """Write what is ready in the midst of a pass; `flush` follows at its end."""
+        if not self.is_blocked and not self.is_freed:
+            size = _pull(self.transport, self.left)
+            self.left = _step.left
+            if size > 0:
+                self.write(bytes(OUTPUT_VIEW[:size]))
+
     def _pulled(self) -> memoryview:
         """As many bytes as the engine has ready at once, to be written."""
         size = _pull(self.transport, self.left)
