@@ -25,7 +25,17 @@ from policy.cli.collector import without_collector
 from policy.cli.diff import change_lines
 from policy.cli.files import written
 from policy.cli.progress import Progress, progress
-from policy.cli.sources import CLEAN, FINDINGS, UNREADABLE, WRONG_USE, Loaded, files_of, load_files
+from policy.cli.sources import (
+    CLEAN,
+    FINDINGS,
+    UNREADABLE,
+    WRONG_USE,
+    Loaded,
+    files_of,
+    load_files,
+    print_lines,
+    refusal,
+)
 from policy.files.conf_layout import NotWritableError, vhost_section
 from policy.files.layout import Before, Comments, comments_in, laid_out
 from policy.files.loader import PolicyFileError
@@ -145,7 +155,7 @@ def _converted(options: argparse.Namespace, watch: Progress) -> tuple[str | None
         _complain((*error.lines, "nothing was written"))
         return None, FINDINGS
     except PolicyError as error:
-        _complain((f"{error.file}:{error.line or 1}: {error}",))
+        print_lines(refusal(options.path, error), sys.stderr)
         return None, UNREADABLE
     left = sorted({entity.type for entity in loaded.entities if entity.type != "vhost"})
     if left and to == "json":
@@ -184,7 +194,7 @@ def _by_element(comments: Comments) -> dict[int, Comments]:
     for path, before in comments.before.items():
         index = path[0] if path else 0
         assert isinstance(index, int)
-        inner = path[2:] if path[1:2] == (1,) else ()
+        inner = path[2:]
         known = found.setdefault(index, Comments()).before.setdefault(inner, Before())
         known.comments += before.comments
         known.has_blank |= before.has_blank

@@ -82,11 +82,10 @@ def _lay_out(file: Path, options: argparse.Namespace, say: _Say) -> int:
     try:
         before = read_text(file)
         after = formatted(before, "stdin.json" if is_stdin else str(file))
-    except PolicyFileError as error:
-        say(printable(str(error), kept="\n"), file=sys.stderr if is_stdin else sys.stdout)
-        return UNREADABLE
-    except UnreadableError as error:
-        say(printable(f"{file}: cannot be read: {error}"))
+    except (PolicyFileError, UnreadableError) as error:
+        text = f"{file}: cannot be read: {error}" if isinstance(error, UnreadableError) else str(error)
+        # What is read from standard output is the laid out file alone.
+        say(printable(text, kept="\n"), file=sys.stderr if is_stdin else sys.stdout)
         return UNREADABLE
     if is_stdin and not options.check and not options.diff:
         say(after, end="")

@@ -21,7 +21,6 @@ from policy.cli.sources import (
     CLEAN,
     FINDINGS,
     STDIN,
-    STDIN_NAMES,
     UNREADABLE,
     WRONG_USE,
     Loaded,
@@ -111,6 +110,9 @@ def add_parser(verbs: Any) -> None:
 
 @without_collector
 def run(options: argparse.Namespace) -> int:
+    if options.fix and STDIN in map(str, options.paths):
+        print("qdpolicy: standard input cannot be mended: --diff shows the fixes", file=sys.stderr)
+        return WRONG_USE
     try:
         configuration = _configuration(options.config)
         known = _baseline(options.baseline or configuration.baseline)
@@ -126,7 +128,8 @@ def run(options: argparse.Namespace) -> int:
         report = _checked(options, configuration)
     if options.write_baseline is not None:
         marks = sorted(set(fingerprints(report.findings)))
-        status = written(options.write_baseline, json.dumps({"version": 1, "findings": marks}, indent=2) + "\n")
+        text = json.dumps({"version": 1, "findings": marks}, indent=2) + "\n"
+        status = max(status, written(options.write_baseline, text))
         _show_problems(report)
         return UNREADABLE if report.problems else status
     stale = set(known) - set(fingerprints(report.findings))
@@ -140,7 +143,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(output, end="")
     if report.problems or status != CLEAN:
-        return status if status == WRONG_USE else UNREADABLE
+        return UNREADABLE
     fail_level = Level[options.fail_level.upper()] if options.fail_level else configuration.fail_level
     return FINDINGS if any(finding.level >= fail_level for finding in report.findings) else CLEAN
 
@@ -159,7 +162,7 @@ def _checked(options: argparse.Namespace, configuration: LintConfiguration) -> R
             findings += with_levels(found, configuration.levels)
             whole.problems += loaded.problems
             whole.texts.update(loaded.texts)
-            routers.append(PolicyText(entities=tuple(loaded.entities), texts=loaded.texts))
+            routers.append(PolicyText(entities=tuple(loaded.entities)))
         if options.fleet:
             findings += with_levels(check_fleet(tuple(routers), ignored, whole.texts), configuration.levels)
     return Report(
@@ -204,10 +207,7 @@ def _mend(report: Report, options: argparse.Namespace) -> int:
     # What a program reads from standard output is the report alone.
     told = sys.stdout if options.format in FOR_PEOPLE and options.output is None else sys.stderr
     for file, after in mended(report.findings, report.texts, is_unsafe_allowed=options.unsafe).items():
-        if STDIN in map(str, options.paths) and file in STDIN_NAMES:
-            print("qdpolicy: standard input cannot be mended: --diff shows the fixes", file=sys.stderr)
-            status = WRONG_USE
-        elif (problem := harm(file, report.texts[file], after.text, is_unsafe=options.unsafe)) is not None:
+        if (problem := harm(file, report.texts[file], after.text, is_unsafe=options.unsafe)) is not None:
             print(printable(f"{file}: not changed, {problem}"), file=told)
             status = UNREADABLE
         elif (failed := written(Path(file), after.text)) != CLEAN:
@@ -222,7 +222,7 @@ def _deed(finding: Finding) -> str:
     fix = finding.fix
     assert fix is not None
     old, new = (without_secrets(text) for text in (fix.old, fix.new))
-    return f"mended {finding.rule}: {old!r} is {new!r} now" if new else f"mended {finding.rule}: {old!r} is gone"
+    return f"mended {finding.rule}: {old!r} is {new!r} now"
 
 
 def _show_problems(report: Report) -> None:

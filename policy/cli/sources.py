@@ -181,7 +181,7 @@ def compiled(path: Path, loaded: Loaded, *, resolves: bool) -> Ruleset:
     try:
         return compile_ruleset(loaded.policy, loaded.vhosts, resolve=_resolve if resolves else _refuse)
     except PolicyError as error:
-        raise UnusableError(_refusal(path, error)) from None
+        raise UnusableError(refusal(path, error)) from None
 
 
 def outline_of(
@@ -191,10 +191,11 @@ def outline_of(
     try:
         return outline(loaded.policy, loaded.vhosts, resolve=_resolve if resolves else _refuse, watch=watch)
     except PolicyError as error:
-        raise UnusableError(_refusal(path, error)) from None
+        raise UnusableError(refusal(path, error)) from None
 
 
-def _refusal(path: Path, error: PolicyError) -> str:
+def refusal(path: Path, error: PolicyError) -> str:
+    """One printable line: the place, or else the file or folder that was loaded, and the error."""
     return printable(f"{error.file or path}:{error.line or 1}: {error}")
 
 

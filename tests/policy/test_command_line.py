@@ -190,6 +190,8 @@ def test_a_file_that_may_not_be_written_stays(
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everything
     assert main(["lint", "p.json", "--fix"]) == 3
     assert capsys.readouterr().err == "p.json: cannot be written: it is write-protected\n"
+    for option in ("--output", "--write-baseline"):
+        assert main(["lint", "p.json", "--fix", option, f"new{option}"]) == 3
     assert main(["fmt", "p.json"]) == 3
     assert file.read_text() == OLD
 
@@ -230,8 +232,17 @@ def test_a_fix_that_would_change_the_meaning_is_not_made(
     """A mistake in a rule that calls its fix safe must not open anything."""
     harmful = Mended(text=NEW.replace('"x"', '"*"'), findings=())
     monkeypatch.setattr("policy.cli.lint.mended", lambda *_, **__: {"p.json": harmful})
+    said = "p.json: not changed, the fixes would change what it permits\n"
     assert main(["lint", "p.json", "--fix"]) == 3
-    assert "not changed, the fixes would change what it permits" in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith(f"{said}p.json:1:14: warning PAL005")
+    assert main(["lint", "p.json", "--diff"]) == 3
+    assert capsys.readouterr().out == said
+    assert main(["lint", "p.json", "--fix", "--format", "json"]) == 3
+    captured = capsys.readouterr()
+    assert captured.err == said
+    assert [each["rule"] for each in json.loads(captured.out)["findings"]] == ["PAL005"]
+    assert main(["lint", "p.json", "--fix", "--output", "report"]) == 3
+    assert capsys.readouterr().err == said
     assert file.read_text() == OLD
 
 
@@ -258,6 +269,12 @@ def test_a_baseline_that_is_none_is_status_2(text: str, file: Path, capsys: pyte
     file.with_name("known").write_text(text)
     assert main(["lint", "p.json", "--baseline", "known"]) == 2
     assert capsys.readouterr().err == "qdpolicy: baseline known is none: write one with --write-baseline\n"
+
+
+def test_a_configuration_nested_too_deeply_is_status_2(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.with_name("deep.toml").write_text(f"ignore = {'[' * 100_000}")
+    assert main(["lint", "p.json", "--config", "deep.toml"]) == 2
+    assert capsys.readouterr().err == "qdpolicy: deep.toml: it is nested too deeply\n"
 
 
 def test_a_comment_about_a_rule_there_is_not_is_found(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

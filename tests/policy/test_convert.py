@@ -132,6 +132,18 @@ def test_there_and_back_again_is_the_same_text(tmp_path: Path, capsys: pytest.Ca
     ]
 
 
+def test_line_ends_of_other_systems_become_those_of_this_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "r.conf"
+    file.write_bytes(CONF.replace("\n", "\r\n").replace("}\r\nlistener", "}\rlistener").encode())
+    assert main(["convert", str(file)]) == 0
+    from_here = capsys.readouterr().out
+    assert main(["convert", written(tmp_path, "s.conf", CONF)]) == 0
+    assert from_here == capsys.readouterr().out
+    assert "\r" not in from_here
+
+
 def test_comments_at_the_ends_of_files_stay_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
         written(tmp_path, f"{name}.json", f'# {name} 1\n[["vhost", {{"hostname": "{name}"}}]\n# {name} 2\n]\n')
@@ -233,6 +245,7 @@ def test_narrow_never_widens(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "widening: send to '*' except 'a' in vhost 'h'" in captured.err
+    assert captured.err.endswith("\nthe outcome would not mean the same\nnothing was written\n")
 
 
 def test_an_outcome_that_means_something_else_is_not_written(
@@ -246,6 +259,7 @@ def test_an_outcome_that_means_something_else_is_not_written(
     error = capsys.readouterr().err
     assert "widening: connect in vhost 'h'\n" in error
     assert "example: 'anna' from " in error
+    assert error.endswith("\nthe outcome would not mean the same\nnothing was written\n")
     assert not out.exists()
 
 

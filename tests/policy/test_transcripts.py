@@ -1,7 +1,7 @@
 """What `qdpolicy` says, whole: each command of tests/policy/transcripts with its output and its exit status.
 
 A command begins with `$`, its standard error with `!`, a file `out` that it writes with `>`, its exit status
-with `=`. It runs beside a copy of transcripts/files.
+with `=`. It runs beside a copy of transcripts/files; behind ` < ` stands the one that is its standard input.
 `python tests/policy/test_transcripts.py` writes the transcripts anew: read what has changed before you commit it.
 """
 
@@ -35,11 +35,15 @@ def commands(transcript: Path) -> Iterator[tuple[str, str]]:
 def said_to(command: str) -> str:
     """The output of a command, run in the folder of this process. Of a help only the words count."""
     out, err = io.StringIO(), io.StringIO()
+    words, _, given = command.partition(" < ")
+    terminal, sys.stdin = sys.stdin, io.TextIOWrapper(io.BytesIO(Path(given).read_bytes() if given else b""))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status: object = main(shlex.split(command))
+            status: object = main(shlex.split(words))
         except SystemExit as ended:
             status = ended.code
+        finally:
+            sys.stdin = terminal
     # How lines are broken differs between versions of Python.
     output = " ".join(out.getvalue().split()) + "\n" if command.endswith("--help") else out.getvalue()
     told = err.getvalue()
