@@ -89,7 +89,7 @@ def _folder_files(folder: Path, loaded: Loaded) -> list[Path]:
     try:
         return [folder / name for name in folder_names(str(folder), is_policy_file)]
     except OSError as error:
-        loaded.problems.append((str(folder), cannot_be_read(error.strerror)))
+        loaded.problems.append((str(folder), cannot_be_read(_why(error))))
         return []
 
 
@@ -132,6 +132,8 @@ def read_text(file: Path) -> str:
     """The text of a file, `-` for standard input, without a byte order mark. Raises UnreadableError."""
     try:
         if str(file) == STDIN:
+            if sys.stdin is None:
+                raise UnreadableError("it is closed")
             content = sys.stdin.buffer.read(MAX_POLICY_BYTES + 1)
             if len(content) > MAX_POLICY_BYTES:
                 raise UnreadableError(f"larger than {MAX_POLICY_BYTES >> 20} MiB")
@@ -139,7 +141,7 @@ def read_text(file: Path) -> str:
             content = read_regular(str(file), MAX_POLICY_BYTES)
         text = content.decode("utf-8")
     except OSError as error:
-        raise UnreadableError(error.strerror or "unknown error") from None
+        raise UnreadableError(_why(error)) from None
     except UnicodeDecodeError as error:
         raise UnreadableError(f"not UTF-8, beginning with byte {error.start + 1}") from None
     return text.removeprefix("\ufeff")
@@ -151,8 +153,12 @@ def stdin_name(text: str) -> str:
     return STDIN_NAMES[not next(said, "[").startswith(("[", "{"))]
 
 
-def cannot_be_read(why: str | None) -> Problem:
-    return Problem(line=1, column=1, text=f"cannot be read: {why or 'unknown error'}")
+def _why(error: OSError) -> str:
+    return error.strerror or "unknown error"
+
+
+def cannot_be_read(why: str) -> Problem:
+    return Problem(line=1, column=1, text=f"cannot be read: {why}")
 
 
 class UnusableError(Exception):

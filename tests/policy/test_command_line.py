@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from policy.analysis.effort import TooComplexError
 from policy.cli.files import write_whole
 from policy.cli.main import main
+from policy.cli.sources import UnusableError, ruleset_of
 from policy.files.regular import MAX_POLICY_BYTES
 from policy.lint.places import Mended
 
@@ -98,6 +100,93 @@ def test_a_folder_that_may_not_be_read_does_not_pass_for_clean(file: Path) -> No
         assert main(["lint", str(file.parent)]) == 3
     finally:
         file.parent.chmod(0o700)
+
+
+@pytest.mark.parametrize("path", ["rules", "r.conf"])
+def test_a_folder_that_cannot_be_listed_is_named(
+    path: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    file.with_name("rules").mkdir()
+    file.with_name("r.conf").write_text("policy {\n    enableVhostPolicy: yes\n    policyDir: rules\n}\n")
+    monkeypatch.setattr("policy.cli.sources.folder_names", forbidden)
+    assert main(["convert", "rules"]) == 3
+    assert main(["explain", path, "--host", "::1"]) == 3
+    captured = capsys.readouterr()
+    assert captured.err == captured.out == "rules:1:1: cannot be read: Permission denied\n"
+
+
+def test_files_that_are_too_much_together_are_not_read_on(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Attack: a folder of files, each of which is small enough."""
+    monkeypatch.setattr("policy.cli.sources.MAX_POLICY_BYTES", 1 << 20)
+    file.unlink()
+    for name in "abcd":
+        file.with_name(f"{name}.json").write_text("[" + " " * ((1 << 19) - 2) + "]")
+    said = "these policy files have more than 1 MiB together"
+    assert main(["lint", "."]) == 3
+    assert capsys.readouterr().out == f"c.json:1:1: invalid: cannot be read: {said}\n1 unreadable file\n"
+    file.with_name("c.json").unlink()
+    file.with_name("d.json").unlink()
+    assert main(["lint", "."]) == 0
+
+
+def test_standard_input_does_not_fill_the_memory(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Attack: /dev/zero as standard input."""
+    monkeypatch.setattr("policy.cli.sources.MAX_POLICY_BYTES", 2 << 20)
+    endless = io.BytesIO(b"[" + b" " * (3 << 20))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(endless))
+    assert main(["lint", "-"]) == 3
+    assert capsys.readouterr().out == "-:1:1: invalid: cannot be read: larger than 2 MiB\n1 unreadable file\n"
+    assert endless.tell() == (2 << 20) + 1
+    give(monkeypatch, "[" + " " * ((2 << 20) - 2) + "]")
+    assert main(["lint", "-"]) == 0
+
+
+def test_standard_input_that_cannot_be_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Unreadable(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, _: object) -> int:
+            raise io.UnsupportedOperation
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Unreadable())))
+    assert main(["convert", "-"]) == 3
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["convert", "-"]) == 3
+    assert capsys.readouterr().err == "-:1:1: cannot be read: unknown error\n-:1:1: cannot be read: it is closed\n"
+
+
+def test_names_of_hosts_are_looked_up_where_it_is_asked_for(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def looked_up(*name: object, **options: object) -> list[tuple[object, ...]]:
+        asked.append((*name, options))
+        return [(2, 1, 6, "", ("10.0.0.7", port)) for port in (0, 1)]
+
+    monkeypatch.setattr("policy.cli.sources.socket.getaddrinfo", looked_up)
+    file.write_text(NEW.replace("10.0.0.1", "host.example"))
+    expected = {"user": "a", "host": "10.0.0.7", "vhost": "h", "is": "allow"}
+    file.with_name("e.json").write_text(json.dumps({"policy": "p.json", "expect": [expected]}))
+    for host, status in (("10.0.0.7", 0), ("10.0.0.8", 1)):
+        assert main(["explain", "p.json", "--host", host, "--vhost", "h", "--user", "a", "--resolve"]) == status
+    assert main(["test", "e.json", "--resolve"]) == 0
+    assert main(["diff", "p.json", "p.json", "--resolve"]) == 0
+    assert set(map(str, asked)) == {str(("host.example", None, {"type": socket.SOCK_STREAM}))}
+    hosts = ruleset_of(file, resolves=True).vhosts["h"].groups["g"].hosts
+    assert [hosts.contains(host) for host in ("10.0.0.7", "10.0.0.8")] == [True, False]
+    with pytest.raises(UnusableError, match=r"p\.json:1: .*host names are not looked up here: give --resolve"):
+        ruleset_of(file)
 
 
 def test_a_byte_order_mark_is_passed_over(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
