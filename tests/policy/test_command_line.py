@@ -258,6 +258,33 @@ def test_a_policy_on_one_line_takes_time_in_proportion(file: Path, capsys: pytes
     assert capsys.readouterr().out.count("warning PAL005") == 1001
 
 
+def test_a_reader_who_has_seen_enough_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`qdpolicy schema | head`: no traceback, neither at once nor when the interpreter ends."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    stdout = os.fdopen(writing, "w", encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert main(["schema"]) == 1
+    stdout.write("more")
+    stdout.close()
+
+
+def test_what_the_character_set_lacks_is_spelled_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('[["vhost", {"id": "hé…"}]]', "utf-8")
+    out = io.BytesIO()
+    stdout = io.TextIOWrapper(out, "ascii")
+    monkeypatch.setattr(sys, "stdout", stdout)
+    assert main(["lint", "p.json"]) == 1
+    assert b"vhost 'h\\xe9\\u2026'" in out.getvalue()
+
+
+def test_a_verb_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith("the following arguments are required: VERB\n")
+
+
 # Writing
 
 

@@ -2,18 +2,22 @@
 
 import argparse
 import importlib
+import io
+import json
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from policy.cli import lsp
+import schemas
+from policy.cli import lsp, rule_pages
 from policy.cli import main as command
 from policy.cli.arguments import product_version
 from policy.cli.main import main
-from policy.cli.progress import Progress
+from policy.cli.progress import Progress, progress
 from policy.facts import ManagementFacts
 
 POLICY = '[["vhost", {"hostname": "h", "groups": {"g": {"users": "a", "remoteHosts": "::1"}}}]]\n'
@@ -367,3 +371,76 @@ def test_a_verb_that_is_broken_off_has_the_status_of_shells(file: Path, monkeypa
 
     monkeypatch.setattr("policy.cli.schema.run", broken_off)
     assert main(["schema"]) == 130
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal_for(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    found = Terminal()
+    monkeypatch.setattr(sys, "stderr", found)
+    monkeypatch.setenv("TERM", "xterm")
+    return found
+
+
+def test_after_a_second_it_says_every_tenth_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_for(monkeypatch)
+    now_s = 50.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    with progress() as watch:
+        counted = watch("files", [0.5, 1.0, 1.05, 1.15, 1.2])
+        for element in counted:
+            now_s = 50.0 + element  # when the next one is asked for
+        assert terminal.getvalue() == "\rfiles: 2 of 5\x1b[K\rfiles: 4 of 5\x1b[K"
+        now_s = 60.0
+        assert list(watch("rules", iter("ab"))) == ["a", "b"]
+        assert terminal.getvalue().endswith("\x1b[K\rrules: 0\x1b[K")
+        watch.clear()
+        assert terminal.getvalue().endswith("\rrules: 0\x1b[K\r\x1b[K")
+        shown = terminal.getvalue()
+    assert terminal.getvalue() == shown
+
+
+def test_a_line_on_a_terminal_goes_when_the_verb_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_for(monkeypatch)
+    now_s = 50.0
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+
+    def broken_off() -> None:
+        nonlocal now_s
+        with progress() as watch:
+            now_s = 51.0
+            for _ in watch("files", "a"):
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        broken_off()
+    assert terminal.getvalue() == "\rfiles: 0 of 1\x1b[K\r\x1b[K"
+
+
+@pytest.mark.parametrize("kind", ["", "dumb", None])
+def test_nothing_is_said_where_a_line_cannot_be_cleared(kind: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_for(monkeypatch)
+    monkeypatch.delenv("TERM")
+    if kind is not None:
+        monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr("policy.cli.progress.DELAY_S", 0.0)
+    with progress() as watch:
+        assert list(watch("files", "ab")) == ["a", "b"]
+    assert terminal.getvalue() == ""
+
+
+def test_the_schema_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert capsys.readouterr().out == f"{json.dumps(schemas.load('policy'), indent=2, ensure_ascii=False)}\n"
+
+
+def test_the_pages_of_the_rules_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments, folder in ([], "docs/rules"), (["a/b"], "a/b"), (["a/b"], "a/b"):
+        monkeypatch.setattr(sys, "argv", ["rule_pages", *arguments])
+        assert rule_pages.main() == 0
+        written = {path.name: path.read_text("utf-8") for path in Path(folder).iterdir()}
+        assert written == rule_pages.pages()
