@@ -89,7 +89,7 @@ def _folder_files(folder: Path, loaded: Loaded) -> list[Path]:
     try:
         return [folder / name for name in folder_names(str(folder), is_policy_file)]
     except OSError as error:
-        loaded.problems.append((str(folder), cannot_be_read(_why(error))))
+        loaded.problems.append((str(folder), cannot_be_read(why_unread(error))))
         return []
 
 
@@ -141,7 +141,7 @@ def read_text(file: Path) -> str:
             content = read_regular(str(file), MAX_POLICY_BYTES)
         text = content.decode("utf-8")
     except OSError as error:
-        raise UnreadableError(_why(error)) from None
+        raise UnreadableError(why_unread(error)) from None
     except UnicodeDecodeError as error:
         raise UnreadableError(f"not UTF-8, beginning with byte {error.start + 1}") from None
     return text.removeprefix("\ufeff")
@@ -153,7 +153,7 @@ def stdin_name(text: str) -> str:
     return STDIN_NAMES[not next(said, "[").startswith(("[", "{"))]
 
 
-def _why(error: OSError) -> str:
+def why_unread(error: OSError) -> str:
     return error.strerror or "unknown error"
 
 

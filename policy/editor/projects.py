@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from policy.cli.sources import Loaded, UnreadableError, cannot_be_read, load_files, read_text
+from policy.cli.sources import Loaded, UnreadableError, cannot_be_read, load_files, read_text, why_unread
 from policy.files.positioned_json import NotJson, Problem, parse
 from policy.files.regular import MAX_POLICY_FILES, folder_names, is_policy_file, read_start
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
@@ -82,7 +82,7 @@ def _policy_files(folder: Path, loaded: Loaded) -> list[Path]:
     try:
         names = folder_names(str(folder), is_policy_file) if folder.is_dir() else []
     except OSError as error:
-        loaded.problems.append((str(folder), cannot_be_read(error.strerror)))
+        loaded.problems.append((str(folder), cannot_be_read(why_unread(error))))
         names = []
     new = {Path(file).name for file in loaded.buffers if Path(file).parent == folder and is_policy_file(file)}
     found = [folder / name for name in sorted({*names, *new})]
