@@ -55,8 +55,9 @@ def judged(session: "SparkSession", work: Path, seeds: int, events: int, inciden
     hosts of its own, by which every detector keeps them apart.
     """
     from spark.detectors.thresholds import defaults
-    from spark.jobs.detection import detect
+    from spark.jobs.detection import detect, looked_at
     from spark.jobs.reports import with_text_times
+    from spark.sums.trail import trail_of_events
     from spark.trails.generate import Wanted, generate
 
     planted: list[dict[str, Any]] = []
@@ -69,7 +70,8 @@ def judged(session: "SparkSession", work: Path, seeds: int, events: int, inciden
             one = json.loads(line)
             subjects = {name: f"{seed}/{value}" if name in _NAMES else value for name, value in one["subjects"].items()}
             planted.append({**one, "subjects": subjects})
-    trail = reduce(type(trails[0]).unionByName, trails).coalesce(2).persist()
+    events_of_all = reduce(type(trails[0]).unionByName, trails).coalesce(2).persist()
+    trail = trail_of_events(events_of_all, watch=looked_at(defaults()))
     findings = [row.asDict(recursive=True) for row in with_text_times(detect(trail, defaults())).collect()]
     counts: Counter[tuple[str, str]] = Counter()
     for one in planted:

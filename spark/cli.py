@@ -183,7 +183,7 @@ def _report(arguments: argparse.Namespace) -> int:
     check_installed()
     if arguments.out is not None:
         make_folder(arguments.out, "--out ")
-    with opened(arguments, size) as (session, work):
+    with opened(arguments, size, is_by_arrow=arguments.verb == "denials") as (session, work):
         # Here, not above: importing pyspark takes a second that --help and a wrong argument must not cost.
         from spark import ingest as tables
         from spark.jobs import changes, denials, reports, shadow

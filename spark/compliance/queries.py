@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from spark.detectors.signs import LOGIN_FAILURES, opened
 from spark.detectors.thresholds import defaults
 from spark.jobs.detection import detect
+from spark.sums.trail import Trail
 from spark.transforms.changes import asked
 from spark.transforms.denials import denied
 from spark.transforms.events import LOGS_OWN, bounded, requests
@@ -110,15 +111,17 @@ def content(events: DataFrame) -> DataFrame:
     return counts.orderBy("stage")
 
 
-def findings(events: DataFrame) -> DataFrame:
-    """What the detectors found, by their defaults."""
-    found = detect(events, defaults())
+def findings(trail: Trail) -> DataFrame:
+    """What the detectors found, by their defaults. trail: with what they look at"""
+    found = detect(trail, defaults())
     return found.select(
         *("finding_id", "detector", "severity", "first", "last", "count", "user", "remote_host", "router", "events"),
         F.element_at("evidence", 1).alias("first_event"),
     )
 
 
+# Of a trail, the others of its events.
+FINDINGS: Final = "findings"
 QUERIES: Final[Mapping[str, Query]] = {
     "accesses": accesses,
     "refusals": refusals,
@@ -130,5 +133,4 @@ QUERIES: Final[Mapping[str, Query]] = {
     "starts": starts,
     "kinds": kinds,
     "content": content,
-    "findings": findings,
 }

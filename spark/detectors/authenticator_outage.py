@@ -3,21 +3,24 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed
-from spark.detectors.signs import VERIFIER_UNAVAILABLE, denied, is_denied
+from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
+from spark.detectors.signs import VERIFIER_UNAVAILABLE, denied
+from spark.sums.bursts import Focus
+from spark.sums.trail import Trail
 
 _KEYS = ("router",)
+_SIGN = denied(VERIFIER_UNAVAILABLE)
 
 
-def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:
-    unanswered = observed(denied(events, VERIFIER_UNAVAILABLE), what=F.col("user"))
+def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
+    unanswered = observed(trail.events.where(_SIGN.column()), what=F.col("user"))
     condition = F.col("requests") >= thresholds["min_failures"]
     return findings(detector, unanswered, bursts(unanswered, _KEYS, thresholds["window_s"], condition), _KEYS)
 
 
 def _focus(thresholds: Thresholds) -> Focus:
     return Focus(
-        signs=is_denied(VERIFIER_UNAVAILABLE),
+        signs=(_SIGN,),
         keys=_KEYS,
         least=thresholds["min_failures"],
         window_s=thresholds["window_s"],

@@ -1,29 +1,27 @@
 """Far more denials at a router after another ruleset came into force than before."""
 
-from pyspark.sql import DataFrame, Window
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, findings_of_all, observed
+from spark.detectors.finding import Detector, Thresholds, findings, observed, spans_of
+from spark.sums.bursts import DIGESTS
+from spark.sums.picks import Wanted
+from spark.sums.trail import Trail
 from spark.transforms.events import LOGS_OWN
+from spark.transforms.sign import Sign
 
 _KEYS = ("router",)
 _STAGES = ("accept", "open", "begin", "attach", "transfer", "management")
+_SIGN = Sign(among={"decision": ("deny",), "stage": _STAGES}, but={"reason": LOGS_OWN}, has=("ruleset_digest",))
 
 
-def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:
-    window = F.make_dt_interval(secs=F.lit(thresholds["window_s"]))
-    is_denial = (F.col("decision") == "deny") & ~F.col("reason").isin(*LOGS_OWN) & F.col("stage").isin(*_STAGES)
-    denials = observed(events.where(is_denial & F.col("ruleset_digest").isNotNull()), what=F.col("user"))
-    # By minute first: what is sorted does not grow with the number of requests.
-    minutes = (
-        events.where(F.col("ruleset_digest").isNotNull())
-        .groupBy("router", (F.unix_micros("time") / F.lit(60_000_000)).cast("bigint").alias("minute"), "ruleset_digest")
-        .agg(F.min("time").alias("since"))
-    )
-    earlier = F.lag("ruleset_digest").over(Window.partitionBy("router").orderBy("since", "ruleset_digest"))
-    changes = minutes.withColumn("earlier", earlier).where(F.col("earlier") != F.col("ruleset_digest"))
+def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
+    window = _window(thresholds)
+    denials = observed(trail.events.where(_SIGN.column()), what=F.col("user"))
     near = denials.join(
-        F.broadcast(changes.select(F.col("router").alias("of_router"), "since")),
+        F.broadcast(_changes(trail).select(F.col("router").alias("of_router"), "since")),
         (F.col("router") == F.col("of_router"))
         & (F.col("time") >= F.col("since") - window)
         & (F.col("time") < F.col("since") + window),
@@ -38,7 +36,34 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
         & (F.col("after") / F.lit(thresholds["factor"]) >= F.greatest("before", F.lit(1)))
     )
     incidents = surges.select("router", F.col("since").alias("start"), (F.col("since") + window).alias("end"))
-    return findings_of_all(detector, denials, incidents, _KEYS)
+    return findings(detector, denials, incidents, _KEYS)
 
 
-DENIAL_SURGE = Detector(name="denial_surge", title="More denials after a change of policy", severity="high", find=_find)
+def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
+    window = _window(thresholds)
+    near = _changes(trail).select(
+        "router", (F.col("since") - window).alias("start"), (F.col("since") + window).alias("end")
+    )
+    return [Wanted(signs=(_SIGN,), keys=_KEYS, spans=spans_of(near, _KEYS))]
+
+
+def _changes(trail: Trail) -> DataFrame:
+    """router, and since when another ruleset than before was in force there."""
+    names = [F.col("keys")[at].alias(name) for name, at in (("router", 0), ("ruleset_digest", 2))]
+    minutes = trail.of_kind(DIGESTS).select(*names, F.col("first").alias("since"))
+    earlier = F.lag("ruleset_digest").over(Window.partitionBy("router").orderBy("since", "ruleset_digest"))
+    changed = minutes.withColumn("earlier", earlier).where(F.col("earlier") != F.col("ruleset_digest"))
+    return changed.select("router", "since")
+
+
+def _window(thresholds: Thresholds) -> Column:
+    return F.make_dt_interval(secs=F.lit(thresholds["window_s"]))
+
+
+DENIAL_SURGE = Detector(
+    name="denial_surge",
+    title="More denials after a change of policy",
+    severity="high",
+    find=_find,
+    wants=_wants,
+)

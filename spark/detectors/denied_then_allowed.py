@@ -3,16 +3,19 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed
-from spark.detectors.signs import failed_logins, is_failed_login, is_opened, opened
+from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
+from spark.detectors.signs import LOGIN_FAILURES, OPENED, denied, opened
+from spark.sums.bursts import Focus
+from spark.sums.trail import Trail
 
 _KEYS = ("user", "host")
+_SIGN = denied(*LOGIN_FAILURES, has=("user",))
 
 
-def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:
+def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
     window_s, least = thresholds["window_s"], thresholds["min_failures"]
-    failures = observed(failed_logins(events).where(F.col("user").isNotNull()))
-    successes = observed(opened(events), what=F.lit("allowed"), counts=F.lit(0).cast("bigint"))
+    failures = observed(trail.events.where(_SIGN.column()))
+    successes = observed(opened(trail.events), what=F.lit("allowed"), counts=F.lit(0).cast("bigint"))
     spans = bursts(failures, _KEYS, window_s, F.col("requests") >= least)
     story = failures.unionByName(successes)
     of_spans = story.join(
@@ -37,11 +40,11 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
 
 def _focus(thresholds: Thresholds) -> Focus:
     return Focus(
-        signs=is_failed_login() & F.col("user").isNotNull(),
+        signs=(_SIGN,),
         keys=_KEYS,
         least=thresholds["min_failures"],
         window_s=thresholds["window_s"],
-        story=is_opened(),
+        story=(OPENED,),
     )
 
 

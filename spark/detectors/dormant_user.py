@@ -1,29 +1,38 @@
 """A user who has not come for long comes again."""
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, findings_of_all, observed
-from spark.detectors.signs import seen
+from spark.detectors.finding import Detector, Thresholds, findings, observed, spans_of
+from spark.sums.bursts import SEEN, STAYS
+from spark.sums.picks import Wanted
+from spark.sums.trail import Trail
 
 _KEYS = ("user",)
 
 
-def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:
-    coming = observed(seen(events))
-    # By day first: one row a day is what is sorted, however often somebody comes.
-    days = coming.groupBy("user", F.to_date("time").alias("day")).agg(
-        F.min("time").alias("came"), F.max("time").alias("left")
-    )
-    earlier = F.lag("left").over(Window.partitionBy("user").orderBy("day"))
+def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
+    return findings(detector, observed(trail.events.where(SEEN.column())), _woken(trail, thresholds), _KEYS)
+
+
+def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
+    return [Wanted(signs=(SEEN,), keys=_KEYS, spans=spans_of(_woken(trail, thresholds), _KEYS))]
+
+
+def _woken(trail: Trail, thresholds: Thresholds) -> DataFrame:
+    """Incidents: the first event after a long absence."""
+    stays = trail.of_kind(STAYS).select(F.col("keys")[0].alias("user"), "first", "last")
+    # Of several shares of the trail they may overlap.
+    before = Window.partitionBy("user").orderBy("first", "last").rowsBetween(Window.unboundedPreceding, -1)
+    earlier = F.max("last").over(before)
     long = F.make_dt_interval(days=F.lit(thresholds["dormant_days"]))
-    woken = days.withColumn("earlier", earlier).where(F.col("came") >= F.col("earlier") + long)
-    incidents = woken.select(
-        "user",
-        F.col("came").alias("start"),
-        (F.col("came") + F.expr("INTERVAL 1 MICROSECOND")).alias("end"),
-    )
-    return findings_of_all(detector, coming, incidents, _KEYS)
+    woken = stays.withColumn("earlier", earlier).where(F.col("first") >= F.col("earlier") + long)
+    end = F.col("first") + F.expr("INTERVAL 1 MICROSECOND")
+    return woken.select("user", F.col("first").alias("start"), end.alias("end"))
 
 
-DORMANT_USER = Detector(name="dormant_user", title="A dormant user comes back", severity="medium", find=_find)
+DORMANT_USER = Detector(
+    name="dormant_user", title="A dormant user comes back", severity="medium", find=_find, wants=_wants
+)

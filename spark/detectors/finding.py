@@ -16,12 +16,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType, TimestampType
 
+from spark.sums.bursts import MAX_KEYS, Focus
+from spark.sums.picks import Key, Span, Wanted
+from spark.sums.trail import Trail
 from spark.transforms.events import requests
 
 # Event ids and names that one finding shows. Stops a flood from making one row of a million; `events` counts them all.
 MAX_EVIDENCE: Final = 100
-# Incidents that are held in memory at once: as many have some 20 MB.
-MAX_FEW: Final = 100_000
 
 MEMBERS: Final = ("event_id", "time", "router", "user", "remote_host", "vhost", "address", "reason", "ruleset_digest")
 _SINGLE: Final = ("router", "user", "remote_host", "vhost", "reason", "ruleset_digest")
@@ -48,39 +49,23 @@ Thresholds = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Focus:
-    """Which events a detector of bursts can need at all: the ones of a key that has many signs in little time.
-
-    signs     the events that count
-    story     others of the same keys that belong to it
-    keys      those of its bursts
-    least     so many requests, or distinct things, a burst has at least
-    window_s  as of `bursts`
-    """
-
-    signs: Column
-    keys: Sequence[str]
-    least: int
-    window_s: int
-    story: Column | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
     """name   a member of schemas/detect_thresholds.json, where its thresholds and their sources stand
     title     for people
-    find      the events of a trail and the thresholds -> FINDING rows
-    focus     the thresholds -> what of a long trail it needs; None: all of it
+    find      a trail, of whose events those that are needed are enough, and the thresholds -> FINDING rows
+    focus     the thresholds -> what it looks at, of a detector of bursts
+    wants     a trail's sums and the thresholds -> the events that another one needs
     """
 
     name: str
     title: str
     severity: Severity
-    find: Callable[["Detector", DataFrame, Thresholds], DataFrame]
+    find: Callable[["Detector", Trail, Thresholds], DataFrame]
     focus: Callable[[Thresholds], Focus] | None = None
+    wants: Callable[[Trail, Thresholds], Sequence[Wanted]] | None = None
 
-    def findings(self, events: DataFrame, thresholds: Thresholds) -> DataFrame:
-        return self.find(self, events, thresholds)
+    def findings(self, trail: Trail, thresholds: Thresholds) -> DataFrame:
+        return self.find(self, trail, thresholds)
 
 
 def host() -> Column:
@@ -166,28 +151,17 @@ def bursts(observations: DataFrame, keys: Sequence[str], window_s: int, conditio
     )
 
 
-def findings_of_all(
-    detector: Detector, observations: DataFrame, incidents: DataFrame, keys: Sequence[str]
-) -> DataFrame:
-    """As `findings`, where the observations are those of a whole trail. Runs jobs.
-
-    The incidents are found now. Where they are few they are brought to the observations, which stay where they are, and
-    nothing but what belongs to them is looked at again.
-    """
-    found = incidents.persist()
-    few = F.broadcast(found) if found.count() <= MAX_FEW else found
-    joined = _joined(detector, observations, few, keys).persist()
-    joined.count()
-    return _told(detector, joined)
+def spans_of(incidents: DataFrame, keys: Sequence[str]) -> Sequence[tuple[Key, Span]] | None:
+    """Of which keys and times events are needed to tell of incidents; None: of all. Runs a job."""
+    rows = incidents.select(*keys, F.unix_micros("start").alias("from"), F.unix_micros("end").alias("to"))
+    found = rows.take(MAX_KEYS + 1)
+    if len(found) > MAX_KEYS:
+        return None
+    return [(tuple(row[key] for key in keys), (row["from"], row["to"])) for row in found]
 
 
 def findings(detector: Detector, observations: DataFrame, incidents: DataFrame, keys: Sequence[str]) -> DataFrame:
     """FINDING rows: each incident with what its observations say. Null keys are keys as any other."""
-    return _told(detector, _joined(detector, observations, incidents, keys))
-
-
-def _joined(detector: Detector, observations: DataFrame, incidents: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The observations of each incident, with its `finding_id`."""
     said = incidents.select(
         *(F.col(key).alias(f"of_{key}") for key in keys),
         "start",
@@ -200,10 +174,7 @@ def _joined(detector: Detector, observations: DataFrame, incidents: DataFrame, k
     is_of = (F.col("time") >= F.col("start")) & (F.col("time") < F.col("end"))
     for key in keys:
         is_of &= F.col(key).eqNullSafe(F.col(f"of_{key}"))
-    return observations.join(said, is_of)
-
-
-def _told(detector: Detector, joined: DataFrame) -> DataFrame:
+    joined = observations.join(said, is_of)
     totals = joined.groupBy("finding_id").agg(
         F.min("time").alias("first"),
         F.max("time").alias("last"),

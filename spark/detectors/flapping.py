@@ -4,21 +4,27 @@ A connection is counted once, by whichever of its events are recorded: its Open 
 after that by a fault of its own.
 """
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed
-from spark.detectors.signs import denied, is_denied, is_opened, opened
+from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
+from spark.detectors.signs import OPENED, denied
+from spark.sums.bursts import Focus
+from spark.sums.trail import Trail
+from spark.transforms.sign import any_column
 
 _KEYS = ("router", "user", "host")
 _BREAKS = (
     *("handshake_aborted", "handshake_timeout", "idle_timeout", "malformed_frame"),
     *("message_stalled", "receiver_stalled", "credentials_expired", "connection_too_old"),
 )
+_SIGNS = (replace(OPENED, has=("remote_host",)), denied(*_BREAKS, has=("remote_host",)))
 
 
-def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:
-    of_connections = opened(events).unionByName(denied(events, *_BREAKS)).where(F.col("remote_host").isNotNull())
+def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
+    of_connections = trail.events.where(any_column(_SIGNS))
     # Some of a flood have no connection of their own: the event is then the connection.
     connection = F.coalesce(F.concat_ws(" ", "start", F.col("connection").cast("string")), F.col("event_id"))
     came = observed(of_connections, what=connection)
@@ -28,7 +34,7 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
 
 def _focus(thresholds: Thresholds) -> Focus:
     return Focus(
-        signs=(is_opened() | is_denied(*_BREAKS)) & F.col("remote_host").isNotNull(),
+        signs=_SIGNS,
         keys=_KEYS,
         least=thresholds["min_connections"],
         window_s=thresholds["window_s"],

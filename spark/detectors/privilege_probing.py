@@ -3,13 +3,16 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Focus, Thresholds, bursts, findings, observed
-from spark.detectors.signs import is_of_the_router, is_opened, is_privilege_refused, opened, privileges_refused
+from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
+from spark.detectors.signs import OPENED, PRIVILEGE_REFUSED, is_of_the_router, opened
+from spark.sums.bursts import Focus
+from spark.sums.trail import Trail
+from spark.transforms.sign import any_column
 
 _KEYS = ("user", "host")
 
 
-def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> DataFrame:
+def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
     asked = F.concat_ws(
         " ",
         "reason",
@@ -18,8 +21,8 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
         F.when(is_of_the_router(), F.col("address")),
     )
     # The stages of a refusal prove that its connection had been let in; where that was recorded it is evidence too.
-    story = observed(privileges_refused(events), what=asked).unionByName(
-        observed(opened(events), counts=F.lit(0).cast("bigint"))
+    story = observed(trail.events.where(any_column(PRIVILEGE_REFUSED)), what=asked).unionByName(
+        observed(opened(trail.events), counts=F.lit(0).cast("bigint"))
     )
     condition = F.col("distinct") >= thresholds["min_requests"]
     return findings(detector, story, bursts(story, _KEYS, thresholds["window_s"], condition), _KEYS)
@@ -27,11 +30,11 @@ def _find(detector: Detector, events: DataFrame, thresholds: Thresholds) -> Data
 
 def _focus(thresholds: Thresholds) -> Focus:
     return Focus(
-        signs=is_privilege_refused(),
+        signs=PRIVILEGE_REFUSED,
         keys=_KEYS,
         least=thresholds["min_requests"],
         window_s=thresholds["window_s"],
-        story=is_opened(),
+        story=(OPENED,),
     )
 
 

@@ -1,9 +1,13 @@
-"""Which events are which sign: a failed login, a peer let in, a privilege refused. Events -> events."""
+"""Which events are which sign: a failed login, a peer let in, a privilege refused."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
+from spark.sums.bursts import KNOWN_STAGES
+from spark.transforms.sign import Sign
 
 LOGIN_FAILURES: Final = ("sasl_failed", "too_many_guesses")
 ADDRESS_DENIALS: Final = (
@@ -39,50 +43,26 @@ LIMITS: Final = (
 VERIFIER_UNAVAILABLE: Final = "verifier_unavailable"
 # Addresses of the router itself; only who has rights there has business there.
 _OF_THE_ROUTER: Final = r"\A(?:amqps?:/+[^/]*/)?/?(?:\$|_local/|_topo/|_edge/)"
-_KNOWN_STAGES: Final = ("open", "begin", "attach", "transfer", "management")
 
 
-def is_denied(*reasons: str) -> Column:
+def denied(*reasons: str, has: Sequence[str] = ()) -> Sign:
     """A denial for one of these reasons; a candidate policy's are none."""
-    return (F.col("decision") == "deny") & F.col("reason").isin(*reasons)
+    return Sign(among={"decision": ("deny",), "reason": reasons}, has=has)
 
 
-def is_failed_login() -> Column:
-    return is_denied(*LOGIN_FAILURES)
-
-
-def is_opened() -> Column:
-    """A connection that was let in. Recorded where auditAllows says so."""
-    return (F.col("decision") == "allow") & (F.col("stage") == "open")
-
-
-def is_privilege_refused() -> Column:
-    """Of an open connection: what asks for more than to send and receive."""
-    is_asked = F.col("reason").isin(*PRIVILEGES) | (
-        F.col("reason").isin(*ADDRESS_DENIALS) & F.coalesce(is_of_the_router(), F.lit(False))
-    )
-    return (F.col("decision") == "deny") & F.col("stage").isin(*_KNOWN_STAGES) & is_asked
-
-
-def denied(events: DataFrame, *reasons: str) -> DataFrame:
-    return events.where(is_denied(*reasons))
-
-
-def failed_logins(events: DataFrame) -> DataFrame:
-    return events.where(is_failed_login())
+FAILED_LOGIN: Final = denied(*LOGIN_FAILURES)
+# A connection that was let in. Recorded where auditAllows says so.
+OPENED: Final = Sign(among={"decision": ("allow",), "stage": ("open",)})
+_ON_A_CONNECTION: Final = {"decision": ("deny",), "stage": KNOWN_STAGES}
+# Of an open connection: what asks for more than to send and receive.
+PRIVILEGE_REFUSED: Final = (
+    Sign(among={**_ON_A_CONNECTION, "reason": PRIVILEGES}),
+    Sign(among={**_ON_A_CONNECTION, "reason": ADDRESS_DENIALS}, like={"address": _OF_THE_ROUTER}),
+)
 
 
 def opened(events: DataFrame) -> DataFrame:
-    return events.where(is_opened())
-
-
-def seen(events: DataFrame) -> DataFrame:
-    """Events of a user who had logged in. Before the Open the name is only claimed."""
-    return events.where(F.col("stage").isin(*_KNOWN_STAGES) & F.col("user").isNotNull())
-
-
-def privileges_refused(events: DataFrame) -> DataFrame:
-    return events.where(is_privilege_refused())
+    return events.where(OPENED.column())
 
 
 def is_of_the_router() -> Column:

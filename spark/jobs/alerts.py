@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO, Any, Final
@@ -13,10 +14,11 @@ from urllib.parse import urlsplit
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.event_table import EVENTS, hadoop_path, read_events
-from spark.jobs.detection import detect
+from spark.event_table import EVENTS, hadoop_path
+from spark.jobs.detection import detect, looked_at
 from spark.jobs.reports import with_text_times
 from spark.schemas import event_table
+from spark.sums.trail import trail_of_table
 
 Finding = Mapping[str, Any]
 
@@ -27,6 +29,7 @@ _POSTED_TOGETHER: Final = 100
 WEBHOOK_TIMEOUT_S: Final = 10.0
 _MAX_ANSWER_BYTES: Final = 4096
 _DAY_MICROS: Final = 86_400_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ALERTED: Final = "alerted.txt"
 
 
@@ -102,15 +105,15 @@ def follow(
     tell          each time at most MAX_ALERTS + 1
     """
     known = _known(checkpoint / _ALERTED)
+    watch = looked_at(thresholds)
 
     def look(batch: DataFrame, _number: int) -> None:
         first = batch.agg(F.min(F.unix_micros("time"))).first()
         if first is None or first[0] is None:
             return
         since = first[0] - history_days * _DAY_MICROS
-        since_day = F.date_sub(F.to_date(F.timestamp_micros(F.lit(since))), 1)
-        events = read_events(session, table).where((F.col("day") >= since_day) & (F.unix_micros("time") >= since))
-        found = detect(events, thresholds).where(F.unix_micros("last") >= first[0])
+        trail = trail_of_table(session, table, since=_EPOCH + timedelta(microseconds=since), watch=watch)
+        found = detect(trail, thresholds).where(F.unix_micros("last") >= first[0])
         news = [row for row in _rows(found) if row["finding_id"] not in known]
         session.catalog.clearCache()  # what the detectors held
         told = news[:MAX_ALERTS]

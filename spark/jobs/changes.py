@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark.jobs.reports import Kind
+from spark.sums.trail import Trail
 from spark.tables import counted
 from spark.transforms import changes, denials
+from spark.transforms.events import requests
 
 _TITLES = {
     "changes_by_user": "Changes by user",
@@ -18,17 +20,17 @@ _TITLES = {
 }
 
 
-def _totals() -> Mapping[str, Column]:
-    is_refused = F.col("decision") == "deny"
-    return {
-        "asked": denials.total(changes.is_asked()),
-        "refused": denials.total(changes.is_asked() & is_refused),
-        "denials": denials.total(denials.is_denial()),
-    }
+def _totals(trail: Trail) -> DataFrame:
+    counts = F.when(changes.is_asked(), requests())
+    asked = trail.events.agg(
+        F.coalesce(F.sum(counts), F.lit(0)).alias("asked"),
+        F.coalesce(F.sum(F.when(F.col("decision") == "deny", counts)), F.lit(0)).alias("refused"),
+    )
+    return asked.crossJoin(trail.facts().agg(denials.total(denials.is_denial()).alias("denials")))
 
 
-def _tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
-    found = changes.asked(events)
+def _tables(trail: Trail) -> Mapping[str, tuple[str, DataFrame]]:
+    found = changes.asked(trail.events)
     frames = {name: changes.counted_by(found, keys) for name, keys in changes.KEYS.items()}
     refused = found.where("is_refused")
     frames["changes_refused"] = changes.counted_by(refused, changes.KEYS["changes_refused"])

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from spark.jobs.reports import Kind
+from spark.sums.trail import Trail
 from spark.tables import counted
 from spark.transforms import changes, denials, shadow
 
@@ -22,21 +22,20 @@ _TITLES = {
 }
 
 
-def _totals() -> Mapping[str, Column]:
+def _totals(trail: Trail) -> DataFrame:
     every = denials.total(denials.is_denial())
-    return {
-        "denials": every,
-        "repeated": every - F.count_if(denials.is_denial()),
-        "shadow_events": F.count_if(shadow.is_shadow()),
-        "changes": F.count_if(changes.is_allowed()),
-    }
+    return trail.facts().agg(
+        every.alias("denials"),
+        (every - denials.events(denials.is_denial())).alias("repeated"),
+        denials.events(shadow.is_shadow()).alias("shadow_events"),
+        denials.events(changes.is_allowed()).alias("changes"),
+    )
 
 
-def _tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
-    denied = denials.denied(events)
-    tables = {name: (_TITLES[name], denials.counted_by(denied, *keys)) for name, keys in denials.KEYS.items()}
-    trend = ("Denials day by day (UTC)", denials.trend(denied))
-    return {**tables, "trend": trend, "floods": ("Floods: denials summed up", denials.floods(denied))}
+def _tables(trail: Trail) -> Mapping[str, tuple[str, DataFrame]]:
+    tables = {name: (_TITLES[name], denials.counted_by(trail, name)) for name in denials.KEYS}
+    trend = ("Denials day by day (UTC)", denials.trend(trail))
+    return {**tables, "trend": trend, "floods": ("Floods: denials summed up", denials.floods(trail))}
 
 
 def _says(totals: Mapping[str, int]) -> tuple[str, str]:
@@ -48,4 +47,4 @@ def _says(totals: Mapping[str, int]) -> tuple[str, str]:
     return f"{counted(totals['denials'], 'denial')}{repeated}{more}", ""
 
 
-DENIALS = Kind(summary="summary.json", totals=_totals, says=_says, tables=_tables)
+DENIALS = Kind(summary="summary.json", totals=_totals, says=_says, tables=_tables, has_denials=True)

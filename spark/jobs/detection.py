@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -9,7 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark.detectors import DETECTORS
-from spark.detectors.focus import focused
+from spark.detectors.finding import Detector
+from spark.detectors.focus import focused, watch
+from spark.sums.bursts import Watch
+from spark.sums.trail import Trail
 
 SEVERITIES = ("low", "medium", "high", "critical")
 
@@ -24,20 +28,30 @@ _UNCOMPILED = {
 _MOST_UNCOMPILED = 200_000
 
 
-def detect(events: DataFrame, thresholds: Mapping[str, Mapping[str, Any]]) -> DataFrame:
+def enabled(thresholds: Mapping[str, Mapping[str, Any]]) -> list[Detector]:
+    """thresholds  of spark.detectors.thresholds.parse; at least one detector is enabled"""
+    return [detector for detector in DETECTORS if thresholds[detector.name]["enabled"]]
+
+
+def looked_at(thresholds: Mapping[str, Mapping[str, Any]]) -> Watch:
+    """What a trail has to have sums of, for `detect`."""
+    return watch(enabled(thresholds), thresholds)
+
+
+def detect(trail: Trail, thresholds: Mapping[str, Mapping[str, Any]]) -> DataFrame:
     """FINDING rows of the detectors that are enabled, the earliest first. They are found now, and held.
 
-    thresholds  of spark.detectors.thresholds.parse; at least one detector is enabled
+    trail  with the sums of what is `looked_at`
     """
-    enabled = [detector for detector in DETECTORS if thresholds[detector.name]["enabled"]]
-    needed = focused(events, enabled, thresholds)
-    is_little = needed.count() <= _MOST_UNCOMPILED
-    frames = [
-        detector.findings(events if detector.focus is None else needed, thresholds[detector.name])
-        for detector in enabled
-    ]
+    detectors = enabled(thresholds)
+    session = trail.events.sparkSession
+    needed = focused(trail, detectors, thresholds)
+    is_little = needed.events.count() <= _MOST_UNCOMPILED
+    if is_little:  # a task for each few rows costs more than their work
+        needed = replace(needed, events=needed.events.coalesce(1))
+    frames = [detector.findings(needed, thresholds[detector.name]) for detector in detectors]
     found = reduce(DataFrame.unionByName, frames).orderBy("first", "detector", "finding_id")
-    with _settings(events.sparkSession, _UNCOMPILED if is_little else {}):
+    with _settings(session, _UNCOMPILED if is_little else {}):
         held = found.persist()
         held.count()
     return held

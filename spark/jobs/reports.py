@@ -12,8 +12,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
-from spark.event_table import QUARANTINE, file_uri, hadoop_path, read_events, read_quarantine
+from spark.event_table import QUARANTINE, file_uri, hadoop_path, read_quarantine
 from spark.lines.commit import totals
+from spark.sums.trail import Trail, trail_of_table
 from spark.transforms import events
 from spark.transforms.continuity import continuity
 
@@ -29,15 +30,17 @@ class Kind:
     """One kind of report.
 
     summary  name of the file with the summary
-    totals   name -> a number over all events within the time asked for, as an aggregate
+    totals   the trail within the time asked for -> one row of numbers, by name
     says     the totals -> the beginning of the report's first line, and a warning or ""
-    tables   the events within the time asked for -> name of a table, its title and its rows
+    tables   the trail within the time asked for -> name of a table, its title and its rows
+    has_denials  whether these need the sums that are of denials alone
     """
 
     summary: str
-    totals: Callable[[], Mapping[str, Column]]
+    totals: Callable[[Trail], DataFrame]
     says: Callable[[Mapping[str, int]], tuple[str, str]]
-    tables: Callable[[DataFrame], Mapping[str, tuple[str, DataFrame]]]
+    tables: Callable[[Trail], Mapping[str, tuple[str, DataFrame]]]
+    has_denials: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,28 +126,24 @@ def report(
     top    how many rows of each table are fetched; `out` has them all
     Errors those of pyspark and of its bridge to Java, when a file cannot be read or a report not written.
     """
-    found = read_events(session, table)
+    trail = trail_of_table(session, table, since=since, until=until, has_denials=kind.has_denials)
     quarantined = read_quarantine(session, table)
     read = totals(table)
-    asked = events.within(found, since=since, until=until)
-    whole = dict(kind.tables(asked))
+    whole = dict(kind.tables(trail))
     if out is not None:
         whole = {name: (title, _write(frame, out, name)) for name, (title, frame) in whole.items()}
         quarantined = _write(quarantined, out, QUARANTINE)
-    asked_for = {**kind.totals(), "lost": events.lost(), "deleted_files": events.deleted_files()}
-    numbers = asked.agg(*(number.alias(name) for name, number in asked_for.items())).first()
-    counts = numbers.asDict() if numbers is not None else dict.fromkeys(asked_for, 0)
-    lost, deleted_files = counts.pop("lost"), counts.pop("deleted_files")
-    numbered = continuity(found).first()
+    counts = _row(kind.totals(trail))
+    own = _row(trail.facts().agg(events.lost().alias("lost"), events.deleted_files().alias("deleted_files")))
     heading, warning = kind.says(counts)
     made = Report(
         files=len(read.files),
         lines=read.lines,
         quarantined=read.quarantined,
         duplicates=read.duplicates,
-        continuity=Continuity(**numbered.asDict()) if numbered is not None else Continuity(),
-        lost=lost,
-        deleted_files=deleted_files,
+        continuity=Continuity(**_row(continuity(trail))),
+        lost=own["lost"],
+        deleted_files=own["deleted_files"],
         totals=counts,
         heading=heading,
         warning=warning,
@@ -154,6 +153,12 @@ def report(
     if out is not None:
         (out / kind.summary).write_text(json.dumps(made.as_json(), indent=2) + "\n", "ascii")
     return made
+
+
+def _row(frame: DataFrame) -> dict[str, int]:
+    """Of an aggregate of all rows."""
+    (row,) = frame.collect()
+    return row.asDict()
 
 
 def _by_file(quarantined: DataFrame) -> DataFrame:

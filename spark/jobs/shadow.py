@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from spark.jobs.reports import Kind
+from spark.sums.trail import Trail
 from spark.tables import counted
 from spark.transforms import denials, shadow
 
@@ -23,15 +23,17 @@ _TITLES = {
 def kind(candidate: str | None = None) -> Kind:
     """candidate  the beginning of a digest: only the decisions of candidates with such a digest"""
 
-    def totals() -> Mapping[str, Column]:
-        return {
-            **{name: shadow.total(name, candidate) for name in ("would_deny", "would_allow", "errors")},
-            "shadow_events": F.count_if(shadow.is_shadow()),
-            "denials": denials.total(denials.is_denial()),
-        }
+    def totals(trail: Trail) -> DataFrame:
+        outcomes: tuple[shadow.Outcome, ...] = ("would_deny", "would_allow", "errors")
+        counts = trail.events.agg(*(shadow.total(name, candidate).alias(name) for name in outcomes))
+        others = trail.facts().agg(
+            denials.events(shadow.is_shadow()).alias("shadow_events"),
+            denials.total(denials.is_denial()).alias("denials"),
+        )
+        return counts.crossJoin(others)
 
-    def tables(events: DataFrame) -> Mapping[str, tuple[str, DataFrame]]:
-        found = shadow.disagreements(events, candidate)
+    def tables(trail: Trail) -> Mapping[str, tuple[str, DataFrame]]:
+        found = shadow.disagreements(trail.events, candidate)
         return {name: (_TITLES[name], shadow.counted_by(found, keys)) for name, keys in shadow.KEYS.items()}
 
     return Kind(summary="shadow_summary.json", totals=totals, says=_says, tables=tables)

@@ -1,30 +1,42 @@
-"""Audit events -> the events missing by their numbers. DataFrame -> DataFrame."""
+"""The sums of a trail -> the events missing by their numbers."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.transforms.events import LOG_CLOSED, bounded
+from spark.sums.cells import RUNS, STARTS
+from spark.sums.trail import Trail
 
 _MOST = 2**63 - 1
 
 
-def continuity(events: DataFrame) -> DataFrame:
+def continuity(trail: Trail) -> DataFrame:
     """Checks that the events of each start of a router follow one another.
 
-    events   without duplicates, of any time: all that there are. Those of version 1 have no numbers and do not count.
+    trail    without duplicates, of any time: all that there are. Events of version 1 have no numbers and do not count.
     Returns  one row of bigints: starts; missing (events between others of their start that neither are there nor were
              reported lost); headless (starts without their first events: files moved away); endless (starts without
              their last event: still running, or killed with the events queued then).
     """
-    has_number = F.col("start").isNotNull() & F.col("sequence").isNotNull()
+    earlier = Window.partitionBy("keys").orderBy("low", "high").rowsBetween(Window.unboundedPreceding, -1)
+    reached = F.coalesce(F.max("high").over(earlier), F.lit(-1))
+    # Runs of several files may overlap: a number counts once.
+    new = F.greatest(_wide(F.col("high")) - F.greatest(_wide(F.col("low")) - 1, _wide(reached)), F.lit(0))
+    runs = trail.of_kind(RUNS).select(
+        "keys", "low", "high", new.alias("new"), F.lit(0).alias("lost"), F.lit(0).alias("ends")
+    )
+    none = F.lit(None).cast("bigint")
+    ends = trail.of_kind(STARTS).select(
+        "keys", none.alias("low"), none.alias("high"), F.lit(0).alias("new"),
+        F.coalesce("lost", F.lit(0)).alias("lost"), F.col("events").alias("ends"),
+    )  # fmt: skip
     starts = (
-        events.where(has_number)
-        .groupBy("router", "start")
+        runs.unionByName(ends)
+        .groupBy("keys")
         .agg(
-            (_wide(F.max("sequence")) - _wide(F.min("sequence")) + 1 - F.count_distinct("sequence")).alias("absent"),
-            F.coalesce(F.sum(bounded("lost")), F.lit(0)).alias("lost"),
-            F.min("sequence").alias("first"),
-            F.count_if(F.col("reason") == LOG_CLOSED).alias("ends"),
+            (_wide(F.max("high")) - _wide(F.min("low")) + 1 - F.sum("new")).alias("absent"),
+            F.sum("lost").alias("lost"),
+            F.min("low").alias("first"),
+            F.sum("ends").alias("ends"),
         )
     )
     # Events may have been lost, and reported so, before the first that could be written.

@@ -1,87 +1,111 @@
-"""Audit events -> denials by user, host and time. All DataFrame -> DataFrame.
+"""The sums of a trail -> denials by user, host and time."""
 
-Events are those of spark.event_table.read_events.
-"""
+from collections.abc import Sequence
+from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.transforms.events import LOGS_OWN, TIME_FORMAT, requests
+from spark.sums.cells import DENIALS, DISTINCT, FLOODS, HASH_BITS, MOST_HASHES
+from spark.sums.trail import Trail
+from spark.transforms.events import DENIAL, TIME_FORMAT
 
 # Report name -> its key columns.
-KEYS = {
-    "by_reason": ("reason",),
-    "by_rule": ("rule_vhost", "rule_group", "rule_item", "rule_file", "rule_line"),
-    "by_user": ("user",),
-    "by_group": ("group",),
-    "by_host": ("remote_host",),
-    "by_vhost": ("vhost",),
-    "by_address": ("direction", "address"),
-    "by_router": ("router",),
-    "by_hour": ("hour",),
-}
-_TOLD = {"reason": "reasons", "user": "users", "remote_host": "hosts"}
-_RULE = ("vhost", "group", "item", "file", "line")
+KEYS: Final = {name: keys for name, keys in DENIALS.items() if name != "by_day"}
+_FLOODED: Final = ("owner", "router", "connection", "user", "remote_host", "stage", "reason")
+_WHOLE_NUMBERS: Final = ("rule_line", "connection")
 
 
 def is_denial() -> Column:
-    """Excludes a candidate policy's denials, records of an `allow`, and an audit log's events about itself."""
-    return (F.col("decision") == "deny") & ~F.col("reason").isin(*LOGS_OWN)
-
-
-def total(which: Column) -> Column:
-    """How many requests the events stand for that are so, as an aggregate (bigint)."""
-    return F.coalesce(F.sum(F.when(which, requests())), F.lit(0)).cast("bigint")
-
-
-def floods(denials: DataFrame) -> DataFrame:
-    """The sums of floods, by owner and kind: the most denials first.
-
-    denials  of `denied`
-    Returns  owner, connection, user, remote_host, stage, reason; denials (bigint), first and last (timestamp) of those
-             that were summed up
-    """
-    keys = (F.col("folded.owner").alias("owner"), "router", "connection", "user", "remote_host", "stage", "reason")
-    first, last = (F.try_to_timestamp(f"folded.{name}", F.lit(TIME_FORMAT)) for name in ("first", "last"))
-    counts = (
-        denials.where(F.col("folded").isNotNull())
-        .groupBy(*keys)
-        .agg(F.sum(requests()).alias("denials"), F.min(first).alias("first"), F.max(last).alias("last"))
-    )
-    names = [name for name in counts.columns if name not in ("denials", "first", "last")]
-    return counts.orderBy(F.desc("denials"), *(F.asc_nulls_last(name) for name in names))
+    return DENIAL.column()
 
 
 def denied(events: DataFrame) -> DataFrame:
-    """The denials, with their `hour` and the members of their rule as `rule_...`."""
-    rule = {f"rule_{name}": F.col(f"rule.{name}") for name in _RULE}
-    return events.where(is_denial()).withColumns({"hour": F.date_trunc("hour", "time"), **rule})
+    """Of events by spark.schemas.event_table() the denials."""
+    return events.where(is_denial())
 
 
-def counted_by(denials: DataFrame, *keys: str) -> DataFrame:
+def total(which: Column) -> Column:
+    """How many requests the events of Trail.facts() stand for that are so, as an aggregate (bigint)."""
+    return _sum(which, "requests")
+
+
+def events(which: Column) -> Column:
+    """How many events of Trail.facts() are so, as an aggregate (bigint)."""
+    return _sum(which, "events")
+
+
+def _sum(which: Column, name: str) -> Column:
+    return F.coalesce(F.sum(F.when(which, F.col(name))), F.lit(0)).cast("bigint")
+
+
+def floods(trail: Trail) -> DataFrame:
+    """The sums of floods, by owner and kind: the most denials first.
+
+    Returns  owner, connection, user, remote_host, stage, reason; denials (bigint), first and last (timestamp) of those
+             that were summed up
+    """
+    first, last = (
+        F.try_to_timestamp(F.col("keys")[at], F.lit(TIME_FORMAT)) for at in (len(_FLOODED), len(_FLOODED) + 1)
+    )
+    counts = (
+        trail.of_kind(FLOODS)
+        .groupBy(*_named(_FLOODED))
+        .agg(F.sum("requests").alias("denials"), F.min(first).alias("first"), F.max(last).alias("last"))
+    )
+    return counts.orderBy(F.desc("denials"), *(F.asc_nulls_last(name) for name in _FLOODED))
+
+
+def counted_by(trail: Trail, name: str) -> DataFrame:
     """The keys, denials (bigint), first and last (timestamp): the most denials first, then by key; hours in order.
 
-    denials  of `denied`.
-    keys     those of one of KEYS. A null key stays: denials before that was known.
+    name  one of KEYS. A null key stays: denials before that was known.
     """
-    counts = denials.groupBy(*keys).agg(
-        F.sum(requests()).alias("denials"), F.min("time").alias("first"), F.max("time").alias("last")
-    )
+    keys = KEYS[name]
+    counts = trail.of_kind(name).select(*_named(keys), F.col("requests").alias("denials"), "first", "last")
     if keys == ("hour",):
         return counts.orderBy("hour")
     return counts.orderBy(F.desc("denials"), *(F.asc_nulls_last(key) for key in keys))
 
 
-def trend(denials: DataFrame) -> DataFrame:
-    """Day by day: day (timestamp), denials, change against the day before (bigint, of the first null), and how many
-    reasons, users and hosts they are of (bigint). Days without denials are not there and count as 0.
+def trend(trail: Trail) -> DataFrame:
+    """Day by day: day (timestamp), denials, change against the day before (bigint, of the first null), and about how
+    many reasons, users and hosts they are of (bigint). Days without denials are not there and count as 0.
     """
-    days = denials.groupBy(F.date_trunc("day", "time").alias("day")).agg(
-        F.sum(requests()).alias("denials"),
-        *(F.approx_count_distinct(F.col(name)).alias(told) for name, told in _TOLD.items()),
-    )
+    days = trail.of_kind("by_day").select(*_named(("day",)), F.col("requests").alias("denials"))
+    for name in DISTINCT:
+        days = days.join(_distinct(trail, name), "day", "left")
     order = Window.orderBy("day")  # a row for each day: few
     is_next = F.date_diff("day", F.lag("day").over(order)) == 1
     before = F.when(is_next, F.lag("denials").over(order)).when(is_next.isNotNull(), F.lit(0))
-    names = ["day", "denials", "change", *_TOLD.values()]
-    return days.withColumn("change", F.col("denials") - before).select(*names).orderBy("day")
+    counts = [F.coalesce(name, F.lit(0)).cast("bigint").alias(name) for name in DISTINCT]
+    return days.select("day", "denials", (F.col("denials") - before).alias("change"), *counts).orderBy("day")
+
+
+def _distinct(trail: Trail, name: str) -> DataFrame:
+    """day, and how many different values: less than MOST_HASHES exactly, more within some 5 %.
+
+    The k-th least of n hashes is near k of n parts of their range (Bar-Yossef et al. 2002).
+    """
+    order = Window.partitionBy("day").orderBy("low")
+    numbered = trail.of_kind(name).select(*_named(("day",)), "low").withColumn("nth", F.row_number().over(order))
+    kept = (
+        numbered.where(F.col("nth") <= MOST_HASHES)
+        .groupBy("day")
+        .agg(F.max("nth").alias("n"), F.max("low").alias("top"))
+    )
+    guess = F.round(F.lit(float((MOST_HASHES - 1) << HASH_BITS)) / F.col("top"))
+    return kept.select("day", F.when(F.col("n") < MOST_HASHES, F.col("n")).otherwise(guess).cast("bigint").alias(name))
+
+
+def _named(keys: Sequence[str]) -> list[Column]:
+    """The keys of cells as columns: text, but for times and whole numbers."""
+    named = []
+    for at, name in enumerate(keys):
+        text = F.col("keys")[at]
+        if name in ("hour", "day"):
+            column = F.timestamp_micros(text.cast("bigint"))
+        else:
+            column = text.cast("bigint") if name in _WHOLE_NUMBERS else text
+        named.append(column.alias(name))
+    return named

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.transforms.sign import Sign
+
 EVENTS_LOST = "events_lost"
 LOG_CLOSED = "log_closed"
 FILE_DELETED = "file_deleted"
@@ -18,6 +20,8 @@ MOST = 2**31 - 1
 TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSX"
 # Reasons of events in which an audit log speaks of itself.
 LOGS_OWN = (EVENTS_LOST, LOG_CLOSED, FILE_DELETED, "checkpoint", "end_recovered")
+# Excludes a candidate policy's denials, records of an `allow`, and an audit log's events about itself.
+DENIAL = Sign(among={"decision": ("deny",)}, but={"reason": LOGS_OWN})
 
 
 def within(events: DataFrame, *, since: datetime | None, until: datetime | None) -> DataFrame:
@@ -52,14 +56,13 @@ def requests() -> Column:
 
 
 def lost() -> Column:
-    """How many events the routers say they could not write, as an aggregate (bigint)."""
-    count = F.when(F.col("reason") == EVENTS_LOST, bounded("lost"))
-    return F.coalesce(F.sum(count), F.lit(0)).cast("bigint")
+    """How many events the routers say they could not write, as an aggregate of facts (bigint)."""
+    return F.coalesce(F.sum(F.when(F.col("reason") == EVENTS_LOST, F.col("lost"))), F.lit(0)).cast("bigint")
 
 
 def deleted_files() -> Column:
-    """How many of their files the routers say they deleted, as an aggregate (bigint)."""
-    return F.count_if(F.col("reason") == FILE_DELETED)
+    """How many of their files the routers say they deleted, as an aggregate of facts (bigint)."""
+    return F.coalesce(F.sum(F.when(F.col("reason") == FILE_DELETED, F.col("events"))), F.lit(0)).cast("bigint")
 
 
 def _moment(at: datetime) -> Column:

@@ -54,24 +54,34 @@ def run(arguments: argparse.Namespace) -> int:
     asked = {name for control in controls for name in (*control.queries, *control.needs)}
     counts: dict[str, int] = {}
     written: list[str] = []
-    with opened(arguments) as (_, events):
+    with opened(arguments) as (session, events):
         from pyspark.sql import functions as F
 
-        from spark.compliance.queries import QUERIES
+        from spark.compliance.queries import FINDINGS, QUERIES, findings
+        from spark.detectors.thresholds import defaults
+        from spark.jobs.detection import looked_at
         from spark.jobs.export import write_table
+        from spark.sums.trail import trail_of_table
         from spark.transforms.continuity import continuity
         from spark.transforms.events import lost
 
         # Before they are read: files that are added meanwhile are not in the evidence.
         inputs = {str(path.relative_to(arguments.table)): sha256_of(path) for path in _files(arguments.table)}
-        for name in [name for name in QUERIES if name in asked]:
-            frame = QUERIES[name](events).persist()
+        summed = trail_of_table(
+            session,
+            arguments.table,
+            since=arguments.since,
+            until=arguments.until,
+            watch=looked_at(defaults()) if FINDINGS in asked else None,
+        )
+        for name in [name for name in (*QUERIES, FINDINGS) if name in asked]:
+            frame = (findings(summed) if name == FINDINGS else QUERIES[name](events)).persist()
             counts[name] = frame.count()
             written += [write_table(frame, arguments.out, name, form).name for form in ("json", "csv")]
             frame.unpersist()
-        numbers, _ = rows_of(continuity(events))
-        ends = (F.min("time").alias("first"), F.max("time").alias("last"))
-        told, _ = rows_of(events.agg(lost().alias("lost"), *ends))
+        numbers, _ = rows_of(continuity(summed))
+        ends = (F.min("first").alias("first"), F.max("last").alias("last"))
+        told, _ = rows_of(summed.facts().agg(lost().alias("lost"), *ends))
     found = answers(controls, counts, chain, lost=told[0]["lost"], missing=numbers[0]["missing"])
     pack = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

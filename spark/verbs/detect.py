@@ -81,10 +81,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise VerbError("--webhook and --checkpoint are for --follow and --once")
     if arguments.out is not None:
         make_folder(arguments.out, "--out ")
-    with opened(arguments) as (_, events):
-        from spark.jobs.detection import SEVERITIES, detect
+    with opened(arguments, is_by_arrow=True) as (session, _):
+        from spark.jobs.detection import SEVERITIES, detect, looked_at
+        from spark.sums.trail import trail_of_table
 
-        rows, is_complete = rows_of(detect(events, thresholds))
+        since, until = arguments.since, arguments.until
+        trail = trail_of_table(session, arguments.table, since=since, until=until, watch=looked_at(thresholds))
+        rows, is_complete = rows_of(detect(trail, thresholds))
     if arguments.out is not None:
         write_private(arguments.out / "findings.jsonl", "".join(f"{json_line(row)}\n" for row in rows))
     if arguments.format == "json":

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             flush=True,
         )
 
-    with opened(arguments, sum(file.size for file in found)) as (session, _):
+    with opened(arguments, sum(file.size for file in found), is_by_arrow=True) as (session, _):
         from spark import ingest  # here: pyspark takes a second that --help must not cost
 
         try:

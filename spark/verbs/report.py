@@ -40,14 +40,19 @@ def run(arguments: argparse.Namespace) -> int:
     if "html" in formats:
         _check_jinja()
     make_folder(arguments.out, "--out ")
-    with opened(arguments) as (_, events):
+    with opened(arguments) as (session, events):
         from spark.detectors.thresholds import defaults
         from spark.jobs.denials import DENIALS
-        from spark.jobs.detection import detect
+        from spark.jobs.detection import detect, looked_at
         from spark.jobs.export import write_ocsf, write_table
+        from spark.sums.trail import trail_of_table
 
-        findings = detect(events, defaults())
-        tables = {"findings": ("Findings", findings), **DENIALS.tables(events)}
+        since, until = arguments.since, arguments.until
+        trail = trail_of_table(
+            session, arguments.table, since=since, until=until, has_denials=True, watch=looked_at(defaults())
+        )
+        findings = detect(trail, defaults())
+        tables = {"findings": ("Findings", findings), **DENIALS.tables(trail)}
         written = []
         for form in formats:
             if form == "ocsf":
@@ -56,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
                 written += [write_table(frame, arguments.out, name, form) for name, (_, frame) in tables.items()]
         if "html" in formats:
             page = arguments.out / "report.html"
-            write_private(page, _page(arguments, events, tables))
+            write_private(page, _page(arguments, trail, tables))
             written.append(page)
     for path in written:
         print(path)
@@ -79,7 +84,7 @@ def _finding(row: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _page(arguments: argparse.Namespace, events: Any, tables: dict[str, tuple[str, Any]]) -> str:
+def _page(arguments: argparse.Namespace, trail: Any, tables: dict[str, tuple[str, Any]]) -> str:
     from pyspark.sql import functions as F
 
     from spark.pages.page import Page, bars_plot, columns_plot, render, table
@@ -91,13 +96,17 @@ def _page(arguments: argparse.Namespace, events: Any, tables: dict[str, tuple[st
         columns = _FINDING_COLUMNS if name == "findings" else tuple(frame.columns)
         shown = [_finding(row) for row in rows[name]] if name == "findings" else rows[name]
         pages.append(table(name, title, columns, shown, is_whole=is_whole))
-    ends = events.agg(
-        F.date_format(F.min("time"), "yyyy-MM-dd HH:mm:ss").alias("first"),
-        F.date_format(F.max("time"), "yyyy-MM-dd HH:mm:ss").alias("last"),
-        F.count(F.lit(1)).alias("events"),
-        total(is_denial()).alias("denials"),
-        F.count_distinct("router").alias("routers"),
-    ).first()
+    ends = (
+        trail.facts()
+        .agg(
+            F.date_format(F.min("first"), "yyyy-MM-dd HH:mm:ss").alias("first"),
+            F.date_format(F.max("last"), "yyyy-MM-dd HH:mm:ss").alias("last"),
+            F.coalesce(F.sum("events"), F.lit(0)).alias("events"),
+            total(is_denial()).alias("denials"),
+            F.count_distinct("router").alias("routers"),
+        )
+        .first()
+    )
     when = f"{ends.first} to {ends.last} UTC" if ends is not None and ends.first is not None else "no events"
     made_at = datetime.now(UTC).isoformat(timespec="seconds")
     numbers = [(name, getattr(ends, name)) for name in ("events", "denials", "routers")] if ends is not None else []

@@ -41,13 +41,16 @@ def moment(text: str) -> datetime:
 
 
 @contextlib.contextmanager
-def opened(arguments: argparse.Namespace) -> "Iterator[tuple[SparkSession, DataFrame]]":
-    """A session, and the events of the table within the time asked for. Raises UnusableError, SparkUnavailableError."""
+def opened(arguments: argparse.Namespace, *, is_by_arrow: bool = False) -> "Iterator[tuple[SparkSession, DataFrame]]":
+    """A session, and the events of the table within the time asked for. Raises UnusableError, SparkUnavailableError.
+
+    is_by_arrow  they are read by workers in Python, not by Spark itself
+    """
     if arguments.since and arguments.until and arguments.since >= arguments.until:
         raise UnusableError(f"--since {arguments.since} must be before --until {arguments.until}")
     size = _size_of(arguments.table)
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")  # its remarks on versions of pandas
-    with sessions.opened(arguments, size) as (session, _):
+    with sessions.opened(arguments, size, is_by_arrow=is_by_arrow) as (session, _):
         from spark.event_table import read_events
         from spark.transforms.events import within
 

@@ -31,10 +31,13 @@ def add_session(verb: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def opened(arguments: argparse.Namespace, input_bytes: int) -> "Iterator[tuple[SparkSession, Path]]":
+def opened(
+    arguments: argparse.Namespace, input_bytes: int, *, is_by_arrow: bool = False
+) -> "Iterator[tuple[SparkSession, Path]]":
     """A session and a folder for what it puts down; both are gone afterwards.
 
     input_bytes  about how much will be read
+    is_by_arrow  by workers in Python, not by Spark itself
     Errors       SparkUnavailableError.
     """
     check_installed()
@@ -47,7 +50,9 @@ def opened(arguments: argparse.Namespace, input_bytes: int) -> "Iterator[tuple[S
         if is_on_cluster(arguments):
             session_of = cluster_session(work, master=arguments.master, driver_memory=memory, is_shown=is_shown)
         else:
-            session_of = local_session(work, input_bytes=input_bytes, driver_memory=memory, is_shown=is_shown)
+            session_of = local_session(
+                work, input_bytes=input_bytes, is_by_arrow=is_by_arrow, driver_memory=memory, is_shown=is_shown
+            )
         with session_of as session:
             yield session, work
     finally:

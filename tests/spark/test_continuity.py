@@ -1,5 +1,6 @@
 """What the numbers of audit events say is missing (issue 2, part 8: Audit)."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,6 +9,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.testing import assertDataFrameEqual
 
+from spark.sums.trail import trail_of_events
 from spark.transforms.continuity import continuity
 
 if TYPE_CHECKING:
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = "router string, start string, sequence bigint, reason string, lost bigint"
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+COLUMNS = "time timestamp, router string, start string, sequence bigint, reason string, lost bigint"
 A, B, C, D, E = (letter * 32 for letter in "abcde")
 NUMBERED = [
     *[("R", A, number, "no_vhost", None) for number in (0, 1, 2, 4, 7)],  # three are missing, and the end
@@ -34,7 +37,8 @@ NUMBERED = [
 
 
 def test_missing_numbers_are_missing_events(session: "SparkSession") -> None:
-    frame = session.createDataFrame(NUMBERED, COLUMNS)
+    frame = session.createDataFrame([(NOON, *row) for row in NUMBERED], COLUMNS)
     expected = "starts bigint, missing bigint, headless bigint, endless bigint"
-    assertDataFrameEqual(continuity(frame), session.createDataFrame([(5, 3, 1, 1)], expected))
-    assertDataFrameEqual(continuity(frame.limit(0)), session.createDataFrame([(0, 0, 0, 0)], expected))
+    for events, row in ((frame, (5, 3, 1, 1)), (frame.limit(0), (0, 0, 0, 0))):
+        found = continuity(trail_of_events(events, has_denials=False))
+        assertDataFrameEqual(found, session.createDataFrame([row], expected))

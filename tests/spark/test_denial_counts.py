@@ -9,6 +9,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.testing import assertDataFrameEqual
 
+from spark.sums.trail import trail_of_events
 from spark.transforms import denials
 from spark.transforms import events as events_of
 
@@ -50,7 +51,7 @@ def test_since_is_within_and_until_is_not(session: "SparkSession", events: "Data
 
 def test_denials_are_counted_by_user_with_the_unknown_last(session: "SparkSession", events: "DataFrame") -> None:
     assertDataFrameEqual(
-        denials.counted_by(denials.denied(events), "user"),
+        denials.counted_by(trail_of_events(events, has_denials=True), "by_user"),
         session.createDataFrame(
             [("bob", 3, NINE, NINE), ("eve", 2, EIGHT, NEARLY_NINE), (None, 1, NINE, NINE)],
             "user string, denials bigint, first timestamp, last timestamp",
@@ -61,7 +62,7 @@ def test_denials_are_counted_by_user_with_the_unknown_last(session: "SparkSessio
 
 def test_denials_are_counted_by_hour_in_the_order_of_time(session: "SparkSession", events: "DataFrame") -> None:
     assertDataFrameEqual(
-        denials.counted_by(denials.denied(events), "hour"),
+        denials.counted_by(trail_of_events(events, has_denials=True), "by_hour"),
         session.createDataFrame(
             [(EIGHT, 2, EIGHT, NEARLY_NINE), (NINE, 4, NINE, NINE)],
             "hour timestamp, denials bigint, first timestamp, last timestamp",
@@ -72,13 +73,14 @@ def test_denials_are_counted_by_hour_in_the_order_of_time(session: "SparkSession
 
 def test_lost_events_are_summed_and_are_no_denials(session: "SparkSession", events: "DataFrame") -> None:
     for some, lost in ((events, 40), (events.limit(0), 0)):
-        summed = some.agg(events_of.lost().alias("lost"))
+        facts = trail_of_events(some, has_denials=False).facts()
+        summed = facts.agg(events_of.lost().alias("lost"))
         assertDataFrameEqual(summed, session.createDataFrame([(lost,)], "lost bigint"))
     assert denials.denied(events).count() == 4
 
 
 def test_denials_are_counted_by_rule_with_those_of_no_rule(session: "SparkSession", events: "DataFrame") -> None:
-    rows = denials.counted_by(denials.denied(events), *denials.KEYS["by_rule"]).collect()
+    rows = denials.counted_by(trail_of_events(events, has_denials=True), "by_rule").collect()
     assert [tuple(row)[:6] for row in rows] == [(*RULE, 3), (*(None,) * 5, 3)]
 
 
@@ -88,7 +90,7 @@ def test_the_trend_counts_days_without_denials_as_none(session: "SparkSession") 
 
     columns = COLUMNS + ", remote_host string"
     rows = [(*at(day, user), "h") for day, user in [(20, "a"), (20, "b"), (21, "a"), (23, "a"), (23, "a"), (23, "b")]]
-    days = denials.trend(denials.denied(session.createDataFrame(rows, columns)))
+    days = denials.trend(trail_of_events(session.createDataFrame(rows, columns), has_denials=True))
     assert days.columns == ["day", "denials", "change", "reasons", "users", "hosts"]
     assert [(row.day.day, *tuple(row)[1:]) for row in days.collect()] == [
         (20, 2, None, 1, 2, 1), (21, 1, -1, 1, 1, 1), (23, 3, 3, 1, 2, 1),

@@ -1,6 +1,6 @@
 """Each detector finds what it is for, and leaves alone what only looks like it (issue 15)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,9 @@ import schemas
 from spark.detectors import DETECTORS
 from spark.detectors import focus as focus_module
 from spark.detectors.finding import FINDING, MAX_EVIDENCE
-from spark.detectors.focus import focused
+from spark.detectors.focus import focused, watch
 from spark.detectors.thresholds import ThresholdsError, defaults, parse
+from spark.sums.trail import trail_of_events
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -60,16 +61,22 @@ def let_in(seconds: float, user: str, host: str = "192.0.2.7", **changes: Any) -
 def found(session: "SparkSession", name: str, *lines: str, **thresholds: int) -> "list[Row]":
     """Of the whole trail, and the same of what the detector is said to need of it."""
     detector = next(each for each in DETECTORS if each.name == name)
-    numbers = {**defaults()[name], **thresholds}
-    events = frame(session, *lines)
-    frame_ = detector.findings(events, numbers)
-    assert frame_.schema.fieldNames() == FINDING.fieldNames()
-    rows = frame_.orderBy("first").collect()
-    if detector.focus is not None:
-        few = focused(events, [detector], {name: numbers})
-        assert detector.findings(few, numbers).orderBy("first").collect() == rows
-        few.unpersist()
+    numbers = {**defaults(), name: {**defaults()[name], **thresholds}}
+    trail = trail_of_events(frame(session, *lines), watch=watch([detector], numbers))
+    found = detector.findings(trail, numbers[name])
+    assert found.schema.fieldNames() == FINDING.fieldNames()
+    rows = found.orderBy("first").collect()
+    few = focused(trail, [detector], numbers)
+    assert detector.findings(few, numbers[name]).orderBy("first").collect() == rows
+    few.events.unpersist()
     return rows
+
+
+def kept(session: "SparkSession", names: Sequence[str], *lines: str) -> "list[Row]":
+    """The events that these detectors are said to need."""
+    detectors = [detector for detector in DETECTORS if detector.name in names]
+    trail = trail_of_events(frame(session, *lines), watch=watch(detectors, defaults()))
+    return focused(trail, detectors, defaults()).events.collect()
 
 
 def test_every_detector_has_its_thresholds_and_their_source() -> None:
@@ -273,20 +280,17 @@ def test_the_same_events_make_the_same_findings_whatever_their_order(session: "S
 def test_of_a_quiet_trail_nothing_is_read_twice(session: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     burst = [failed(60 * n, "alice") for n in range(10)]
     quiet = [failed(7200 * n, f"u{n}", f"198.51.100.{n}") for n in range(20)] + [let_in(n, "carol") for n in range(4)]
-    detectors = [detector for detector in DETECTORS if detector.focus is not None]
-    kept = focused(frame(session, *burst, *quiet), detectors, defaults())
-    assert {row.user for row in kept.collect()} == {"alice"}
+    names = [detector.name for detector in DETECTORS]
+    assert {row.user for row in kept(session, names, *burst, *quiet)} == {"alice"}
     monkeypatch.setattr(focus_module, "MAX_KEYS", 0)  # more than can be held: all that could matter is kept
-    kept = focused(frame(session, *burst, *quiet), detectors, defaults())
-    assert kept.where("stage = 'sasl'").count() == 30
+    assert len([row for row in kept(session, names, *burst, *quiet) if row.stage == "sasl"]) == 30
 
 
 def test_attack_numbers_of_a_forged_event_do_not_end_the_detectors(session: "SparkSession") -> None:
     lines = [failed(n, "alice", attempts=2**63 - 1) for n in range(1)]
     assert found(session, "brute_force", *lines)[0].user == "alice"
-    several = frame(session, *lines, *lines, failed(0, "alice", attempts=2**63 - 1))
-    detectors = [detector for detector in DETECTORS if detector.name == "brute_force"]
-    assert focused(several, detectors, defaults()).count() == 3
+    several = (*lines, *lines, failed(0, "alice", attempts=2**63 - 1))
+    assert len(kept(session, ["brute_force"], *several)) == 3
 
 
 @pytest.mark.parametrize("name", [detector.name for detector in DETECTORS])

@@ -11,15 +11,16 @@ from literal_events import FOLDED, change_line, frame, line, shadow_line, table_
 pytest.importorskip("pyspark")
 
 from policy.ruleset import compile_ruleset
-from spark.compliance.queries import QUERIES
+from spark.compliance.queries import QUERIES, findings
 from spark.detectors import DETECTORS
 from spark.detectors.thresholds import defaults
 from spark.event_table import read_events, read_quarantine
 from spark.jobs.changes import CHANGES
 from spark.jobs.denials import DENIALS
-from spark.jobs.detection import detect
+from spark.jobs.detection import detect, looked_at
 from spark.jobs.reports import Kind
 from spark.jobs.shadow import kind as shadow_kind
+from spark.sums.trail import trail_of_events
 from spark.transforms.continuity import continuity
 from spark.transforms.events import MOST, lost
 from spark.transforms.ocsf import ocsf
@@ -81,17 +82,18 @@ def older(session: "SparkSession") -> "DataFrame":
 
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_attack_no_report_is_ended(older: "DataFrame", name: str) -> None:
-    report = KINDS[name]()
-    totals = older.agg(*(column.alias(member) for member, column in report.totals().items())).first()
+    report, trail = KINDS[name](), trail_of_events(older, has_denials=True)
+    totals = report.totals(trail).first()
     assert totals is not None
     assert all(0 <= value <= HUGE for value in totals.asDict().values())
     assert max(totals.asDict().values()) >= 2 * MOST
-    for _, table in report.tables(older).values():
+    for _, table in report.tables(trail).values():
         table.collect()
 
 
 def test_attack_no_detector_is_ended(older: "DataFrame") -> None:
-    found = {row.detector for row in detect(older, defaults()).collect()}
+    trail = trail_of_events(older, watch=looked_at(defaults()))
+    found = {row.detector for row in detect(trail, defaults()).collect()}
     adding = {"brute_force", "denied_then_allowed", "authenticator_outage", "limit_saturation", "denial_surge"}
     assert adding <= found <= {detector.name for detector in DETECTORS}
 
@@ -99,10 +101,12 @@ def test_attack_no_detector_is_ended(older: "DataFrame") -> None:
 def test_attack_no_evidence_is_ended(older: "DataFrame") -> None:
     for query in QUERIES.values():
         query(older).collect()
-    row = older.agg(lost().alias("lost")).first()
+    trail = trail_of_events(older, watch=looked_at(defaults()))
+    findings(trail).collect()
+    row = trail.facts().agg(lost().alias("lost")).first()
     assert row is not None
     assert row["lost"] == 2 * MOST
-    numbers = continuity(older).first()
+    numbers = continuity(trail).first()
     assert numbers is not None
     assert numbers["missing"] > 2**62
 

@@ -1,0 +1,193 @@
+"""What the detectors need to know of a trail before they look at any of its events closely. Runs in Spark's workers.
+
+A burst of `least` within its window is at least half of that within one of two neighbouring spans of time that are as
+long as the window. So who has less in every span has no burst, and most of a long trail is quiet.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark.sums.files import Share
+from spark.sums.rows import grouped, hosts, micros
+from spark.transforms.sign import Sign, any_mask
+
+# Keys of one detector that are told apart. Stops an attacker who makes up a name for each burst from filling the
+# memory: with more than so many, all of the detector's events are kept.
+MAX_KEYS: Final = 100_000
+# More than any threshold: of a flood, which may stand for more than it says. So many times the events of a trail are
+# no overflow.
+_MANY: Final = 1 << 30
+_RULED: Final = ("router", "minute", "ruleset_digest")
+_MINUTE: Final = 60_000_000
+_DAY: Final = 86_400_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Events of a user who had logged in. Before the Open the name is only claimed.
+KNOWN_STAGES: Final = ("open", "begin", "attach", "transfer", "management")
+SEEN: Final = Sign(among={"stage": KNOWN_STAGES}, has=("user",))
+
+# Kinds of cells: who may have a burst (detector, then its keys); users, and hosts of theirs, with their first event;
+# the stays of users, without a long absence in them, and the day they begin; and which ruleset was in force (router,
+# minute, digest) wherever it may have changed.
+MAY_BURST: Final = "may_burst"
+STAYS: Final = "stays"
+USERS: Final = "users_seen"
+HOSTS: Final = "hosts_seen"
+DIGESTS: Final = "digests"
+_COMING: Final = {STAYS: ("user", "day"), USERS: ("user",), HOSTS: ("remote_host",)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Focus:
+    """Which events a detector of bursts can need at all: the ones of a key that has many signs in little time.
+
+    signs     the events that count: as one of these
+    story     others of the same keys that belong to it
+    keys      those of its bursts; `host` is remote_host as it is counted
+    least     so many requests, or distinct things, a burst has at least
+    window_s  as of spark.detectors.finding.bursts
+    """
+
+    signs: Sequence[Sign]
+    keys: Sequence[str]
+    least: int
+    window_s: int
+    story: Sequence[Sign] = ()
+
+    @property
+    def span(self) -> int:
+        """Microseconds."""
+        return 5 * max(self.window_s // 4, 1) * 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """What detectors look at.
+
+    focuses       of those that find bursts, by name
+    absence_days  so long a user is away before a coming back is told
+    """
+
+    focuses: Mapping[str, Focus]
+    absence_days: int
+
+
+class Gathered:
+    """Gathers from the rows of one share. share: None: the rows are any part of a trail"""
+
+    def __init__(self, watch: Watch, share: Share | None) -> None:
+        self._focuses = watch.focuses
+        self._absence = watch.absence_days * _DAY
+        self._share = share
+        self._held: dict[str, list[pa.Table]] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """rows  as of spark.sums.rows.even, within the time asked for"""
+        if not len(rows):
+            return
+        rows = rows.append_column("host", hosts(rows))
+        for name, focus in self._focuses.items():
+            mine = rows.select([*focus.keys, "time", "is_flood", "requests"])
+            mine = mine.filter(pa.array(any_mask(focus.signs, rows)))
+            if len(mine):
+                spans = pa.array(micros(mine["time"]) // focus.span)
+                counted = pc.if_else(mine["is_flood"], _MANY, pc.min_element_wise(mine["requests"], _MANY))
+                mine = mine.select(focus.keys).append_column("span", spans).append_column("requests", counted)
+                self._hold(name, grouped(mine, (*focus.keys, "span"), [("requests", "sum")]))
+        seen = rows.select(["user", "remote_host", "day", "time"]).filter(pa.array(SEEN.mask(rows)))
+        hosted = seen.filter(pc.is_valid(seen["remote_host"]))
+        for name, keys in _COMING.items():
+            self._hold(name, _ends(seen if name == STAYS else hosted, keys))
+        ruled = rows.select(["router", "ruleset_digest", "time"]).filter(pc.is_valid(rows["ruleset_digest"]))
+        minutes = pa.array(micros(ruled["time"]) // _MINUTE)
+        self._hold(DIGESTS, _ends(ruled.append_column("minute", minutes), _RULED))
+
+    def _hold(self, name: str, rows: pa.Table) -> None:
+        if len(rows):
+            self._held.setdefault(name, []).append(rows)
+
+    def cells(self) -> Iterator[tuple[str, list[Any], Mapping[str, Any]]]:
+        """kind, the columns of keys, and of numbers: `first` and `last`. Ends the gathering."""
+        for name, focus in self._focuses.items():
+            held = self._held.pop(name, None)
+            if held is not None:
+                sums = grouped(_joined(held), (*focus.keys, "span"), [("requests", "sum")])
+                keys = self._bursting(sums, focus)
+                yield MAY_BURST, [pa.repeat(name, len(keys)), *keys.columns], {}
+        if STAYS in self._held:
+            days = _ends_of(self._held.pop(STAYS), _COMING[STAYS])
+            days = days.sort_by([(key, "ascending") for key in _COMING[STAYS]])
+            begins, ends = self._stays(days)
+            keys = [days[key].take(begins) for key in _COMING[STAYS]]
+            yield STAYS, keys, {"first": days["first"].take(begins), "last": days["last"].take(ends)}
+        for name in (USERS, HOSTS):
+            if name in self._held:
+                found = _ends_of(self._held.pop(name), _COMING[name])
+                yield name, [found[key] for key in _COMING[name]], {"first": found["first"]}
+        if DIGESTS in self._held:
+            found = self._changing(_ends_of(self._held.pop(DIGESTS), _RULED))
+            yield DIGESTS, [found[key] for key in _RULED], {"first": found["first"]}
+
+    def _stays(self, days: pa.Table) -> tuple[Any, Any]:
+        """Where, in the order of users and days, stays begin and end."""
+        users, firsts, lasts = days["user"].to_numpy(), micros(days["first"]), micros(days["last"])
+        is_new = np.append(True, (users[1:] != users[:-1]) | (firsts[1:] - lasts[:-1] >= self._absence))
+        begins = np.flatnonzero(is_new)
+        return begins, np.append(begins[1:], len(users)) - 1
+
+    def _bursting(self, sums: pa.Table, focus: Focus) -> pa.Table:
+        """The keys that may have a burst: of each span at least the share's part of half of one."""
+        least = (focus.least + 1) // 2
+        begins = sums["span"].to_numpy() * focus.span
+        parts = self._parts_of(begins, begins + focus.span - 1)
+        is_much = sums["requests"].to_numpy() >= -(-least // parts)
+        return grouped(sums.filter(pa.array(is_much)), focus.keys, []).slice(0, MAX_KEYS + 1)
+
+    def _parts_of(self, first: Any, last: Any) -> Any:
+        """Among how many shares the events of these times, microseconds, may be at most."""
+        if self._share is None:
+            return np.full(len(first), np.iinfo(np.int64).max)
+        parts = {_day_number(name): count for name, count in self._share.parts.items()}
+        begin, end = first // _DAY, last // _DAY
+        days, places = np.unique(begin, return_inverse=True)
+        of_days = np.fromiter((parts.get(day, self._share.most) for day in days.tolist()), np.int64, len(days))
+        return np.where(begin == end, of_days[places], (end - begin + 1) * self._share.most)
+
+    def _changing(self, found: pa.Table) -> pa.Table:
+        """Without the minutes in the midst of a ruleset's time, where the share has all of a router and day."""
+        if self._share is None or any(count > 1 for count in self._share.parts.values()):
+            return found
+        found = found.sort_by([("router", "ascending"), ("first", "ascending"), ("ruleset_digest", "ascending")])
+        codes = [found[name].to_numpy() for name in ("router", "ruleset_digest")]
+        days = micros(found["first"]) // _DAY
+        is_same = np.logical_and.reduce([column[1:] == column[:-1] for column in (*codes, days)])
+        before, after = np.append(False, is_same), np.append(is_same, False)
+        return found.filter(pa.array(~(before & after)))
+
+
+def _day_number(name: str) -> int:
+    return (datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC) - _EPOCH) // timedelta(days=1)
+
+
+def _joined(held: Sequence[pa.Table]) -> pa.Table:
+    plain = [pa.table({name: _plain(table[name]) for name in table.column_names}) for table in held]
+    return pa.concat_tables(plain)
+
+
+def _plain(column: Any) -> Any:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def _ends(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    timed = rows.select(keys).append_column("first", rows["time"]).append_column("last", rows["time"])
+    return grouped(timed, keys, [("first", "min"), ("last", "max")])
+
+
+def _ends_of(held: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
+    return grouped(_joined(held), keys, [("first", "min"), ("last", "max")])

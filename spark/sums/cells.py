@@ -1,0 +1,196 @@
+"""A piece of the event table -> partial sums of it, called cells. Pure Arrow; runs in Spark's workers.
+
+A cell is a row of CELLS: what it is a sum of (`kind`), the values of its keys as text, and numbers. Cells of the same
+kind and keys are added up by spark.sums.trail.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark.sums.bursts import Gathered, Watch
+from spark.sums.files import Share
+from spark.sums.rows import TIME, even, is_within
+from spark.transforms.events import DENIAL, LOG_CLOSED
+from spark.transforms.sign import coded
+
+# kind, keys; events (how many), requests (they stand for so many), lost (events that they say were not written), first
+# and last (of their times), low and high (of their numbers).
+CELLS: Final = pa.schema(
+    [("kind", pa.string()), ("keys", pa.list_(pa.string())), ("events", pa.int64()), ("requests", pa.int64()),
+     ("lost", pa.int64()), ("first", TIME), ("last", TIME), ("low", pa.int64()), ("high", pa.int64())]
+)  # fmt: skip
+CELL_SCHEMA: Final = (
+    "kind string, keys array<string>, events bigint, requests bigint, lost bigint, first timestamp, last timestamp, "
+    "low bigint, high bigint"
+)
+
+# Kinds of cells of the denials alone, with the members they are counted by.
+DENIALS: Final[Mapping[str, Sequence[str]]] = {
+    "by_reason": ("reason",),
+    "by_rule": ("rule_vhost", "rule_group", "rule_item", "rule_file", "rule_line"),
+    "by_user": ("user",),
+    "by_group": ("group",),
+    "by_host": ("remote_host",),
+    "by_vhost": ("vhost",),
+    "by_address": ("direction", "address"),
+    "by_router": ("router",),
+    "by_hour": ("hour",),
+    "by_day": ("day",),
+}
+# Kinds of cells of which the denials of a day are told how many different values a member has, about. Of a day's
+# values the hashes that are least (`low`) are kept: these are all, or their greatest says how dense they are.
+DISTINCT: Final[Mapping[str, str]] = {"reasons": "reason", "users": "user", "hosts": "remote_host"}
+MOST_HASHES: Final = 512
+HASH_BITS: Final = 63
+FLOODS: Final = "floods"
+_FLOOD: Final = (
+    *("owner", "router", "connection", "user", "remote_host", "stage", "reason"),
+    *("folded_first", "folded_last"),
+)
+# Of all events within the time asked for.
+FACTS: Final = "facts"
+FACT: Final = ("decision", "reason", "stage", "router")
+# Of all events, whatever time is asked for: by router and start what was lost and how often it ended, and the runs of
+# numbers that follow one another.
+STARTS: Final = "starts"
+RUNS: Final = "runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Which cells.
+
+    has_denials  those of the denials alone as well
+    seed         63 bits that are others in each report. Attack: names whose hashes are the least, made for it, would
+                 make a thousand users of a few
+    watch        what detectors look at; None: nobody asks them
+    since        and before, microseconds UTC; None: any
+    """
+
+    has_denials: bool
+    seed: int
+    watch: Watch | None = None
+    since: int | None = None
+    before: int | None = None
+
+
+def cells(pieces: Iterable[pa.Table], asked: Asked, share: Share | None = None) -> Iterator[pa.RecordBatch]:
+    """pieces  rows of spark.sums.rows.COLUMNS; of a table that an older version made some may be missing
+    share    of which these are all; None: they are any part of a trail
+    """
+    gathered = None if asked.watch is None else Gathered(asked.watch, share)
+    for piece in pieces:
+        rows = even(piece)
+        yield from _starts(rows)
+        if asked.since is not None or asked.before is not None:
+            rows = rows.filter(pa.array(is_within(rows, since=asked.since, before=asked.before)))
+        yield from _sums(FACTS, rows, FACT)
+        if asked.has_denials:
+            yield from _of_denials(rows.filter(pa.array(DENIAL.mask(rows))), asked.seed)
+        if gathered is not None:
+            gathered.add(rows)
+    if gathered is not None:
+        for kind, keys, numbers in gathered.cells():
+            yield from _batches(kind, keys, numbers)
+
+
+def _of_denials(denied: pa.Table, seed: int) -> Iterator[pa.RecordBatch]:
+    for name, keys in DENIALS.items():
+        yield from _sums(name, denied, keys)
+    for name, member in DISTINCT.items():
+        yield from _least_hashes(name, denied, member, seed)
+    yield from _sums(FLOODS, denied.filter(denied["is_flood"]), _FLOOD)
+
+
+def _sums(kind: str, rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    numbers = [("requests", "count"), ("requests", "sum"), ("lost", "sum"), ("time", "min"), ("time", "max")]
+    sums = rows.group_by(list(keys), use_threads=False).aggregate(numbers)
+    names = {"events": "requests_count", "requests": "requests_sum", "lost": "lost_sum"}
+    names |= {"first": "time_min", "last": "time_max"}
+    yield from _batches(kind, [sums[key] for key in keys], {name: sums[of] for name, of in names.items()})
+
+
+def _least_hashes(kind: str, rows: pa.Table, member: str, seed: int) -> Iterator[pa.RecordBatch]:
+    values = rows.select(["day", member]).filter(pc.is_valid(rows[member]))
+    found = values.group_by(["day", member], use_threads=False).aggregate([])
+    days, (indices, names) = found["day"].to_numpy(), coded(found[member])
+    # Spark gives all its workers the same PYTHONHASHSEED.
+    known = np.fromiter(map(hash, names.to_pylist()), np.int64, len(names)).astype(np.uint64)
+    hashes = _mixed(known ^ np.uint64(seed))[indices]
+    order = np.lexsort((hashes, days))
+    days, hashes = days[order], hashes[order]
+    begins = np.flatnonzero(np.concatenate(([True], days[1:] != days[:-1])))
+    place = np.arange(len(days)) - np.repeat(begins, np.diff(np.append(begins, len(days))))
+    is_kept = place < MOST_HASHES
+    yield from _batches(kind, [pa.array(days[is_kept])], {"low": pa.array(hashes[is_kept])})
+
+
+def _mixed(numbers: Any) -> Any:
+    """The finalizer of SplitMix64 (Steele, Lea, Flood 2014), without the last bit: who knows the hashes of names does
+    not know their order.
+    """
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((numbers ^ (numbers >> np.uint64(31))) >> np.uint64(64 - HASH_BITS)).astype(np.int64)
+
+
+def _starts(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    numbered = rows.select(["router", "start", "sequence", "reason", "lost"])
+    numbered = numbered.filter(pc.and_(pc.is_valid(rows["start"]), pc.is_valid(rows["sequence"])))
+    if not len(numbered):
+        return
+    ends = pc.cast(pc.fill_null(pc.equal(numbered["reason"], LOG_CLOSED), False), pa.int64())
+    sums = (
+        numbered.append_column("ends", ends)
+        .group_by(["router", "start"], use_threads=False)
+        .aggregate([("ends", "sum"), ("lost", "sum")])
+    )
+    whose = [sums["router"], sums["start"]]
+    yield from _batches(STARTS, whose, {"events": sums["ends_sum"], "lost": sums["lost_sum"]})
+    yield from _runs(numbered)
+
+
+def _runs(numbered: pa.Table) -> Iterator[pa.RecordBatch]:
+    """The numbers of each start as runs without a gap. Files are in order: most are of one run."""
+    codes = np.zeros(len(numbered), np.int64)
+    for key in ("router", "start"):
+        indices, names = coded(numbered[key])
+        codes = codes * (len(names) + 1) + indices
+    numbers = numbered["sequence"].to_numpy()
+    order = np.lexsort((numbers, codes))
+    codes, numbers = codes[order], numbers[order]
+    # Not the difference of the numbers, which may be more than 64 bits hold.
+    is_next = (codes[1:] == codes[:-1]) & ((numbers[1:] == numbers[:-1]) | (numbers[1:] - 1 == numbers[:-1]))
+    begins = np.flatnonzero(np.concatenate(([True], ~is_next)))
+    ends = np.append(begins[1:], len(numbers)) - 1
+    whose = numbered.select(["router", "start"]).take(order[begins])
+    runs = {"low": pa.array(numbers[begins]), "high": pa.array(numbers[ends])}
+    yield from _batches(RUNS, [whose["router"], whose["start"]], runs)
+
+
+def _batches(kind: str, keys: Sequence[Any], numbers: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    if not (count := len(keys[0])):
+        return
+    texts = pa.concat_arrays([_whole(key).cast(pa.string()) for key in keys])
+    # One key behind the other, as they lie, to the keys of one row side by side.
+    side_by_side = np.arange(count * len(keys)).reshape(len(keys), count).T.ravel()
+    offsets = np.arange(0, (count + 1) * len(keys), len(keys), dtype=np.int32)
+    columns = {
+        "kind": pa.repeat(kind, count),
+        "keys": pa.ListArray.from_arrays(pa.array(offsets), texts.take(pa.array(side_by_side))),
+        **{name: _whole(column) for name, column in numbers.items()},
+    }
+    whole = [
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
+        for field in CELLS
+    ]
+    yield pa.RecordBatch.from_arrays(whole, schema=CELLS)
+
+
+def _whole(column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -1,0 +1,121 @@
+"""The Parquet files of an event table, cut into shares, and what workers make of them by Arrow."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.event_table import EVENTS
+
+# Rows that are looked at at once. The more, the fewer sums Spark has to add up; a worker holds about twice as much.
+_HELD_BYTES = 256 * 1024 * 1024
+_ROWS = 65_536
+# So many shares for each task that runs at a time: those that have less to read do not wait long for the others.
+_SHARES_EACH = 2
+# What one share has at most, where no file and no day has more: its sums are held until it was read.
+_SHARE_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """files  of one task, in the order of days and routers
+    parts     day, as folders of the table name it -> among how many shares its files are
+    most      the greatest of these, of any day of the table
+    """
+
+    files: Sequence[str]
+    parts: Mapping[str, int]
+    most: int
+
+
+def shares_of(table: Path, tasks: int) -> list[Share]:
+    """The files there are now, as shares of about as many bytes for so many tasks at a time. A day is whole in one
+    share, unless it has more bytes than that.
+    """
+    files = sorted((table / EVENTS).glob("day=*/router_dir=*/*.parquet"))
+    sizes = {path: path.stat().st_size for path in files}
+    of_days: Counter[str] = Counter()
+    for path, size in sizes.items():
+        of_days[_day(path)] += size
+    whole = max(sum(sizes.values()), 1)
+    most = min(-(-whole // (_SHARES_EACH * tasks)), _SHARE_BYTES)
+    cut: dict[int, list[Path]] = {}
+    before, day_begin, day = 0, 0, ""
+    for path in files:
+        if _day(path) != day:
+            day, day_begin = _day(path), before
+        at = day_begin if of_days[day] <= most else before
+        cut.setdefault(at // most, []).append(path)
+        before += sizes[path]
+    shares_of_day = Counter(day for paths in cut.values() for day in {_day(path) for path in paths})
+    return [
+        Share(
+            [str(path) for path in paths],
+            {day: shares_of_day[day] for day in {_day(path) for path in paths}},
+            max(shares_of_day.values()),
+        )
+        for paths in cut.values()
+    ]
+
+
+def _day(path: Path) -> str:
+    return path.parent.parent.name.removeprefix("day=")
+
+
+def by_workers(
+    session: SparkSession, shares: Sequence[Share], make: Callable[[Share], Iterator[pa.RecordBatch]], schema: str
+) -> DataFrame:
+    """What `make` gives of each share, in a task of its own."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from make(shares[number])
+
+    return session.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(run, schema)
+
+
+def pieces(share: Share, columns: Sequence[str], texts: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of a share in few tables, of those columns that their files have.
+
+    texts  columns whose texts stay numbers of a dictionary, as they are in the file: so they are read and grouped in a
+           third of the time
+    """
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for path in share.files:
+        with opened(path, texts) as file:
+            for batch in file.iter_batches(_ROWS, columns=there(file, columns), use_threads=False):
+                # A table may have files of several versions, with columns of their own.
+                if held and (held[0].schema != batch.schema or held_bytes > _HELD_BYTES):
+                    yield _together(held)
+                    held, held_bytes = [], 0
+                held.append(batch)
+                held_bytes += batch.nbytes
+    if held:
+        yield _together(held)
+
+
+def opened(path: str, texts: Sequence[str]) -> Any:
+    metadata = pq.read_metadata(path)
+    names = set(metadata.schema.to_arrow_schema().names)
+    return pq.ParquetFile(path, metadata=metadata, read_dictionary=[name for name in texts if name in names])
+
+
+def there(file: Any, columns: Sequence[str]) -> list[str]:
+    """Those of the columns, or members of them (`folded.samples`), that a file has."""
+    schema = file.schema_arrow
+    known = set(schema.names)
+    for member in schema:
+        if pa.types.is_struct(member.type):
+            known |= {f"{member.name}.{part.name}" for part in member.type}
+    return [name for name in columns if name in known]
+
+
+def _together(batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    return pa.Table.from_batches(batches).unify_dictionaries()
