@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, findings, observed, spans_of
+from spark.detectors.finding import Detector, Seen, Thresholds, observed, spans_of
 from spark.sums.bursts import DIGESTS
 from spark.sums.picks import Wanted
 from spark.sums.trail import Trail
@@ -17,11 +17,14 @@ _STAGES = ("accept", "open", "begin", "attach", "transfer", "management")
 _SIGN = Sign(among={"decision": ("deny",), "stage": _STAGES}, but={"reason": LOGS_OWN}, has=("ruleset_digest",))
 
 
-def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
+def _observe(events: DataFrame) -> DataFrame:
+    return observed(events.where(_SIGN.column()), what=F.col("user"))
+
+
+def _incidents(seen: Seen, thresholds: Thresholds) -> DataFrame:
     window = _window(thresholds)
-    denials = observed(trail.events.where(_SIGN.column()), what=F.col("user"))
-    near = denials.join(
-        F.broadcast(_changes(trail).select(F.col("router").alias("of_router"), "since")),
+    near = seen.observations.join(
+        F.broadcast(_changes(seen.trail).select(F.col("router").alias("of_router"), "since")),
         (F.col("router") == F.col("of_router"))
         & (F.col("time") >= F.col("since") - window)
         & (F.col("time") < F.col("since") + window),
@@ -35,8 +38,8 @@ def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame
         # Not `before` times the factor, which may be more than 64 bits hold.
         & (F.col("after") / F.lit(thresholds["factor"]) >= F.greatest("before", F.lit(1)))
     )
-    incidents = surges.select("router", F.col("since").alias("start"), (F.col("since") + window).alias("end"))
-    return findings(detector, denials, incidents, _KEYS)
+    end = F.col("since") + window
+    return surges.select(F.array("router").alias("key"), F.col("since").alias("start"), end.alias("end"))
 
 
 def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
@@ -64,6 +67,8 @@ DENIAL_SURGE = Detector(
     name="denial_surge",
     title="More denials after a change of policy",
     severity="high",
-    find=_find,
+    keys=_KEYS,
+    observe=_observe,
+    incidents=_incidents,
     wants=_wants,
 )

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, findings, observed, spans_of
+from spark.detectors.finding import Detector, Seen, Thresholds, observed, spans_of
 from spark.sums.bursts import SEEN, STAYS
 from spark.sums.picks import Wanted
 from spark.sums.trail import Trail
@@ -13,8 +13,12 @@ from spark.sums.trail import Trail
 _KEYS = ("user",)
 
 
-def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
-    return findings(detector, observed(trail.events.where(SEEN.column())), _woken(trail, thresholds), _KEYS)
+def _observe(events: DataFrame) -> DataFrame:
+    return observed(events.where(SEEN.column()))
+
+
+def _incidents(seen: Seen, thresholds: Thresholds) -> DataFrame:
+    return _woken(seen.trail, thresholds).select(F.array("user").alias("key"), "start", "end")
 
 
 def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
@@ -22,7 +26,7 @@ def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
 
 
 def _woken(trail: Trail, thresholds: Thresholds) -> DataFrame:
-    """Incidents: the first event after a long absence."""
+    """Users, and the time of their first event after a long absence, as `start` and `end`."""
     stays = trail.of_kind(STAYS).select(F.col("keys")[0].alias("user"), "first", "last")
     # Of several shares of the trail they may overlap.
     before = Window.partitionBy("user").orderBy("first", "last").rowsBetween(Window.unboundedPreceding, -1)
@@ -34,5 +38,11 @@ def _woken(trail: Trail, thresholds: Thresholds) -> DataFrame:
 
 
 DORMANT_USER = Detector(
-    name="dormant_user", title="A dormant user comes back", severity="medium", find=_find, wants=_wants
+    name="dormant_user",
+    title="A dormant user comes back",
+    severity="medium",
+    keys=_KEYS,
+    observe=_observe,
+    incidents=_incidents,
+    wants=_wants,
 )

@@ -3,14 +3,14 @@
 Observation  one event as one detector sees it: MEMBERS, `weight` (bigint: how many requests it counts for, 0 for one
              that only belongs to the story), `what` (string or null: the distinct thing that is counted) and `host`
              (remote_host; of IPv6 its /64).
-Incident     key columns, `start` and `end` (timestamp): what a detector says of its observations from start to before
-             end. The intervals of one key do not overlap.
+Incident     `key` (array of string: the values of the detector's keys), `start` and `end` (timestamp): what a detector
+             says of its observations from start to before end. The intervals of one key do not overlap.
 Finding      FINDING: an incident with its numbers, names and evidence.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -25,6 +25,7 @@ from spark.transforms.events import requests
 MAX_EVIDENCE: Final = 100
 
 MEMBERS: Final = ("event_id", "time", "router", "user", "remote_host", "vhost", "address", "reason", "ruleset_digest")
+OBSERVATION: Final = (*MEMBERS, "weight", "what", "host")
 _SINGLE: Final = ("router", "user", "remote_host", "vhost", "reason", "ruleset_digest")
 _LISTS: Final = {"routers": "router", "users": "user", "hosts": "remote_host", "addresses": "address", "what": "what"}
 
@@ -49,23 +50,33 @@ Thresholds = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one detector has seen: of a trail its observations, and the bursts of them, as incidents."""
+
+    trail: Trail
+    observations: DataFrame
+    bursts: DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
     """name   a member of schemas/detect_thresholds.json, where its thresholds and their sources stand
-    title     for people
-    find      a trail, of whose events those that are needed are enough, and the thresholds -> FINDING rows
-    focus     the thresholds -> what it looks at, of a detector of bursts
-    wants     a trail's sums and the thresholds -> the events that another one needs
+    title      for people
+    keys       columns of observations by which incidents are told apart
+    observe    events, of which those that are needed are enough -> observations
+    focus      the thresholds -> which bursts of its observations are incidents
+    incidents  else, or made of these: what tells the incidents
+    wants      without a focus: a trail's sums and the thresholds -> the events that are needed
     """
 
     name: str
     title: str
     severity: Severity
-    find: Callable[["Detector", Trail, Thresholds], DataFrame]
+    keys: Sequence[str]
+    observe: Callable[[DataFrame], DataFrame]
     focus: Callable[[Thresholds], Focus] | None = None
+    incidents: Callable[[Seen, Thresholds], DataFrame] | None = None
     wants: Callable[[Trail, Thresholds], Sequence[Wanted]] | None = None
-
-    def findings(self, trail: Trail, thresholds: Thresholds) -> DataFrame:
-        return self.find(self, trail, thresholds)
 
 
 def host() -> Column:
@@ -116,29 +127,33 @@ def observed_names(events: DataFrame, member: str) -> DataFrame:
     return named.select(*MEMBERS, counts.alias("weight"), F.col("name").alias("what"), host().alias("host"))
 
 
-def bursts(observations: DataFrame, keys: Sequence[str], window_s: int, condition: Column) -> DataFrame:
-    """Incidents: where the condition holds for some window.
+def bursts(observations: DataFrame, focuses: Mapping[str, Focus]) -> DataFrame:
+    """Incidents with their `detector`: where an observation's window has what the detector's focus asks for.
 
-    condition  over `requests` (bigint, weights added up) and `distinct` (bigint) and `routers` (bigint, distinct ones)
+    observations  with `detector` and `key`
 
     Windows are of 5/4 window_s and begin every quarter of it, so each span of window_s is whole in one of them. Those
     that overlap are one incident. Cost: the events once, then five rows a quarter of a window, key and thing; an
     attacker who makes many requests makes no more of them (a sliding frame over rows costs their square).
     """
-    quarter = max(window_s // 4, 1)
-    quarters = (F.unix_micros("time") / F.lit(quarter * 1_000_000)).cast("bigint")
-    cells = observations.groupBy(*keys, quarters.alias("quarter"), "router", "what").agg(
-        F.sum("weight").alias("requests")
+    keys = ("detector", "key")
+    quarter = _of_each({name: focus.quarter for name, focus in focuses.items()}, "bigint")
+    cells = (
+        observations.where(F.col("detector").isin(*focuses))
+        .groupBy(*keys, (F.unix_micros("time") / quarter).cast("bigint").alias("quarter"), "router", "what")
+        .agg(F.sum("weight").alias("requests"))
     )
     spread = cells.withColumn("begin", F.explode(F.array(*[F.col("quarter") - back for back in range(5)])))
-    found = (
-        spread.groupBy(*keys, "begin")
-        .agg(
-            F.sum("requests").alias("requests"),
-            F.count_distinct("what").alias("distinct"),
-            F.count_distinct("router").alias("routers"),
-        )
-        .where(condition)
+    found = spread.groupBy(*keys, "begin").agg(
+        F.sum("requests").alias("requests"),
+        F.count_distinct("what").alias("distinct"),
+        F.count_distinct("router").alias("routers"),
+    )
+    for number in ("requests", "distinct", "routers"):
+        least = _of_each({name: getattr(focus, f"min_{number}") for name, focus in focuses.items()}, "bigint")
+        found = found.where(F.col(number) >= least)
+    found = found.where(
+        F.col("routers") <= _of_each({name: focus.max_routers for name, focus in focuses.items()}, "bigint")
     )
     by_key = Window.partitionBy(*keys).orderBy("begin")
     is_new = F.coalesce(F.col("begin") - F.lag("begin").over(by_key) > 5, F.lit(True))
@@ -146,9 +161,17 @@ def bursts(observations: DataFrame, keys: Sequence[str], window_s: int, conditio
     spans = numbered.groupBy(*keys, "nth").agg(F.min("begin").alias("from"), F.max("begin").alias("to"))
     return spans.select(
         *keys,
-        F.timestamp_micros(F.col("from") * (quarter * 1_000_000)).alias("start"),
-        F.timestamp_micros((F.col("to") + 5) * (quarter * 1_000_000)).alias("end"),
+        F.timestamp_micros(F.col("from") * quarter).alias("start"),
+        F.timestamp_micros((F.col("to") + 5) * quarter).alias("end"),
     )
+
+
+def _of_each(values: Mapping[str, Any], kind: str) -> Column:
+    """The value of the row's detector."""
+    value = F.lit(None).cast(kind)
+    for name, each in values.items():
+        value = F.when(F.col("detector") == name, F.lit(each).cast(kind)).otherwise(value)
+    return value
 
 
 def spans_of(incidents: DataFrame, keys: Sequence[str]) -> Sequence[tuple[Key, Span]] | None:
@@ -160,22 +183,20 @@ def spans_of(incidents: DataFrame, keys: Sequence[str]) -> Sequence[tuple[Key, S
     return [(tuple(row[key] for key in keys), (row["from"], row["to"])) for row in found]
 
 
-def findings(detector: Detector, observations: DataFrame, incidents: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """FINDING rows: each incident with what its observations say. Null keys are keys as any other."""
+def findings(observations: DataFrame, incidents: DataFrame, severities: Mapping[str, Severity]) -> DataFrame:
+    """FINDING rows: each incident with what its observations say. Null keys are keys as any other.
+
+    Both with `detector` and `key`. severities: of the detectors
+    """
+    name = F.to_json(F.struct("detector", "key", "start"), {"ignoreNullFields": "false"})
     said = incidents.select(
-        *(F.col(key).alias(f"of_{key}") for key in keys),
-        "start",
-        "end",
-        F.sha2(
-            F.to_json(F.struct(F.lit(detector.name).alias("detector"), *keys, "start"), {"ignoreNullFields": "false"}),
-            256,
-        ).alias("finding_id"),
-    )
-    is_of = (F.col("time") >= F.col("start")) & (F.col("time") < F.col("end"))
-    for key in keys:
-        is_of &= F.col(key).eqNullSafe(F.col(f"of_{key}"))
-    joined = observations.join(said, is_of)
-    totals = joined.groupBy("finding_id").agg(
+        F.col("detector").alias("of"), F.col("key").alias("of_key"), "start", "end",
+        F.sha2(name, 256).alias("finding_id"),
+    )  # fmt: skip
+    is_of = (F.col("detector") == F.col("of")) & (F.col("key") == F.col("of_key"))
+    is_in_time = (F.col("time") >= F.col("start")) & (F.col("time") < F.col("end"))
+    joined = observations.join(said, is_of & is_in_time)
+    totals = joined.groupBy("finding_id", "detector").agg(
         F.min("time").alias("first"),
         F.max("time").alias("last"),
         F.sum("weight").alias("count"),
@@ -192,8 +213,7 @@ def findings(detector: Detector, observations: DataFrame, incidents: DataFrame, 
     )
     whole = totals.join(named, "finding_id").select(
         "*",
-        F.lit(detector.name).alias("detector"),
-        F.lit(detector.severity).alias("severity"),
+        _of_each(severities, "string").alias("severity"),
         F.array_distinct(F.transform("rows", lambda row: row.event_id)).alias("evidence"),
     )
     return whole.select(*[F.col(field.name).cast(field.dataType) for field in FINDING])

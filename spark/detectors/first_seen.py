@@ -6,7 +6,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, findings, observed, spans_of
+from spark.detectors.finding import Detector, Seen, Thresholds, observed, spans_of
 from spark.sums.bursts import HOSTS, SEEN, USERS
 from spark.sums.picks import Wanted
 from spark.sums.trail import Trail
@@ -15,13 +15,11 @@ _KINDS = {"user": USERS, "remote_host": HOSTS}
 _SIGN = replace(SEEN, has=(*SEEN.has, "remote_host"))
 
 
-def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
-    known = trail.events.where(_SIGN.column())
-    news = [
-        findings(detector, observed(known, what=F.lit(kind)), _late(trail, kind, thresholds), (kind,))
-        for kind in _KINDS
-    ]
-    return news[0].unionByName(news[1])
+def _observe(events: DataFrame) -> DataFrame:
+    """Once as those of a user, once as those of a host."""
+    known = events.where(_SIGN.column())
+    users, hosts = (observed(known, what=F.lit(kind)).withColumn("who", F.col(kind)) for kind in _KINDS)
+    return users.unionByName(hosts)
 
 
 def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
@@ -30,8 +28,16 @@ def _wants(trail: Trail, thresholds: Thresholds) -> Sequence[Wanted]:
     ]
 
 
+def _incidents(seen: Seen, thresholds: Thresholds) -> DataFrame:
+    users, hosts = (
+        _late(seen.trail, kind, thresholds).select(F.array(F.lit(kind), kind).alias("key"), "start", "end")
+        for kind in _KINDS
+    )
+    return users.unionByName(hosts)
+
+
 def _late(trail: Trail, kind: str, thresholds: Thresholds) -> DataFrame:
-    """Incidents: the first event of who came late for the first time."""
+    """Who came late for the first time, and that time as `start` and `end`."""
     begin = trail.facts().agg(F.min("first").alias("begin"))
     enough = F.make_dt_interval(days=F.lit(thresholds["baseline_days"]))
     first = trail.of_kind(_KINDS[kind]).select(F.col("keys")[0].alias(kind), F.col("first").alias("start"))
@@ -40,5 +46,11 @@ def _late(trail: Trail, kind: str, thresholds: Thresholds) -> DataFrame:
 
 
 FIRST_SEEN = Detector(
-    name="first_seen", title="A user or host for the first time", severity="low", find=_find, wants=_wants
+    name="first_seen",
+    title="A user or host for the first time",
+    severity="low",
+    keys=("what", "who"),
+    observe=_observe,
+    incidents=_incidents,
+    wants=_wants,
 )

@@ -3,16 +3,15 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.detectors.finding import Detector, Thresholds, bursts, findings, observed
+from spark.detectors.finding import Detector, Thresholds, observed
 from spark.detectors.signs import OPENED, PRIVILEGE_REFUSED, is_of_the_router, opened
 from spark.sums.bursts import Focus
-from spark.sums.trail import Trail
 from spark.transforms.sign import any_column
 
 _KEYS = ("user", "host")
 
 
-def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame:
+def _observe(events: DataFrame) -> DataFrame:
     asked = F.concat_ws(
         " ",
         "reason",
@@ -21,23 +20,26 @@ def _find(detector: Detector, trail: Trail, thresholds: Thresholds) -> DataFrame
         F.when(is_of_the_router(), F.col("address")),
     )
     # The stages of a refusal prove that its connection had been let in; where that was recorded it is evidence too.
-    story = observed(trail.events.where(any_column(PRIVILEGE_REFUSED)), what=asked).unionByName(
-        observed(opened(trail.events), counts=F.lit(0).cast("bigint"))
+    return observed(events.where(any_column(PRIVILEGE_REFUSED)), what=asked).unionByName(
+        observed(opened(events), counts=F.lit(0).cast("bigint"))
     )
-    condition = F.col("distinct") >= thresholds["min_requests"]
-    return findings(detector, story, bursts(story, _KEYS, thresholds["window_s"], condition), _KEYS)
 
 
 def _focus(thresholds: Thresholds) -> Focus:
     return Focus(
         signs=PRIVILEGE_REFUSED,
         keys=_KEYS,
-        least=thresholds["min_requests"],
+        min_distinct=thresholds["min_requests"],
         window_s=thresholds["window_s"],
         story=(OPENED,),
     )
 
 
 PRIVILEGE_PROBING = Detector(
-    name="privilege_probing", title="Probing for privileges after an allow", severity="high", find=_find, focus=_focus
+    name="privilege_probing",
+    title="Probing for privileges after an allow",
+    severity="high",
+    keys=_KEYS,
+    observe=_observe,
+    focus=_focus,
 )

@@ -1,7 +1,7 @@
 """All detectors over a trail: one frame of findings."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark.detectors import DETECTORS
-from spark.detectors.finding import Detector
+from spark.detectors.finding import OBSERVATION, Detector, Seen, Thresholds, bursts, findings
 from spark.detectors.focus import focused, watch
 from spark.sums.bursts import Watch
 from spark.sums.trail import Trail
@@ -44,17 +44,39 @@ def detect(trail: Trail, thresholds: Mapping[str, Mapping[str, Any]]) -> DataFra
     trail  with the sums of what is `looked_at`
     """
     detectors = enabled(thresholds)
-    session = trail.events.sparkSession
     needed = focused(trail, detectors, thresholds)
     is_little = needed.events.count() <= _MOST_UNCOMPILED
     if is_little:  # a task for each few rows costs more than their work
         needed = replace(needed, events=needed.events.coalesce(1))
-    frames = [detector.findings(needed, thresholds[detector.name]) for detector in detectors]
-    found = reduce(DataFrame.unionByName, frames).orderBy("first", "detector", "finding_id")
-    with _settings(session, _UNCOMPILED if is_little else {}):
-        held = found.persist()
+    with _settings(trail.events.sparkSession, _UNCOMPILED if is_little else {}):
+        held = found(needed, detectors, thresholds).orderBy("first", "detector", "finding_id").persist()
         held.count()
     return held
+
+
+def found(trail: Trail, detectors: Sequence[Detector], thresholds: Mapping[str, Thresholds]) -> DataFrame:
+    """FINDING rows of these detectors. Persists what they observe.
+
+    All are looked for in one query: planning one for each takes Spark longer than the rest of a short trail.
+    """
+    observations = reduce(DataFrame.unionByName, [_tagged(each, trail.events) for each in detectors]).persist()
+    focuses = watch(detectors, thresholds).focuses
+    bursting = bursts(observations, focuses)
+    incidents = [bursting.where(F.col("detector").isin(*[each.name for each in detectors if each.incidents is None]))]
+    for detector in detectors:
+        if detector.incidents is not None:
+            own = F.col("detector") == detector.name
+            seen = Seen(trail=trail, observations=observations.where(own), bursts=bursting.where(own))
+            told = detector.incidents(seen, thresholds[detector.name])
+            incidents.append(told.select(F.lit(detector.name).alias("detector"), "key", "start", "end"))
+    severities = {detector.name: detector.severity for detector in detectors}
+    return findings(observations, reduce(DataFrame.unionByName, incidents), severities)
+
+
+def _tagged(detector: Detector, events: DataFrame) -> DataFrame:
+    """Its observations, with its name as `detector` and their `key`."""
+    named = (F.lit(detector.name).alias("detector"), F.array(*detector.keys).alias("key"))
+    return detector.observe(events).select(*OBSERVATION, *named)
 
 
 @contextlib.contextmanager

@@ -45,25 +45,37 @@ _COMING: Final = {STAYS: ("user", "day"), USERS: ("user",), HOSTS: ("remote_host
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Focus:
-    """Which events a detector of bursts can need at all: the ones of a key that has many signs in little time.
+    """Which bursts a detector looks for, and which events it can need at all for them.
 
     signs     the events that count: as one of these
     story     others of the same keys that belong to it
     keys      those of its bursts; `host` is remote_host as it is counted
-    least     so many requests, or distinct things, a burst has at least
-    window_s  as of spark.detectors.finding.bursts
+    window_s  within which a burst has at least `min_requests`, so many `distinct` things, and of how many routers
     """
 
     signs: Sequence[Sign]
     keys: Sequence[str]
-    least: int
     window_s: int
+    min_requests: int = 0
+    min_distinct: int = 0
+    min_routers: int = 0
+    max_routers: int = 2**31 - 1
     story: Sequence[Sign] = ()
+
+    @property
+    def quarter(self) -> int:
+        """Of the window, microseconds."""
+        return max(self.window_s // 4, 1) * 1_000_000
 
     @property
     def span(self) -> int:
         """Microseconds."""
-        return 5 * max(self.window_s // 4, 1) * 1_000_000
+        return 5 * self.quarter
+
+    @property
+    def least(self) -> int:
+        """So many requests a burst has at least: each of the distinct things is of one."""
+        return max(self.min_requests, self.min_distinct)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,25 @@
 """Each detector finds what it is for, and leaves alone what only looks like it (issue 15)."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from literal_events import FOLDED, frame, line
+from literal_events import FOLDED, frame, line, table_of
 
 pytest.importorskip("pyspark")
 
 import schemas
 from spark.detectors import DETECTORS
 from spark.detectors import focus as focus_module
-from spark.detectors.finding import FINDING, MAX_EVIDENCE
+from spark.detectors.finding import FINDING, MAX_EVIDENCE, Detector
 from spark.detectors.focus import focused, watch
 from spark.detectors.thresholds import ThresholdsError, defaults, parse
-from spark.sums.trail import trail_of_events
+from spark.jobs import detection
+from spark.sums.trail import Trail, trail_of_events, trail_of_table
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -63,19 +66,17 @@ def found(session: "SparkSession", name: str, *lines: str, **thresholds: int) ->
     detector = next(each for each in DETECTORS if each.name == name)
     numbers = {**defaults(), name: {**defaults()[name], **thresholds}}
     trail = trail_of_events(frame(session, *lines), watch=watch([detector], numbers))
-    found = detector.findings(trail, numbers[name])
-    assert found.schema.fieldNames() == FINDING.fieldNames()
-    rows = found.orderBy("first").collect()
+    told = detection.found(trail, [detector], numbers)
+    assert told.schema.fieldNames() == FINDING.fieldNames()
+    rows = told.orderBy("first").collect()
     few = focused(trail, [detector], numbers)
-    assert detector.findings(few, numbers[name]).orderBy("first").collect() == rows
+    assert detection.found(few, [detector], numbers).orderBy("first").collect() == rows
     few.events.unpersist()
     return rows
 
 
-def kept(session: "SparkSession", names: Sequence[str], *lines: str) -> "list[Row]":
+def kept(trail: Trail, *detectors: Detector) -> "list[Row]":
     """The events that these detectors are said to need."""
-    detectors = [detector for detector in DETECTORS if detector.name in names]
-    trail = trail_of_events(frame(session, *lines), watch=watch(detectors, defaults()))
     return focused(trail, detectors, defaults()).events.collect()
 
 
@@ -277,20 +278,53 @@ def test_the_same_events_make_the_same_findings_whatever_their_order(session: "S
     assert one == other
 
 
-def test_of_a_quiet_trail_nothing_is_read_twice(session: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_quiet_trail_nothing_is_read_twice(
+    session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     burst = [failed(60 * n, "alice") for n in range(10)]
     quiet = [failed(7200 * n, f"u{n}", f"198.51.100.{n}") for n in range(20)] + [let_in(n, "carol") for n in range(4)]
-    names = [detector.name for detector in DETECTORS]
-    assert {row.user for row in kept(session, names, *burst, *quiet)} == {"alice"}
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "denials-1.jsonl").write_text("".join(f"{each}\n" for each in (*burst, *quiet)), "utf-8")
+    table = table_of(session, tmp_path / "audit" / "denials-1.jsonl")
+    trail = trail_of_table(session, table, watch=watch(DETECTORS, defaults()))
+    assert [row.user for row in kept(trail, *DETECTORS)] == ["alice"] * 10
     monkeypatch.setattr(focus_module, "MAX_KEYS", 0)  # more than can be held: all that could matter is kept
-    assert len([row for row in kept(session, names, *burst, *quiet) if row.stage == "sasl"]) == 30
+    assert len([row for row in kept(trail, *DETECTORS) if row.stage == "sasl"]) == 30
+
+
+def test_a_table_has_the_findings_of_its_events(session: "SparkSession", tmp_path: Path) -> None:
+    """Events of several days and routers, of which none is needed twice and none is left out."""
+    lines = [failed(60 * n, "alice", router=f"R{n % 3}") for n in range(11)] + [let_in(700, "alice")]
+    lines += [let_in(86_400 * day, "carol", "192.0.2.8", router="R2") for day in (0, 1, 120)]
+    lines += [failed(43_000 + 60 * n, "bob", f"2001:db8::{n}") for n in range(12)]  # over midnight
+    (tmp_path / "audit").mkdir()
+    (tmp_path / "audit" / "denials-1.jsonl").write_text("".join(f"{each}\n" for each in lines), "utf-8")
+    table = table_of(session, tmp_path / "audit" / "denials-1.jsonl")
+    watched = watch(DETECTORS, defaults())
+    (by_table, by_events) = (
+        detection.detect(trail, defaults()).collect()
+        for trail in (
+            trail_of_table(session, table, watch=watched),
+            trail_of_events(frame(session, *lines), watch=watched),
+        )
+    )
+    assert by_table == by_events
+    found = Counter((row.detector, row.user) for row in by_table)
+    assert found == {
+        ("brute_force", "alice"): 1, ("brute_force", "bob"): 1, ("denied_then_allowed", "alice"): 1,
+        ("dormant_user", "carol"): 1,
+    }  # fmt: skip
+    until = BEGIN + timedelta(seconds=400)
+    trail = trail_of_table(session, table, until=until, watch=watched)
+    assert detection.detect(trail, defaults()).collect() == []
 
 
 def test_attack_numbers_of_a_forged_event_do_not_end_the_detectors(session: "SparkSession") -> None:
     lines = [failed(n, "alice", attempts=2**63 - 1) for n in range(1)]
     assert found(session, "brute_force", *lines)[0].user == "alice"
-    several = (*lines, *lines, failed(0, "alice", attempts=2**63 - 1))
-    assert len(kept(session, ["brute_force"], *several)) == 3
+    several = frame(session, *lines, *lines, failed(0, "alice", attempts=2**63 - 1))
+    detectors = [detector for detector in DETECTORS if detector.name == "brute_force"]
+    assert len(kept(trail_of_events(several, watch=watch(detectors, defaults())), *detectors)) == 3
 
 
 @pytest.mark.parametrize("name", [detector.name for detector in DETECTORS])

@@ -122,16 +122,23 @@ def test_every_file_is_in_one_share_and_a_day_too_where_it_fits(
 ) -> None:
     monkeypatch.setattr(files, "_SHARE_BYTES", most)
     there = sorted(map(str, table.glob("events/*/*/*.parquet")))
+    sizes = Counter[str]()
+    for path in there:
+        sizes[day_of(path)] += Path(path).stat().st_size
     for tasks in (1, 2, 3, 1000):
         shares = shares_of(table, tasks)
         assert [path for share in shares for path in share.files] == there
-        counts = Counter(day for share in shares for day in {path.split("day=")[1][:10] for path in share.files})
+        counts = Counter(day for share in shares for day in set(map(day_of, share.files)))
         assert all(share.parts == {day: counts[day] for day in share.parts} for share in shares)
         assert {share.most for share in shares} == {max(counts.values())}
-    sizes = Counter[str]()
-    for path in there:
-        sizes[path.split("day=")[1][:10]] += Path(path).stat().st_size
-    assert all(counts[day] == 1 for share in shares_of(table, 1) for day in share.parts if sizes[day] <= most // 100)
+        fair = min(most, sum(sizes.values()) // (2 * tasks))
+        assert all(counts[day] == 1 for day, size in sizes.items() if size <= fair)
+    if most == 1:
+        assert len(shares_of(table, 1)) == len(there)
+
+
+def day_of(path: str) -> str:
+    return path.partition("day=")[2][:10]
 
 
 def test_a_table_of_an_older_version_is_read(tmp_path: Path) -> None:
