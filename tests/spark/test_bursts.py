@@ -70,7 +70,8 @@ def gathered(
 
 
 def focus_on(least: int, window_s: int = 3600, keys: Sequence[str] = ("user",)) -> Watch:
-    return Watch(focuses={"d": Focus(signs=(FAILED,), keys=keys, least=least, window_s=window_s)}, absence_days=30)
+    focus = Focus(signs=(FAILED,), keys=keys, min_requests=least, window_s=window_s)
+    return Watch(focuses={"d": focus}, absence_days=30)
 
 
 def bursting(events: Sequence[dict[str, Any]], share: Share | None, watched: Watch, pieces: int = 1) -> set[Any]:
