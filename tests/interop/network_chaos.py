@@ -359,14 +359,23 @@ class Crowd:
             self.turn()
         return is_so
 
-    def are_all_served(self) -> bool:
-        """Every sender has been told `accepted` of a message that it sent as the client that it is now."""
+    def not_served(self) -> list[str]:
+        """Senders that were told `accepted` of no message that they sent as the client that they are now."""
         accepted = int(Delivery.ACCEPTED)
         served = {message.partition("/")[0] for message, states in self.ledger.told.items() if states == [accepted]}
-        presettling = (place.client for place in self.places if isinstance(place.client, Sender))
-        return all(place.client is not None for place in self.places) and all(
-            client.name in served or client.is_presettling for client in presettling
-        )
+        found = []
+        for place in self.places:
+            text = f"{place.kind.__name__} of {place.address} at {place.router}"
+            client = place.client
+            if client is None:
+                found.append(f"{text} is not connected")
+            elif isinstance(client, Sender) and client.name not in served and not client.is_presettling:
+                found.append(
+                    f"{text} ({client.name}, anonymous: {client.is_anonymous}) is not served: credit "
+                    f"{client.link.credit}, sent {client.count}, unsettled {len(client.unsettled)}, to send again "
+                    f"{len(client.again)}"
+                )
+        return found
 
     def come_to_rest(self) -> None:
         """No new messages; those under way get their outcomes."""
@@ -437,8 +446,9 @@ def wreak(folder: Path, seconds: float, seed: int) -> Outcome:
             mended = fleet.mend()
             crowd.turn_until(mended.done, MENDING_S)
             mended.result(0)
-            if not crowd.turn_until(crowd.are_all_served, MENDING_S):
-                wrong.append("not every sender is served once all is mended")
+            if not crowd.turn_until(lambda: not crowd.not_served(), MENDING_S):
+                wrong += crowd.not_served()
+                wrong += [f"{name}: {text}" for name, state in fleet.state().items() for text in sorted(state)]
             crowd.come_to_rest()
             told = Counter(NAMES.get(states[0], str(states[0])) for states in ledger.told.values() if states)
             repeated = [text for text in ledger.check() if " on multicast." in text and ": delivered to " in text]
