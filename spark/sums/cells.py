@@ -52,6 +52,8 @@ _FLOOD: Final = (
     *("owner", "router", "connection", "user", "remote_host", "stage", "reason"),
     *("folded_first", "folded_last"),
 )
+# Rows of a batch for Spark, which has a whole one in its memory, in several forms. Attack: a name for each denial.
+_ROWS: Final = 4096
 # Of all events within the time asked for.
 FACTS: Final = "facts"
 FACT: Final = ("decision", "reason", "stage", "router")
@@ -189,7 +191,7 @@ def _batches(kind: str, keys: Sequence[Any], numbers: Mapping[str, Any]) -> Iter
         columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
         for field in CELLS
     ]
-    yield pa.RecordBatch.from_arrays(whole, schema=CELLS)
+    yield from pa.table(whole, schema=CELLS).to_batches(_ROWS)
 
 
 def _whole(column: Any) -> Any:

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -97,7 +98,9 @@ def trail_of_events(events: DataFrame, *, has_denials: bool = False, watch: Watc
 def _summed(cells: DataFrame) -> DataFrame:
     added = [F.sum(name).alias(name) for name in _ADDED]
     ends = (F.min("first").alias("first"), F.max("last").alias("last"))
-    return cells.groupBy("kind", "keys", "low", "high").agg(*added, *ends).persist()
+    # On the disk: they are few, and where somebody gave a name of its own to each of millions of denials, they would
+    # fill the memory that the reports need.
+    return cells.groupBy("kind", "keys", "low", "high").agg(*added, *ends).persist(StorageLevel.DISK_ONLY)
 
 
 def _seed() -> int:

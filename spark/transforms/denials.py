@@ -1,6 +1,7 @@
 """The sums of a trail -> denials by user, host and time."""
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -72,18 +73,19 @@ def trend(trail: Trail) -> DataFrame:
     """Day by day: day (timestamp), denials, change against the day before (bigint, of the first null), and about how
     many reasons, users and hosts they are of (bigint). Days without denials are not there and count as 0.
     """
-    days = trail.of_kind("by_day").select(*_named(("day",)), F.col("requests").alias("denials"))
-    for name in DISTINCT:
-        days = days.join(_distinct(trail, name), "day", "left")
+    denials = trail.of_kind("by_day").select(
+        *_named(("day",)), F.lit("denials").alias("what"), F.col("requests").alias("n")
+    )
+    every = reduce(DataFrame.unionByName, [denials, *(_distinct(trail, name) for name in DISTINCT)])
+    found = every.groupBy("day").pivot("what", ["denials", *DISTINCT]).agg(F.max("n")).fillna(0)
     order = Window.orderBy("day")  # a row for each day: few
     is_next = F.date_diff("day", F.lag("day").over(order)) == 1
     before = F.when(is_next, F.lag("denials").over(order)).when(is_next.isNotNull(), F.lit(0))
-    counts = [F.coalesce(name, F.lit(0)).cast("bigint").alias(name) for name in DISTINCT]
-    return days.select("day", "denials", (F.col("denials") - before).alias("change"), *counts).orderBy("day")
+    return found.select("day", "denials", (F.col("denials") - before).alias("change"), *DISTINCT).orderBy("day")
 
 
 def _distinct(trail: Trail, name: str) -> DataFrame:
-    """day, and how many different values: less than MOST_HASHES exactly, more within some 5 %.
+    """day, what (the name) and n (how many different values): less than MOST_HASHES exactly, more within some 5 %.
 
     The k-th least of n hashes is near k of n parts of their range (Bar-Yossef et al. 2002).
     """
@@ -95,7 +97,8 @@ def _distinct(trail: Trail, name: str) -> DataFrame:
         .agg(F.max("nth").alias("n"), F.max("low").alias("top"))
     )
     guess = F.round(F.lit(float((MOST_HASHES - 1) << HASH_BITS)) / F.col("top"))
-    return kept.select("day", F.when(F.col("n") < MOST_HASHES, F.col("n")).otherwise(guess).cast("bigint").alias(name))
+    count = F.when(F.col("n") < MOST_HASHES, F.col("n")).otherwise(guess).cast("bigint")
+    return kept.select("day", F.lit(name).alias("what"), count.alias("n"))
 
 
 def _named(keys: Sequence[str]) -> list[Column]:

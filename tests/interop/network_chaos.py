@@ -359,10 +359,15 @@ class Crowd:
             self.turn()
         return is_so
 
-    def not_served(self) -> list[str]:
-        """Senders that were told `accepted` of no message that they sent as the client that they are now."""
+    def sent_so_far(self) -> dict[str, int]:
+        """By sender, the number that its next message has."""
+        return {place.client.name: place.client.count for place in self.places if isinstance(place.client, Sender)}
+
+    def not_served(self, since: dict[str, int]) -> list[str]:
+        """Senders that were told `accepted` of no message that they sent since then."""
         accepted = int(Delivery.ACCEPTED)
-        served = {message.partition("/")[0] for message, states in self.ledger.told.items() if states == [accepted]}
+        told = (message.split("/") for message, states in self.ledger.told.items() if states == [accepted])
+        served = {sender for sender, number, _ in told if int(number) >= since.get(sender, 0)}
         found = []
         for place in self.places:
             text = f"{place.kind.__name__} of {place.address} at {place.router}"
@@ -446,8 +451,9 @@ def wreak(folder: Path, seconds: float, seed: int) -> Outcome:
             mended = fleet.mend()
             crowd.turn_until(mended.done, MENDING_S)
             mended.result(0)
-            if not crowd.turn_until(lambda: not crowd.not_served(), MENDING_S):
-                wrong += crowd.not_served()
+            since = crowd.sent_so_far()
+            if not crowd.turn_until(lambda: not crowd.not_served(since), MENDING_S):
+                wrong += crowd.not_served(since)
                 wrong += [f"{name}: {text}" for name, state in fleet.state().items() for text in sorted(state)]
             crowd.come_to_rest()
             told = Counter(NAMES.get(states[0], str(states[0])) for states in ledger.told.values() if states)
