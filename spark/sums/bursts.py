@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.sums.files import Share
+from spark.sums.hashes import row_hashes
 from spark.sums.rows import grouped, hosts, micros
 from spark.transforms.sign import Sign, any_mask
 
@@ -128,9 +129,10 @@ class Gathered:
         """kind, the columns of keys, and of numbers: `first` and `last`. Ends the gathering."""
         for name, focus in self._focuses.items():
             held = self._held.pop(name, None)
-            if held is not None:
-                sums = grouped(_joined(held), (*focus.keys, "span"), [("requests", "sum")])
-                keys = self._bursting(sums, focus)
+            if held is not None and (likely := self._likely(held, focus)):
+                sums = grouped(_joined(likely), (*focus.keys, "span"), [("requests", "sum")])
+                much = sums.filter(pa.array(self._is_much(sums, focus)))
+                keys = grouped(much, focus.keys, []).slice(0, MAX_KEYS + 1)
                 yield MAY_BURST, [pa.repeat(name, len(keys)), *keys.columns], {}
         if STAYS in self._held:
             days = _ends_of(self._held.pop(STAYS), _COMING[STAYS])
@@ -153,13 +155,24 @@ class Gathered:
         begins = np.flatnonzero(is_new)
         return begins, np.append(begins[1:], len(users)) - 1
 
-    def _bursting(self, sums: pa.Table, focus: Focus) -> pa.Table:
-        """The keys that may have a burst: of each span at least the share's part of half of one."""
-        least = (focus.least + 1) // 2
+    def _likely(self, held: Sequence[pa.Table], focus: Focus) -> list[pa.Table]:
+        """What is left where keys are taken for the same that have the same hash: of millions, most are gone then
+        without having lain side by side as texts.
+        """
+        codes = [row_hashes(rows, focus.keys) for rows in held]
+        numbers = pa.concat_tables([rows.select(["span", "requests"]) for rows in held])
+        sums = grouped(
+            numbers.append_column("code", pa.array(np.concatenate(codes))), ("code", "span"), [("requests", "sum")]
+        )
+        much = np.unique(sums["code"].to_numpy()[self._is_much(sums, focus)])
+        found = (rows.filter(pa.array(np.isin(code, much))) for rows, code in zip(held, codes, strict=True))
+        return [rows for rows in found if len(rows)]
+
+    def _is_much(self, sums: pa.Table, focus: Focus) -> Any:
+        """Which may be of a burst: of each span at least the share's part of half of one."""
         begins = sums["span"].to_numpy() * focus.span
         parts = self._parts_of(begins, begins + focus.span - 1)
-        is_much = sums["requests"].to_numpy() >= -(-least // parts)
-        return grouped(sums.filter(pa.array(is_much)), focus.keys, []).slice(0, MAX_KEYS + 1)
+        return sums["requests"].to_numpy() >= -(-((focus.least + 1) // 2) // parts)
 
     def _parts_of(self, first: Any, last: Any) -> Any:
         """Among how many shares the events of these times, microseconds, may be at most."""

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from spark.sums.bursts import Gathered, Watch
 from spark.sums.files import Share
+from spark.sums.hashes import hashes_of, mixed
 from spark.sums.rows import TIME, even, is_within
 from spark.transforms.events import DENIAL, LOG_CLOSED
 from spark.transforms.sign import coded
@@ -121,24 +122,14 @@ def _least_hashes(kind: str, rows: pa.Table, member: str, seed: int) -> Iterator
     values = rows.select(["day", member]).filter(pc.is_valid(rows[member]))
     found = values.group_by(["day", member], use_threads=False).aggregate([])
     days, (indices, names) = found["day"].to_numpy(), coded(found[member])
-    # Spark gives all its workers the same PYTHONHASHSEED.
-    known = np.fromiter(map(hash, names.to_pylist()), np.int64, len(names)).astype(np.uint64)
-    hashes = _mixed(known ^ np.uint64(seed))[indices]
+    # Without the last bit: who knows the hashes of names does not know their order.
+    hashes = (mixed(hashes_of(names) ^ np.uint64(seed)) >> np.uint64(64 - HASH_BITS)).astype(np.int64)[indices]
     order = np.lexsort((hashes, days))
     days, hashes = days[order], hashes[order]
     begins = np.flatnonzero(np.concatenate(([True], days[1:] != days[:-1])))
     place = np.arange(len(days)) - np.repeat(begins, np.diff(np.append(begins, len(days))))
     is_kept = place < MOST_HASHES
     yield from _batches(kind, [pa.array(days[is_kept])], {"low": pa.array(hashes[is_kept])})
-
-
-def _mixed(numbers: Any) -> Any:
-    """The finalizer of SplitMix64 (Steele, Lea, Flood 2014), without the last bit: who knows the hashes of names does
-    not know their order.
-    """
-    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((numbers ^ (numbers >> np.uint64(31))) >> np.uint64(64 - HASH_BITS)).astype(np.int64)
 
 
 def _starts(rows: pa.Table) -> Iterator[pa.RecordBatch]:

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.event_table import EVENTS
 
-# Rows that are looked at at once. The more, the fewer sums Spark has to add up; a worker holds about twice as much.
-_HELD_BYTES = 256 * 1024 * 1024
+# Rows that are looked at at once. The more, the fewer sums Spark has to add up; a worker holds some times as much.
+_HELD_BYTES = 64 * 1024 * 1024
 _ROWS = 65_536
 # So many shares for each task that runs at a time: those that have less to read do not wait long for the others.
 _SHARES_EACH = 2
