@@ -220,6 +220,10 @@ class Account:
         parts = 8 * number if alike == 1 else 16 * (1 if number <= alike else number)
         return limit // parts if limit else MAX_SESSION_BYTES
 
+    def has_much_room(self) -> bool:
+        """Is every level less than half full? What need not be held is held only then."""
+        return all(level.held * 2 < level.limit for level in self.levels if level.limit)
+
     def join(self, level: Level) -> None:
         """From now on, and for what it holds already, it is one of this level's."""
         self.levels = (*self.levels, level)

@@ -86,6 +86,7 @@ class Progress:
         wire, stream = link.wire, link.wire.reader
         holding: list[Leg] = []
         if isinstance(stream, Stream):
+            link.work.resumable.add(stream)  # a link that it waits for may be occupied now, or its account have room
             live = stream.live_legs
             holding = [leg for leg in live if leg.holds_back]
             is_free = len(holding) < len(live)

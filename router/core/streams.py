@@ -1,7 +1,7 @@
 """Messages of many frames, forwarded while they arrive.
 
 A stream reads from its incoming link only while every receiver it feeds keeps up, so at most HIGH_BYTES and one read of
-it wait per receiver; beyond that the sender's session window closes.
+it wait per receiver, BEHIND_BYTES of a multicast behind another; beyond that the sender's session window closes.
 
 Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 """
@@ -26,6 +26,10 @@ from router.values import Condition, Handle
 # through a slow receiver.
 HIGH_BYTES: Final = 128 * 1024
 LOW_BYTES: Final = HIGH_BYTES // 2
+# Bytes of a multicast that may wait for receivers which other streamed messages occupy, of all its copies together,
+# while its sender's account has much room. Attack: two large multicasts that enter the network at different routers,
+# each of which occupies the receivers near its sender and waits for those near the other, would wait for each other.
+BEHIND_BYTES: Final = 8 * 1024 * 1024
 
 # A consumer inside the router takes messages in one piece; a larger one is a mistake or an attack.
 REQUEST_TOO_LARGE: Final = Condition(
@@ -97,6 +101,21 @@ class Leg:
             return self.waiting_bytes
         return self.out.wire.buffered(self.handle)
 
+    def may_take(self, limit: int) -> bool:
+        """May more of the message be read, as far as this copy goes?"""
+        return self.is_over or self.buffered < limit or self._may_wait_behind()
+
+    def _may_wait_behind(self) -> bool:
+        stream = self.stream
+        return (
+            self.handle is None
+            and self.out.leg is not None
+            and stream.is_multicast
+            and self.waiting_bytes * stream.waiting_legs < BEHIND_BYTES
+            and not stream.link.holds
+            and stream.link.attachment.account.has_much_room()
+        )
+
     @property
     def holds_back(self) -> bool:
         """Has the receiver so much to take that no more of the message is read?"""
@@ -146,6 +165,7 @@ class Leg:
             self.is_over = True
             self.out.wire.abort(self.handle)
             self._leave()
+            self.stream.link.work.resumable.add(self.stream)  # perhaps it alone held the others back
 
     def break_off(self) -> None:
         """The link is about to be closed: what it has of the message is no message. `lose` follows."""
@@ -235,11 +255,22 @@ class Stream(Copies):
     """One message on its way from one incoming link to one or more receivers."""
 
     __slots__ = (
-        *("_charged", "_paid", "_rest", "_waiting_legs", "is_complete", "is_over", "is_settled", "legs", "received"),
+        *("_charged", "_paid", "_rest", "waiting_legs", "is_complete", "is_multicast", "is_over", "is_settled"),
+        *("legs", "received"),
     )
 
-    def __init__(self, link: InLink, source: Handle, out_links: list[OutLink], first: list[bytes], size: int) -> None:
+    def __init__(
+        self,
+        link: InLink,
+        source: Handle,
+        out_links: list[OutLink],
+        first: list[bytes],
+        size: int,
+        *,
+        is_multicast: bool,
+    ) -> None:
         super().__init__(link, source, link.work.now_s, len(out_links))
+        self.is_multicast = is_multicast  # elsewhere there may be other copies of it
         self.is_settled = link.is_settled(source)
         self.is_complete = False
         self.is_over = False  # aborted or nobody left: what still arrives is discarded
@@ -248,7 +279,7 @@ class Stream(Copies):
         self.legs = [Leg(self, out) for out in out_links]
         link.delivery_count += 1
         link.presettled += self.is_settled
-        self._waiting_legs = len(self.legs)
+        self.waiting_legs = len(self.legs)
         self._charged = 0  # bytes of the chunks that wait; legs share them
         self._charge(size)
         for leg, chunk in zip(self.legs, first, strict=True):
@@ -271,14 +302,14 @@ class Stream(Copies):
 
     def _charge(self, size: int) -> None:
         """`size` bytes more are held for legs that wait to start."""
-        if self._waiting_legs:
+        if self.waiting_legs:
             self._charged += size
             self.link.charge(size)
 
     def free_waiting(self) -> None:
         """A leg waits no longer."""
-        self._waiting_legs -= 1
-        if not self._waiting_legs:
+        self.waiting_legs -= 1
+        if not self.waiting_legs:
             self.link.charge(-self._charged)
             self._charged = 0
 
@@ -307,7 +338,7 @@ class Stream(Copies):
         self._move(None)
 
     def _is_below(self, limit: int) -> bool:
-        return self._may_go_on() and all(leg.is_over or leg.buffered < limit for leg in self.legs)
+        return self._may_go_on() and all(leg.may_take(limit) for leg in self.legs)
 
     def _move(self, limit: int | None) -> None:
         if self.is_over or self.is_complete:
@@ -426,7 +457,9 @@ def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> N
     if not copies:
         link.release_undeliverable(delivery)
         return
-    stream = Stream(link, delivery, [out for out, _ in copies], [first for _, first in copies], size)
+    out_links, first = [out for out, _ in copies], [payload for _, payload in copies]
+    is_multicast = address.distribution == "multicast" or len(copies) > 1
+    stream = Stream(link, delivery, out_links, first, size, is_multicast=is_multicast)
     if not stream.is_over:
         link.wire.read_by(stream)
         stream.more()
