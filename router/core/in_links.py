@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from router.core.links import Connection, Counted, Lender, Link
-from router.core.outcomes import MODIFIED, RELEASED
+from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED
 from router.core.ports import IncomingWire
 from router.core.work import Work
 from router.values import Condition, Handle
@@ -286,7 +286,9 @@ class InLink(Link):
         if not self.is_open:
             return
         self.count_unstuck(since_s)
-        if was_sent:
+        if ACCEPTED <= (told := self.wire.told(source)) <= MODIFIED:
+            self.count_outcome(told)  # the receiver gave it before it went, and an outcome is final
+        elif was_sent:
             self.wire.modify(source)
             self.modified += 1
         else:

@@ -17,6 +17,7 @@ import pyarrow as pa
 from spark.sums import bursts, cells
 from spark.sums.bursts import MAY_BURST, Focus, Watch
 from spark.sums.cells import Asked
+from spark.sums.files import Share
 from spark.transforms.sign import Sign
 
 STRANGERS, GUESSES = 20_000, 10
@@ -48,7 +49,7 @@ def test_a_name_for_each_denial_is_not_held_as_text(monkeypatch: pytest.MonkeyPa
     watch = Watch(focuses={"brute_force": focus}, absence_days=30)
     strangers = [f"{'a' * 190}{n}" for n in range(STRANGERS)]
     pieces = [denials([*strangers, *["alice"] * (GUESSES // 2)]), denials(["alice"] * (GUESSES // 2))]
-    whole = bursts.Share(["one"], {"2026-11-20": 1}, 1)
+    whole = Share(["one"], {"2026-11-20": 1}, 1)
     batches = list(cells.cells(pieces, Asked(has_denials=True, seed=1, watch=watch), whole))
     assert joined == [2]  # alice, of both pieces
     found = [row["keys"] for batch in batches for row in batch.to_pylist() if row["kind"] == MAY_BURST]

@@ -847,6 +847,10 @@ class IncomingWire(_Granting):
         delivery = lib.pn_link_current(self.link)
         return int(lib.pn_delivery_pending(delivery)) if delivery and _partial(delivery) else -1
 
+    def told(self, delivery: Handle) -> int:
+        """The state that the sender was given, 0 for none."""
+        return int(lib.pn_delivery_local_state(delivery))
+
     @property
     def has_full_session(self) -> bool:
         """May the sender send nothing more on the session until some of what it sent has been read?"""
@@ -857,7 +861,7 @@ class IncomingWire(_Granting):
         delivery = lib.pn_link_current(self.link)
         self.abort_stream()
         if delivery and _partial(delivery):
-            if not _is_settled(delivery) and not lib.pn_delivery_local_state(delivery):
+            if not _is_settled(delivery) and not self.told(delivery):
                 self.reject(delivery, condition)
             self._throw_away()
 
