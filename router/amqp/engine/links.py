@@ -547,6 +547,10 @@ class _Wire:
         if not (self.session.is_closing or lib.pn_link_state(self.link) & lib.PN_LOCAL_CLOSED):
             self.on_answer()
 
+    def told(self, delivery: Handle) -> int:
+        """The state that the peer was given, 0 for none."""
+        return int(lib.pn_delivery_local_state(delivery))
+
     def relay_state(self, delivery: Handle, origin: Handle, state: int) -> None:
         """Give on `delivery` the state that the other side gave on `origin`, with all its data (routing §9.1).
 
@@ -846,10 +850,6 @@ class IncomingWire(_Granting):
         """Bytes that wait of the message whose end has not come; -1: there is none."""
         delivery = lib.pn_link_current(self.link)
         return int(lib.pn_delivery_pending(delivery)) if delivery and _partial(delivery) else -1
-
-    def told(self, delivery: Handle) -> int:
-        """The state that the sender was given, 0 for none."""
-        return int(lib.pn_delivery_local_state(delivery))
 
     @property
     def has_full_session(self) -> bool:
