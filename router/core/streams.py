@@ -457,9 +457,9 @@ def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> N
     if not copies:
         link.release_undeliverable(delivery)
         return
-    out_links, first = [out for out, _ in copies], [payload for _, payload in copies]
     is_multicast = address.distribution == "multicast" or len(copies) > 1
-    stream = Stream(link, delivery, out_links, first, size, is_multicast=is_multicast)
+    outs, first = [out for out, _ in copies], [payload for _, payload in copies]
+    stream = Stream(link, delivery, outs, first, size, is_multicast=is_multicast)
     if not stream.is_over:
         link.wire.read_by(stream)
         stream.more()

@@ -53,7 +53,7 @@ _FLOOD: Final = (
     *("owner", "router", "connection", "user", "remote_host", "stage", "reason"),
     *("folded_first", "folded_last"),
 )
-# Rows of a batch for Spark, which has a whole one in its memory, in several forms. Attack: a name for each denial.
+# Rows of a batch. Spark holds a whole batch in several forms. Attack: a name for each denial.
 _ROWS: Final = 4096
 # Of all events within the time asked for.
 FACTS: Final = "facts"

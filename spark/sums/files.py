@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.event_table import EVENTS
 
-# Rows that are looked at at once. The more, the fewer sums Spark has to add up; a worker holds some times as much.
+# Rows that are looked at at once. The more, the fewer sums Spark has to add up; a worker holds several times as much.
 _HELD_BYTES = 64 * 1024 * 1024
 _ROWS = 65_536
 # So many shares for each task that runs at a time: those that have less to read do not wait long for the others.

@@ -8,20 +8,20 @@ import pyarrow as pa
 
 from spark.transforms.sign import coded
 
-# Texts that are Python's at a time. Attack: a name for each of millions of denials, which would all be.
+# So many texts are objects of Python at a time. Attack: a name for each of millions of denials.
 _AT_ONCE: Final = 65_536
 _NULL: Final = np.uint64(0x5BD1E9955BD1E995)
 
 
 def hashes_of(texts: Any) -> Any:
-    """Of an array of texts without nulls. Spark gives all its workers the same PYTHONHASHSEED."""
+    """The hashes of an array of texts without nulls. Spark gives all its workers the same PYTHONHASHSEED."""
     parts = (texts.slice(at, _AT_ONCE).to_pylist() for at in range(0, len(texts), _AT_ONCE))
     every = (hash(text) for part in parts for text in part)
     return np.fromiter(every, np.int64, len(texts)).astype(np.uint64)
 
 
 def row_hashes(rows: pa.Table, keys: Sequence[str]) -> Any:
-    """Of the values of the keys together, null or not."""
+    """A hash of each row: of the values of its keys together, null or not."""
     whole = np.zeros(len(rows), np.uint64)
     for key in keys:
         numbers, known = coded(rows[key])

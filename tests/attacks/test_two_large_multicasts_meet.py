@@ -21,7 +21,6 @@ def meet(fleet: Fleet) -> tuple[list[int], list[bool]]:
     fleet.pump()
     payload = encoded(bytes(SIZE))
     sendings = [sender.start() for sender in senders]
-    left = [payload, payload]
     for sender in senders:
         sender.append(payload[:200_000])  # each occupies the receiver of its router
     left = [payload[200_000:]] * 2

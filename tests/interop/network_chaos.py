@@ -40,7 +40,7 @@ SENDING = ("even.a", "even.a", "even.b", "nearest.a", "nearest.a", "multicast.a"
 RECEIVING = ("even.a",) * 4 + ("even.b",) * 3 + ("nearest.a",) * 4 + ("multicast.a",) * 3 + ("multicast.b",) * 2
 BLOW_EVERY_S, CLIENT_DIES_EVERY_S = 1.5, 0.5
 MENDING_S, DRAIN_S = 60.0, 30.0
-_LOOK_EVERY_S = 0.2
+LOOK_EVERY_S = 0.2
 CONFIGURATION = """\
 router {{
     mode: {mode}
@@ -358,7 +358,7 @@ class Crowd:
         end = time.monotonic() + seconds
         while not (is_so := claim()) and time.monotonic() < end:
             # The claim may take long to look at: it is not to hold up the clients.
-            next_look = time.monotonic() + _LOOK_EVERY_S
+            next_look = time.monotonic() + LOOK_EVERY_S
             while time.monotonic() < next_look:
                 self.turn()
         return is_so
