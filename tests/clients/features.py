@@ -36,6 +36,9 @@ class Client:
 
 FEATURES: Mapping[str, str] = {
     "login": "TLS, SASL PLAIN",
+    "scram": "SASL SCRAM-SHA-256 and -512",
+    "external": "SASL EXTERNAL: its certificate",
+    "token": "SASL XOAUTH2: a token",
     "settled": "sender settles first (`settled`)",
     "unsettled": "receiver settles, `first`",
     "mixed": "`mixed`: each message as it says",
@@ -52,19 +55,20 @@ FEATURES: Mapping[str, str] = {
 }
 
 NO_SECOND = "the library has no receiver mode `second`"
+NO_SCRAM = "the library has no SCRAM"
 CLIENTS: Mapping[str, Client] = {
     "rhea": Client(
         title="rhea",
         language="JavaScript",
         version_in=("interop/package-lock.json", r'"node_modules/rhea": \{\s*"version": "([^"]+)"'),
-        lacks={},
+        lacks={"scram": NO_SCRAM},
         reconnects=True,
     ),
     "goamqp": Client(
         title="Azure go-amqp",
         language="Go",
         version_in=("clients/goamqp/go.mod", r"go-amqp v(\S+)"),
-        lacks={},
+        lacks={"scram": NO_SCRAM},
         reconnects=False,
     ),
     "qpidjms": Client(
@@ -87,7 +91,11 @@ CLIENTS: Mapping[str, Client] = {
         title="fe2o3-amqp",
         language="Rust",
         version_in=("clients/fe2o3/Cargo.toml", r'fe2o3-amqp = "=([^"]+)"'),
-        lacks={},
+        lacks={
+            "scram": "the library wants SCRAM's last message with the outcome; Cyrus sends it as a challenge",
+            "external": "the library has EXTERNAL over a TLS it makes itself only",
+            "token": "the library has no mechanism for tokens",
+        },
         reconnects=False,
     ),
 }

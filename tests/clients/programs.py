@@ -4,7 +4,10 @@ A program reads one JSON object a line from stdin and answers each with one JSON
 `as` names what is opened, `on` what was opened before. A failure is `{"error": {"condition", "description"}}`, with the
 AMQP condition where the peer gave one, else null.
 
-connect   as, port, ca, user, password, reconnect   TLS and SASL PLAIN to localhost; with `reconnect` the client's own
+connect   as, port, ca, user, password, mechanism,  TLS and SASL to localhost, by this mechanism alone; a token is the
+          certificate, key, key_store, reconnect    password. Certificate and key are PEM files of the client's own, the
+                                                    key store is both as PKCS #12; null for none. With `reconnect` the
+                                                    client comes back by itself
 sender    as, on, address, mode, settles            address null for an anonymous sender
 receiver  as, on, address, mode, settles            address null for a dynamic one, in the reply; grants no credit
                                                     mode: settled, unsettled, mixed of the sender; settles: first,

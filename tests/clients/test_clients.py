@@ -1,27 +1,37 @@
 """Five clients in four languages against a router that enforces a policy: every feature of features.py.
 
-They log in over TLS with a password; see programs.py for what they are asked.
+They log in over TLS with a password, where the test says nothing else; see programs.py for what they are asked.
 """
 
+import functools
 import itertools
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from certificates import Certificates
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.serialization import pkcs12
 from features import CLIENTS, END, FEATURES, PAGE, page_with_table
-from harness import USERS, RunningRouter, eventually
+from harness import CHEAP, USERS, RunningRouter, eventually, running_router
+from issuer import AUDIENCE, ISSUER, Issuer
 from open_house import OPEN_HOUSE, port_of
 from programs import ClientError, Program
 
+from auth.secrets import Secret
+from auth.verifiers.files import set_user
 from router.management.client import ManagementClient
 
-EXTRA_CONFIGURATION = (
+CONFIGURATION = (
     OPEN_HOUSE
     + """
 vhost {
     hostname: clients
     groups: {
         traders: {
-            users: alice
+            users: alice, carol
             remoteHosts: *
             sources: orders.*
             targets: orders.*
@@ -53,6 +63,36 @@ listener {
     saslMechanisms: PLAIN
     policyVhost: clients
 }
+fileAuthenticator {
+    name: people
+    path: FOLDER/people
+}
+tokenAuthenticator {
+    name: issuer
+    keysFile: FOLDER/keys.json
+    issuer: ISSUER
+    audience: AUDIENCE
+}
+listener {
+    name: mechanisms
+    host: 127.0.0.1
+    port: 0
+    sslProfile: interop-tls
+    requireSsl: yes
+    authenticatePeer: yes
+    authenticators: people issuer
+    policyVhost: clients
+}
+listener {
+    name: certificates
+    host: 127.0.0.1
+    port: 0
+    sslProfile: interop-tls
+    requireSsl: yes
+    authenticatePeer: yes
+    saslMechanisms: EXTERNAL
+    policyVhost: clients
+}
 """
 )
 LARGE = 20_000_000
@@ -77,13 +117,26 @@ class Connection:
     """One connection of the client program."""
 
     def __init__(
-        self, program: Program, router: RunningRouter, user: str = "alice", *, reconnect: bool = False
+        self,
+        program: Program,
+        router: RunningRouter,
+        user: str = "alice",
+        *,
+        listener: str = "clients",
+        mechanism: str = "PLAIN",
+        password: str | None = None,
+        pair: tuple[str, str, str] | tuple[None, None, None] = (None, None, None),
+        reconnect: bool = False,
     ) -> None:
+        """password  the user's own where none is given
+        pair      files: certificate, key, key store
+        """
         self.program = program
         self.name = f"connection{next(numbers)}"
-        secret = {"user": user, "password": USERS[user]}
-        port, ca = port_of(router, "clients"), str(router.certificates.ca)
-        program.ask("connect", **{"as": self.name}, port=port, ca=ca, **secret, reconnect=reconnect)
+        members = dict(zip(("certificate", "key", "key_store"), pair, strict=True))
+        members |= {"as": self.name, "user": user, "password": password or USERS.get(user), "mechanism": mechanism}
+        port, ca = port_of(router, listener), router.certificates.ca
+        program.ask("connect", **members, port=port, ca=ca, reconnect=reconnect)
 
     def sender(self, address: str | None, mode: str | None = None) -> "Link":
         return self._link("sender", address, mode, None)
@@ -126,6 +179,25 @@ class Link:
         return self.ask("receive", limit_ms=30000)
 
 
+@pytest.fixture(scope="module")
+def issuer() -> Issuer:
+    return Issuer()
+
+
+@pytest.fixture(scope="module")
+def router(
+    certificates: Certificates, issuer: Issuer, router_python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningRouter]:
+    """Of its users only alice has SCRAM keys."""
+    folder = tmp_path_factory.mktemp("users")
+    secret = Secret(USERS["alice"])
+    set_user(str(folder / "people"), "alice", secret, cost=CHEAP, scram=("SHA-256", "SHA-512"), must_exist=False)
+    issuer.write(folder / "keys.json")
+    text = CONFIGURATION.replace("FOLDER", str(folder)).replace("ISSUER", ISSUER).replace("AUDIENCE", AUDIENCE)
+    with running_router(tmp_path_factory.mktemp("router"), certificates, python=router_python, extra=text) as running:
+        yield running
+
+
 @pytest.fixture
 def connection(program: Program, router: RunningRouter) -> Iterator[Connection]:
     made = Connection(program, router)
@@ -144,6 +216,64 @@ def test_a_client_logs_in_over_tls(program: Program, router: RunningRouter) -> N
     since = router.mark()
     Connection(program, router).close()
     router.wait_for_log(r"Connection Opened: .* encrypted=TLSv1\.\d auth=PLAIN user=alice ", since=since)
+
+
+def a_message_goes_through(connection: Connection, address: str) -> None:
+    receiver, sender = connection.receiver(address), connection.sender(address)
+    sender.send("a")
+    assert receiver.receive()["id"] == "a"
+    receiver.ask("settle", outcome="accepted")
+    assert sender.ask("outcome")["outcome"] == "accepted"
+    connection.close()
+
+
+@every_client("scram")
+def test_a_client_logs_in_by_scram(program: Program, router: RunningRouter, address: str) -> None:
+    """Inside TLS the server offers the -PLUS forms as well; a client that cannot bind the channel says so rightly."""
+
+    def connected(mechanism: str, password: str | None = None) -> Connection:
+        return Connection(program, router, listener="mechanisms", mechanism=mechanism, password=password)
+
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        since = router.mark()
+        a_message_goes_through(connected(mechanism), address)
+        router.wait_for_log(rf"Connection Opened: .* auth={mechanism} user=alice ", since=since)
+        refusal(functools.partial(connected, mechanism, "wrong"))
+        router.wait_for_audit(stage="sasl", reason="sasl_failed", mechanism=mechanism, user="alice")
+
+
+@every_client("external")
+def test_a_client_logs_in_by_its_certificate(
+    program: Program, router: RunningRouter, address: str, tmp_path: Path
+) -> None:
+    since = router.mark()
+    certificate, key = (Path(path) for path in router.certificates.pair("carol"))
+    store = tmp_path / "carol.p12"
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"carol",
+            serialization.load_pem_private_key(key.read_bytes(), None),  # type: ignore[arg-type]  # an EC key
+            x509.load_pem_x509_certificate(certificate.read_bytes()),
+            None,
+            serialization.BestAvailableEncryption(b"password"),
+        )
+    )
+    pair = str(certificate), str(key), str(store)
+    made = Connection(program, router, "carol", listener="certificates", mechanism="EXTERNAL", pair=pair)
+    a_message_goes_through(made, address)
+    router.wait_for_log(r"Connection Opened: .* auth=EXTERNAL user=carol ", since=since)
+
+
+@every_client("token")
+def test_a_client_logs_in_by_a_token(program: Program, router: RunningRouter, issuer: Issuer, address: str) -> None:
+    def connected(token: str) -> Connection:
+        return Connection(program, router, listener="mechanisms", mechanism="XOAUTH2", password=token)
+
+    since = router.mark()
+    a_message_goes_through(connected(issuer.token(exp=time.time() + 300)), address)
+    router.wait_for_log(r"Connection Opened: .* auth=XOAUTH2 user=alice ", since=since)
+    refusal(lambda: connected(issuer.token(exp=time.time() - 300)))
+    router.wait_for_audit(stage="sasl", reason="sasl_failed", mechanism="XOAUTH2")
 
 
 # Settlement. In each mode a message goes through, and both sides see the same end of it.

@@ -73,11 +73,16 @@ function opened(link, kind) {
 }
 
 const operations = {
-    async connect({ as, port, ca, user, password, reconnect }) {
+    async connect({ as, port, ca, user, password, mechanism, certificate, key, reconnect }) {
+        const logins = {
+            PLAIN: () => ({ username: user, password }),
+            EXTERNAL: () => ({ enable_sasl_external: true, cert: fs.readFileSync(certificate), key: fs.readFileSync(key) }),
+            XOAUTH2: () => ({ username: user, token: password }),
+        };
         const opening = new Queue();
         const connection = rhea.create_container().connect({
             host: 'localhost', hostname: 'localhost', port, transport: 'tls', ca: fs.readFileSync(ca), servername: 'localhost',
-            username: user, password, reconnect: Boolean(reconnect), initial_reconnect_delay: 20,
+            ...logins[mechanism](), reconnect: Boolean(reconnect), initial_reconnect_delay: 20,
         });
         connection.closings = new Queue();
         connection.openings = opening;

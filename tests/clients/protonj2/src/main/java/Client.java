@@ -14,6 +14,8 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.apache.qpid.protonj2.client.Connection;
@@ -36,6 +38,7 @@ import org.apache.qpid.protonj2.client.exceptions.ClientLinkRemotelyClosedExcept
 /** protonj2 as one of the clients of tests/clients; programs.py has the requests and replies. */
 public final class Client {
     private static final long LIMIT_S = 20;
+    private static final char[] KEY_STORE_PASSWORD = "password".toCharArray(); // nobody else can read the file
     private static final Gson GSON = new GsonBuilder().serializeNulls().create();
 
     private final org.apache.qpid.protonj2.client.Client container = org.apache.qpid.protonj2.client.Client.create();
@@ -114,7 +117,8 @@ public final class Client {
             .reconnectEnabled(request.get("reconnect").getAsBoolean())
             .disconnectedHandler((connection, event) -> peer.closings.add(event.failureCause()))
             .reconnectedHandler((connection, event) -> peer.restored.countDown());
-        options.sslOptions().sslEnabled(true).sslContextOverride(trusting(text(request, "ca")));
+        options.saslOptions().addAllowedMechanism(text(request, "mechanism"));
+        options.sslOptions().sslEnabled(true).sslContextOverride(trusting(text(request, "ca"), text(request, "key_store")));
         peer.connection = container.connect("localhost", request.get("port").getAsInt(), options);
         peer.connection.openFuture().get(LIMIT_S, TimeUnit.SECONDS);
         // A denied client gets Open and Close at once.
@@ -123,7 +127,8 @@ public final class Client {
         return Map.of();
     }
 
-    private static SSLContext trusting(String authority) throws Exception {
+    /** keyStore  of the client's own certificate, PKCS #12; null for none */
+    private static SSLContext trusting(String authority, String keyStore) throws Exception {
         KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
         store.load(null);
         try (FileInputStream file = new FileInputStream(authority)) {
@@ -131,8 +136,18 @@ public final class Client {
         }
         TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         trust.init(store);
+        KeyManager[] own = null;
+        if (keyStore != null) {
+            KeyStore pair = KeyStore.getInstance("PKCS12");
+            try (FileInputStream file = new FileInputStream(keyStore)) {
+                pair.load(file, KEY_STORE_PASSWORD);
+            }
+            KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+            keys.init(pair, KEY_STORE_PASSWORD);
+            own = keys.getKeyManagers();
+        }
         SSLContext context = SSLContext.getInstance("TLS");
-        context.init(null, trust.getTrustManagers(), null);
+        context.init(own, trust.getTrustManagers(), null);
         return context;
     }
 

@@ -25,6 +25,8 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.apache.qpid.jms.JmsConnection;
@@ -44,6 +46,7 @@ import org.apache.qpid.jms.provider.exceptions.ProviderDeliveryReleasedException
  */
 public final class Client {
     private static final long LIMIT_S = 20;
+    private static final char[] KEY_STORE_PASSWORD = "password".toCharArray(); // nobody else can read the file
     private static final int INDIVIDUAL_ACKNOWLEDGE = 101; // of Qpid JMS
     private static final String ACKNOWLEDGE_AS = "JMS_AMQP_ACK_TYPE";
     private static final Map<String, Integer> OUTCOMES = Map.of("accepted", 1, "rejected", 2, "released", 3, "modified", 5);
@@ -148,10 +151,11 @@ public final class Client {
 
     private Map<String, Object> connect(JsonObject request) throws Exception {
         Peer peer = new Peer();
-        String address = "amqps://localhost:" + request.get("port").getAsInt() + "?amqp.drainTimeout=5000";
+        String address = "amqps://localhost:" + request.get("port").getAsInt() + "?amqp.drainTimeout=5000&amqp.saslMechanisms="
+            + text(request, "mechanism");
         if (request.get("reconnect").getAsBoolean()) address = "failover:(" + address + ")?failover.initialReconnectDelay=10";
         JmsConnectionFactory factory = new JmsConnectionFactory(text(request, "user"), text(request, "password"), address);
-        factory.setSslContext(trusting(text(request, "ca")));
+        factory.setSslContext(trusting(text(request, "ca"), text(request, "key_store")));
         factory.setPresettlePolicy(peer.presettling);
         JmsDefaultPrefetchPolicy prefetch = new JmsDefaultPrefetchPolicy();
         prefetch.setAll(0);
@@ -174,7 +178,8 @@ public final class Client {
         });
     }
 
-    private static SSLContext trusting(String authority) throws Exception {
+    /** keyStore  of the client's own certificate, PKCS #12; null for none */
+    private static SSLContext trusting(String authority, String keyStore) throws Exception {
         KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
         store.load(null);
         try (FileInputStream file = new FileInputStream(authority)) {
@@ -182,8 +187,18 @@ public final class Client {
         }
         TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
         trust.init(store);
+        KeyManager[] own = null;
+        if (keyStore != null) {
+            KeyStore pair = KeyStore.getInstance("PKCS12");
+            try (FileInputStream file = new FileInputStream(keyStore)) {
+                pair.load(file, KEY_STORE_PASSWORD);
+            }
+            KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+            keys.init(pair, KEY_STORE_PASSWORD);
+            own = keys.getKeyManagers();
+        }
         SSLContext context = SSLContext.getInstance("TLS");
-        context.init(null, trust.getTrustManagers(), null);
+        context.init(own, trust.getTrustManagers(), null);
         return context;
     }
 
