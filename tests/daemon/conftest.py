@@ -11,8 +11,9 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "interop"))
 
 from daemon_process import LISTENER, Daemon, daemon, start
 from fixtures import certificates
+from kerberos_realm import gssapi, realm
 
-__all__ = ["certificates", "daemon", "router"]
+__all__ = ["certificates", "daemon", "gssapi", "realm", "router"]
 
 
 @pytest.fixture(scope="module")

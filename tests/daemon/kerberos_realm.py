@@ -1,17 +1,22 @@
 """A KDC of our own on 127.0.0.1, with its users and services, in a folder of the test run."""
 
+import importlib.util
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import pytest
 from daemon_process import eventually
 from free_ports import free_port
 
 REALM = "EXAMPLE.TEST"
+# What clocks may differ by: a ticket is good for that much longer.
+SKEW_S = 2
 
 _CLIENTS = """[libdefaults]
  default_realm = {realm}
@@ -19,6 +24,7 @@ _CLIENTS = """[libdefaults]
  dns_lookup_realm = false
  rdns = false
  udp_preference_limit = 1
+ clockskew = {skew_s}
 [realms]
  {realm} = {{
   kdc = 127.0.0.1:{port}
@@ -81,7 +87,7 @@ def _listens(port: int) -> bool:
 @contextmanager
 def kerberos_realm(folder: Path) -> Iterator[KerberosRealm]:
     port = free_port()
-    (folder / "krb5.conf").write_text(_CLIENTS.format(realm=REALM, port=port))
+    (folder / "krb5.conf").write_text(_CLIENTS.format(realm=REALM, port=port, skew_s=SKEW_S))
     (folder / "kdc.conf").write_text(_KDC.format(realm=REALM, port=port, folder=folder))
     realm = KerberosRealm(folder)
     realm.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master")
@@ -97,3 +103,27 @@ def kerberos_realm(folder: Path) -> Iterator[KerberosRealm]:
     finally:
         process.terminate()
         process.wait(10)
+
+
+@pytest.fixture(scope="session")
+def gssapi() -> Any:
+    if importlib.util.find_spec("gssapi") is None:
+        message = "gssapi is missing: apt-get install libkrb5-dev; pip install gssapi"
+        if os.environ.get("PALISADE_REQUIRE_ALL"):
+            pytest.fail(message)
+        pytest.skip(message)
+    import gssapi
+
+    return gssapi
+
+
+@pytest.fixture(scope="module")
+def realm(
+    gssapi: Any, require_tool: Callable[[str, str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KerberosRealm]:
+    for program, package in (("krb5kdc", "krb5-kdc"), ("kadmin.local", "krb5-admin-server"), ("kinit", "krb5-user")):
+        require_tool(program, package)
+    with kerberos_realm(tmp_path_factory.mktemp("kdc")) as made:
+        made.add_user("alice", "wonderland")
+        made.add_user("bob", "builder")
+        yield made
