@@ -84,6 +84,10 @@ def measured(folder: Path, events: int) -> dict[str, float]:
         cost = run(*verb, str(table), *out)
         seconds[verb[0]] = cost.cpu_s
         print(f"{verb[0]:9} {cost}", flush=True)
+    known = ["--findings", str(folder / "detect" / "findings.jsonl"), "--out", str(folder / "report")]
+    cost = run("report", str(table), *known)
+    seconds["report of known findings"] = cost.cpu_s
+    print(f"report    {cost}  of the findings of detect", flush=True)
     begun = time.process_time()
     counted_by_duckdb(audit)
     seconds["duckdb"] = time.process_time() - begun

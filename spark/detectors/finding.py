@@ -26,7 +26,7 @@ MAX_EVIDENCE: Final = 100
 
 MEMBERS: Final = ("event_id", "time", "router", "user", "remote_host", "vhost", "address", "reason", "ruleset_digest")
 OBSERVATION: Final = (*MEMBERS, "weight", "what", "host")
-_SINGLE: Final = ("router", "user", "remote_host", "vhost", "reason", "ruleset_digest")
+SINGLE: Final = ("router", "user", "remote_host", "vhost", "reason", "ruleset_digest")
 _LISTS: Final = {"routers": "router", "users": "user", "hosts": "remote_host", "addresses": "address", "what": "what"}
 
 FINDING: Final = StructType(
@@ -38,7 +38,7 @@ FINDING: Final = StructType(
         StructField("last", TimestampType()),
         StructField("count", LongType()),  # requests
         StructField("distinct", LongType()),  # of what the detector tells apart
-        *[StructField(name, StringType()) for name in _SINGLE],  # null where the evidence has several
+        *[StructField(name, StringType()) for name in SINGLE],  # null where the evidence has several
         *[StructField(name, ArrayType(StringType())) for name in _LISTS],  # at most MAX_EVIDENCE, sorted
         StructField("events", LongType()),
         StructField("evidence", ArrayType(StringType())),  # event ids, the earliest first, at most MAX_EVIDENCE
@@ -202,7 +202,7 @@ def findings(observations: DataFrame, incidents: DataFrame, severities: Mapping[
         F.sum("weight").alias("count"),
         F.count_distinct("what").alias("distinct"),
         F.count_distinct("event_id").alias("events"),
-        *(_single(name) for name in _SINGLE),
+        *(_single(name) for name in SINGLE),
     )
     # row_number() <= n: Spark drops the rest before it sorts and sends, so an incident of a million events is no list.
     earliest = Window.partitionBy("finding_id").orderBy("time", "event_id", "what")

@@ -7,7 +7,7 @@ from typing import Any
 
 from spark.folders import UnusableError as VerbError
 from spark.folders import make_folder
-from spark.verbs.running import DONE, add_table, opened, rows_of, write_private
+from spark.verbs.running import DONE, MAX_ROWS, add_table, opened, rows_of, text_of, write_private
 
 _FORMATS = ("html", "csv", "json", "parquet", "ocsf")
 _LISTS = {"routers": 4, "users": 5, "hosts": 5, "addresses": 5, "evidence": 2}
@@ -31,6 +31,13 @@ def add_parser(verbs: Any) -> None:
         choices=_FORMATS,
         help="what to write (html); may be given several times",
     )
+    parser.add_argument(
+        "--findings",
+        metavar="FILE",
+        type=Path,
+        help="show these, which `detect --out` wrote for this table, in place of looking for them; also by thresholds "
+        "of your own",
+    )
     parser.add_argument("--title", default="Audit report", help="of the page")
     parser.set_defaults(run=run)
 
@@ -39,8 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     formats = dict.fromkeys(arguments.format or ["html"])
     if "html" in formats:
         _check_jinja()
+    kept = None if arguments.findings is None else _kept(arguments.findings)
     make_folder(arguments.out, "--out ")
     with opened(arguments) as (session, events):
+        from spark.detectors.kept import frame_of
         from spark.detectors.thresholds import defaults
         from spark.jobs.denials import DENIALS
         from spark.jobs.detection import detect, looked_at
@@ -48,10 +57,9 @@ def run(arguments: argparse.Namespace) -> int:
         from spark.sums.trail import trail_of_table
 
         since, until = arguments.since, arguments.until
-        trail = trail_of_table(
-            session, arguments.table, since=since, until=until, has_denials=True, watch=looked_at(defaults())
-        )
-        findings = detect(trail, defaults())
+        watch = looked_at(defaults()) if kept is None else None
+        trail = trail_of_table(session, arguments.table, since=since, until=until, has_denials=True, watch=watch)
+        findings = detect(trail, defaults()) if kept is None else frame_of(session, kept)
         tables = {"findings": ("Findings", findings), **DENIALS.tables(trail)}
         written = []
         for form in formats:
@@ -66,6 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
     for path in written:
         print(path)
     return DONE
+
+
+def _kept(path: Path) -> list[dict[str, Any]]:
+    from spark.detectors.kept import MAX_BYTES, KeptFindingsError, parse
+
+    try:
+        return parse(text_of(path, MAX_BYTES))
+    except KeptFindingsError as error:
+        raise VerbError(f"--findings {path}: {error}") from None
 
 
 def _check_jinja() -> None:
@@ -93,6 +110,8 @@ def _page(arguments: argparse.Namespace, trail: Any, tables: dict[str, tuple[str
     pages, rows = [], {}
     for name, (title, frame) in tables.items():
         rows[name], is_whole = rows_of(frame)
+        if name == "findings" and arguments.findings is not None:  # `detect` writes no more, and does not say so there
+            is_whole = is_whole and len(rows[name]) < MAX_ROWS
         columns = _FINDING_COLUMNS if name == "findings" else tuple(frame.columns)
         shown = [_finding(row) for row in rows[name]] if name == "findings" else rows[name]
         pages.append(table(name, title, columns, shown, is_whole=is_whole))
@@ -112,12 +131,15 @@ def _page(arguments: argparse.Namespace, trail: Any, tables: dict[str, tuple[str
     numbers = [(name, getattr(ends, name)) for name in ("events", "denials", "routers")] if ends is not None else []
     hours = [(row["hour"], row["denials"]) for row in rows["by_hour"]]
     reasons = [(row["reason"], row["denials"]) for row in rows["by_reason"]]
+    remarks = [] if rows["findings"] else ["No detector found anything."]
+    if arguments.findings is not None:
+        remarks.append(f"The findings are those of {arguments.findings}; they were not looked for again.")
     return render(
         Page(
             title=arguments.title,
             about=f"{arguments.table}: {when}. Made {made_at} by qdaudit.",
             numbers=[*numbers, ("findings", len(rows["findings"]))],
-            remarks=[] if rows["findings"] else ["No detector found anything."],
+            remarks=remarks,
             plots=[columns_plot("Denials by hour (UTC)", hours), bars_plot("Denials by reason", reasons)],
             tables=pages,
         )

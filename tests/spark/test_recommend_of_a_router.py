@@ -184,6 +184,23 @@ def test_the_recommended_policy_permits_what_was_used_and_no_more(
     end(router)
 
 
+def test_a_report_of_findings_that_detect_has_written(table: Path, tmp_path: Path) -> None:
+    """By thresholds that `report` itself does not have."""
+    out, thresholds = tmp_path / "out", tmp_path / "thresholds.json"
+    thresholds.write_text(json.dumps({"address_probing": {"enabled": False}, "first_seen": {"enabled": False}}))
+    ran("spark.cli", "detect", table, "--out", out, "--thresholds", thresholds)
+    kept = out / "findings.jsonl"
+    ran("spark.cli", "report", table, "--out", out, "--findings", kept, "--format", "html", "--format", "json")
+
+    shown = [json.loads(line) for line in (out / "findings.json").read_text().splitlines()]
+    assert shown == [json.loads(line) for line in kept.read_text().splitlines()]
+    page = _Elements()
+    page.feed((out / "report.html").read_text("utf-8"))
+    assert "address probing" not in page.texts
+    assert f"The findings are those of {kept}; they were not looked for again." in page.texts
+    assert {"alice", "mallory", "secret.0"} <= set(page.texts)  # the denials are counted as ever
+
+
 def test_the_report_names_who_was_denied_and_what_and_runs_nothing(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "report"
     formats = [word for form in ("html", "csv", "json", "ocsf") for word in ("--format", form)]

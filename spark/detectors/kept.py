@@ -1,0 +1,66 @@
+"""Findings that `qdaudit detect --out` has written, read again: a report shows them without looking for them anew."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, LongType, TimestampType
+
+from spark.detectors.finding import FINDING, SINGLE
+
+# Stops a file that is none from being read whole. A thousand findings of the most names and evidence are below.
+MAX_BYTES: Final = 256 * 1024 * 1024
+
+
+class KeptFindingsError(Exception):
+    """The file cannot be used. str() names line and member, and what would be right."""
+
+
+def parse(text: str) -> list[dict[str, Any]]:
+    """FINDING rows of JSON lines, times as datetime in UTC. Raises KeptFindingsError."""
+    return [_row(line, number) for number, line in enumerate(text.split("\n"), 1) if line]
+
+
+def frame_of(session: SparkSession, rows: Sequence[dict[str, Any]]) -> DataFrame:
+    """One file's rows, in their order."""
+    values = [tuple(row[name] for name in FINDING.names) for row in rows]
+    return session.createDataFrame(values, FINDING).coalesce(1)
+
+
+def _row(line: str, number: int) -> dict[str, Any]:
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise KeptFindingsError(f"line {number} is not JSON: {error}") from None
+    if not isinstance(given, dict) or given.keys() != set(FINDING.names):
+        raise KeptFindingsError(f"line {number} is no finding of `qdaudit detect --out`")
+    return {field.name: _value(given[field.name], field.dataType, field.name, number) for field in FINDING}
+
+
+def _value(value: Any, kind: DataType, name: str, number: int) -> Any:
+    right: Any
+    match kind:
+        case TimestampType():
+            wanted, right = "a time with its zone", _moment(value)
+        case LongType():
+            wanted, right = "a whole number from 0 on", value if type(value) is int and 0 <= value < 1 << 63 else None
+        case ArrayType():
+            is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+            wanted, right = "a list of texts", value if is_list else None
+        case _:
+            wanted, right = "a text", value if isinstance(value, str) else None
+            if value is None and name in SINGLE:
+                return None
+    if right is None:
+        raise KeptFindingsError(f"line {number}: {name} has to be {wanted}")
+    return right
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else None
