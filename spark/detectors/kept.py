@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -47,10 +47,10 @@ def _value(value: Any, kind: DataType, name: str, number: int) -> Any:
         case LongType():
             wanted, right = "a whole number from 0 on", value if type(value) is int and 0 <= value < 1 << 63 else None
         case ArrayType():
-            is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+            is_list = isinstance(value, list) and all(map(_is_text, value))
             wanted, right = "a list of texts", value if is_list else None
         case _:
-            wanted, right = "a text", value if isinstance(value, str) else None
+            wanted, right = "a text", value if _is_text(value) else None
             if value is None and name in SINGLE:
                 return None
     if right is None:
@@ -61,6 +61,11 @@ def _value(value: Any, kind: DataType, name: str, number: int) -> Any:
 def _moment(value: Any) -> datetime | None:
     try:
         moment = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
+        return moment.astimezone(UTC) if moment.tzinfo is not None else None
+    except (TypeError, ValueError, OverflowError):  # the last: in UTC it is before the year 1 or after 9999
         return None
-    return moment if moment.tzinfo is not None else None
+
+
+def _is_text(value: Any) -> bool:
+    """JSON can hold halves of surrogate pairs, Spark cannot."""
+    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)

@@ -9,6 +9,7 @@ from typing import Any
 
 from spark.folders import UnusableError as VerbError
 from spark.folders import make_folder
+from spark.session import check_installed
 from spark.tables import printable
 from spark.verbs.running import (
     DONE,
@@ -65,6 +66,7 @@ def _seconds(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    check_installed()  # before anything of the detectors is loaded
     from spark.detectors.thresholds import MAX_BYTES, ThresholdsError, defaults, parse
 
     thresholds = defaults()

@@ -7,6 +7,7 @@ from typing import Any
 
 from spark.folders import UnusableError as VerbError
 from spark.folders import make_folder
+from spark.session import check_installed
 from spark.verbs.running import DONE, MAX_ROWS, add_table, opened, rows_of, text_of, write_private
 
 _FORMATS = ("html", "csv", "json", "parquet", "ocsf")
@@ -77,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _kept(path: Path) -> list[dict[str, Any]]:
+    check_installed()  # before anything of the detectors is loaded
     from spark.detectors.kept import MAX_BYTES, KeptFindingsError, parse
 
     try:

@@ -1,5 +1,6 @@
 """What the verbs on the event table say to a wrong command line: one sentence, before Spark is started (issue 15)."""
 
+import importlib.metadata
 import json
 from pathlib import Path
 
@@ -69,6 +70,30 @@ def test_detect_says_what_is_wrong(
     assert said in err
     assert "s3cret" not in err
     assert "t0ken" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("detect", "--thresholds", "none"), ("report", "--findings", "none"), ("report",), ("comply",)]
+)
+def test_without_pyspark_the_package_is_named(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    table: Path,
+    tmp_path: Path,
+    arguments: tuple[str, ...],
+) -> None:
+    """And nothing else is asked for first, which would want it loaded."""
+
+    def version(package: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    verb, *others = arguments
+    status, err = run(capsys, verb, table, *others, *(() if verb == "detect" else ("--out", tmp_path / "out")))
+    assert status == 3
+    assert err == (
+        "qdaudit: pyspark is not installed; install this package's extra: pip install 'palisade-router[spark]'\n"
+    )
 
 
 @pytest.mark.parametrize("verb", ["replay", "recommend"])
