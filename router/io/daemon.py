@@ -6,6 +6,7 @@ Sources: docs/spec/management.md §2.
 import os
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -37,6 +38,9 @@ def main_of_auth_service() -> int:
 def main(arguments: Sequence[str] | None = None, kind: Program = ROUTER) -> int:
     """Run the daemon. Returns the exit status."""
     argv = list(sys.argv if arguments is None else arguments)
+    # Attack: a certificate makes a library warn its users' programmers on standard error, which is the log.
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
     try:
         options = parse(argv)
     except UsageError as error:
