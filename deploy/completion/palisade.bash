@@ -28,7 +28,7 @@ _palisade_options() {
         "qdaudit detect") echo "-h --help --since --until --master --driver-memory --thresholds --out --format --fail-on --follow --once --checkpoint --interval --webhook --webhook-token-file --webhook-in-the-clear" ;;
         "qdaudit replay") echo "-h --help --since --until --master --driver-memory --resolve --digest --fail-on --strict --out --format" ;;
         "qdaudit recommend") echo "-h --help --since --until --master --driver-memory --resolve --out --fail-on-unused" ;;
-        "qdaudit report") echo "-h --help --since --until --master --driver-memory --out --format --title" ;;
+        "qdaudit report") echo "-h --help --since --until --master --driver-memory --out --format --findings --title" ;;
         "qdaudit comply") echo "-h --help --since --until --master --driver-memory --standard --out --trail --key --fail-on-gap" ;;
     esac
 }
@@ -176,6 +176,7 @@ _palisade_values() {
         "qdaudit report --driver-memory") echo "NOTHING" ;;
         "qdaudit report --out") echo "NOTHING" ;;
         "qdaudit report --format") echo "html csv json parquet ocsf" ;;
+        "qdaudit report --findings") echo "FILES" ;;
         "qdaudit report --title") echo "NOTHING" ;;
         "qdaudit comply --since") echo "NOTHING" ;;
         "qdaudit comply --until") echo "NOTHING" ;;
