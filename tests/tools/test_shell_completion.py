@@ -1,8 +1,8 @@
 """Shell completion of the commands. Issue 4."""
 
 import importlib.util
-import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -72,9 +72,7 @@ def test_bash_offers_what_fits(tmp_path: Path, line: str, offered: set[str]) -> 
         assert found == offered
 
 
-def test_zsh_can_read_its_file() -> None:
-    zsh = shutil.which("zsh")
-    if zsh is None:
-        pytest.skip("zsh is missing: apt-get install zsh")
+def test_zsh_can_read_its_file(require_tool: Callable[[str, str], Path]) -> None:
+    zsh = require_tool("zsh", "zsh")
     ran = subprocess.run([zsh, "-n", str(FOLDER / "_palisade")], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
