@@ -543,14 +543,17 @@ def test_attack_a_forged_compressed_file_is_found(content: bytes, start: Start, 
 def test_attack_a_damaged_compressed_file_is_found(start: Start, folder: Path, keys: Keys) -> None:
     write(start)
     (path,) = folder.iterdir()
-    packed = bytearray(gzip.compress(path.read_bytes()))
+    content = path.read_bytes()
+    packed = gzip.compress(content)
     path.unlink()
     target = folder / f"{path.name}.gz"
     target.write_bytes(packed)
     assert_whole(verify(folder, keys))
-    for at in range(12, len(packed), 97):
-        target.write_bytes(packed[:at] + bytes([packed[at] ^ 16]) + packed[at + 1 :])
-        assert verify(folder, keys).findings, at
+    last = len(packed) - 9  # before CRC and length; bits of it that no code uses say nothing
+    for at in {*range(12, len(packed), 97), last}:
+        damaged = packed[:at] + bytes([packed[at] ^ 16]) + packed[at + 1 :]
+        target.write_bytes(damaged)
+        assert verify(folder, keys).findings or (at == last and gzip.decompress(damaged) == content), at
 
 
 def test_attack_a_file_that_breaks_off_after_a_signed_line_is_found(start: Start, folder: Path, keys: Keys) -> None:
