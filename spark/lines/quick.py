@@ -11,6 +11,7 @@ Arrow's parser is kinder than JSON. What it would let pass, and what stops it he
   half a surrogate pair, bytes beyond ASCII    not tried
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -24,12 +25,16 @@ import pyarrow.json
 import schemas
 from spark.lines.judge import MAX_LINE_BYTES, arrow_type, as_moments, kinds_of, members
 
+Places = np.ndarray[Any, np.dtype[np.int64]]
+
 _RULES = {"type", "enum", "const", "pattern", "maxLength", "minimum", "maximum", "description"}
 _OBJECT_RULES = {"type", "additionalProperties", "required", "properties", "description"}
 _TOP_RULES = {*_OBJECT_RULES, "$schema", "$id", "title", "allOf"}
 # What is looked at to know which members a block has: some lines.
 _HEAD_BYTES = 16 * 1024
-_OPEN, _CLOSE, _LINE_FEED = b"{}\n"
+_OPEN, _CLOSE, _LINE_FEED, _BACKSLASH, _QUOTE, _COLON, _U = b'{}\n\\":u'
+_SURROGATE = tuple(b"dD")
+_QUOTE_AND_COLON = int.from_bytes(b'":', sys.byteorder)
 
 
 class _UnknownRuleError(Exception):
@@ -50,29 +55,39 @@ class _Spec:
     rare: frozenset[str]
 
 
-def columns(block: bytes) -> pa.RecordBatch | None:
+def columns(block: bytes, starts: Places, ends: Places) -> pa.RecordBatch | None:
     """The events of a block, if all its lines are valid; None where that is not certain.
 
-    block  whole lines, each with its line feed
+    block         whole lines, each with its line feed
+    starts, ends  its `bounds`
     """
     known = _known()
-    if known is None or not block.isascii() or b"\\ud" in block or b"\\uD" in block:
+    if known is None or not block.isascii():
         return None
-    starts, ends = bounds(block)
     letters = np.frombuffer(block, np.uint8)
     lengths = ends - starts
     if lengths.min() < 2 or lengths.max() > MAX_LINE_BYTES:
         return None
     if not ((letters[starts] == _OPEN).all() and (letters[ends - 1] == _CLOSE).all()):
         return None
+    # Each line ends with a brace and a line feed, so two bytes stand behind every backslash.
+    backslashes = np.flatnonzero(letters == _BACKSLASH)
+    first, second = letters[backslashes + 1], letters[backslashes + 2]
+    if ((first == _U) & np.isin(second, _SURROGATE)).any():
+        return None
+    named = _pairs(block, _QUOTE_AND_COLON) - int(np.count_nonzero((first == _QUOTE) & (second == _COLON)))
     # Fewer members are read faster, so those are tried first that the first lines have.
     head = block[:_HEAD_BYTES]
     names = [field for field in known.fields if field.name in known.always or b'"%s":' % field.name.encode() in head]
-    return _columns(known, pa.schema(names), block, len(starts)) or _columns(known, known.fields, block, len(starts))
+    lines = len(starts)
+    return _columns(known, pa.schema(names), block, lines, named) or _columns(known, known.fields, block, lines, named)
 
 
-def _columns(known: _Spec, fields: pa.Schema, block: bytes, lines: int) -> pa.RecordBatch | None:
-    """The same for a block whose lines have these members and no others."""
+def _columns(known: _Spec, fields: pa.Schema, block: bytes, lines: int, named: int) -> pa.RecordBatch | None:
+    """The same for a block whose lines have these members and no others.
+
+    named  how many members its lines have, those of objects in them as well
+    """
     try:
         table = pyarrow.json.read_json(
             pa.BufferReader(block),
@@ -82,20 +97,31 @@ def _columns(known: _Spec, fields: pa.Schema, block: bytes, lines: int) -> pa.Re
             ),
         )
         batches = table.combine_chunks().to_batches()
-        if len(batches) != 1 or batches[0].num_rows != lines or not _is_valid(known, batches[0], block):
+        if len(batches) != 1 or batches[0].num_rows != lines or not _is_valid(known, batches[0], block, named):
             return None
         return _whole(known, batches[0])
     except pa.ArrowInvalid:
         return None
 
 
-def bounds(block: bytes) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
+def bounds(block: bytes) -> tuple[Places, Places]:
     """Where each line of a block begins, and where its line feed is."""
     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _LINE_FEED)
     starts = np.empty_like(ends)
     starts[:1] = 0
     starts[1:] = ends[:-1] + 1
     return starts, ends
+
+
+def _pairs(block: bytes, pair: int) -> int:
+    """How often two neighbouring bytes are these: ten times as fast as bytes.count, where they are often.
+
+    pair  the two as a number of this machine's byte order
+    """
+    return sum(
+        int(np.count_nonzero(np.frombuffer(block, np.uint16, (len(block) - offset) // 2, offset) == pair))
+        for offset in (0, 1)
+    )
 
 
 @cache
@@ -140,17 +166,17 @@ def _check_rule(rule: Mapping[str, Any]) -> None:
         raise _UnknownRuleError
 
 
-def _is_valid(known: _Spec, rows: pa.RecordBatch, block: bytes) -> bool:
+def _is_valid(known: _Spec, rows: pa.RecordBatch, block: bytes, named: int) -> bool:
     held = {name: spec for name, spec in known.spec["properties"].items() if name in rows.schema.names}
     required = known.spec["required"]
     return (
-        _has_its_members(known, held, rows, block)
+        _has_its_members(known, held, rows, block, named)
         and all(_keeps(spec, rows.column(name), name not in required) for name, spec in held.items())
         and all(_keeps_rule(rule, rows) for rule in known.spec["allOf"])
     )
 
 
-def _has_its_members(known: _Spec, held: Mapping[str, Any], rows: pa.RecordBatch, block: bytes) -> bool:
+def _has_its_members(known: _Spec, held: Mapping[str, Any], rows: pa.RecordBatch, block: bytes, named: int) -> bool:
     """Whether every row has every member that it must have, and no optional one that is null and may not be.
 
     No string holds a quote without a backslash before it, so a member's name with its quotes and colon is found where
@@ -171,7 +197,7 @@ def _has_its_members(known: _Spec, held: Mapping[str, Any], rows: pa.RecordBatch
             if found != counts[name] and "null" not in kinds_of(spec):
                 return False
         expected += found
-    return bool(block.count(b'":') - block.count(b'\\":') == expected)
+    return bool(named == expected)
 
 
 def _keeps(spec: Mapping[str, Any], values: pa.Array, is_optional: bool) -> bool:

@@ -208,4 +208,4 @@ def test_what_the_router_writes_is_valid() -> None:
     assert found.events.num_rows == 6
     # And so that a block of it is taken as a whole.
     block = "".join(f"{text}\n" for text in texts if "\\ud" not in text).encode("ascii")
-    assert quick.columns(block) is not None
+    assert quick.columns(block, *quick.bounds(block)) is not None

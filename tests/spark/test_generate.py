@@ -39,7 +39,8 @@ def truth(trail: Path) -> list[dict[str, object]]:
 
 def test_every_line_is_a_valid_event(trail: Path) -> None:
     for path in trail.glob("audit/*.jsonl"):
-        assert quick.columns(path.read_bytes()) is not None
+        block = path.read_bytes()
+        assert quick.columns(block, *quick.bounds(block)) is not None
 
 
 def test_each_router_numbers_its_events_in_the_order_of_time(trail: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,9 +24,13 @@ def compact(text: str) -> bytes:
 KNOWN = compact(GOOD)
 
 
+def taken_as_columns(block: bytes) -> "pa.RecordBatch | None":
+    return quick.columns(block, *quick.bounds(block))
+
+
 def agrees(lines: list[bytes]) -> bool:
     """Whether the block was taken; if so, every line is valid and the events are the same."""
-    found = quick.columns(b"".join(line + b"\n" for line in lines))
+    found = taken_as_columns(b"".join(line + b"\n" for line in lines))
     if found is None:
         return False
     one_by_one = judge(lines)
@@ -35,7 +40,7 @@ def agrees(lines: list[bytes]) -> bool:
 
 
 def test_the_schema_has_no_rule_that_the_quick_way_does_not_know() -> None:
-    assert quick.columns(KNOWN + b"\n") is not None
+    assert taken_as_columns(KNOWN + b"\n") is not None
 
 
 @pytest.mark.parametrize("text", WHOLE, ids=range(len(WHOLE)))
@@ -50,8 +55,20 @@ def test_valid_lines_of_every_kind_are_taken_or_left(text: str) -> None:
 @pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
 def test_a_block_with_one_bad_line_is_left(text: str) -> None:
     for line in (compact(text), text.encode("utf-8", "surrogatepass")):
-        assert quick.columns(line + b"\n") is None
-        assert quick.columns(KNOWN + b"\n" + line + b"\n" + KNOWN + b"\n") is None
+        assert taken_as_columns(line + b"\n") is None
+        assert taken_as_columns(KNOWN + b"\n" + line + b"\n" + KNOWN + b"\n") is None
+
+
+@pytest.mark.parametrize("tail", [b'\\"', b'\\":', b'a\\":\\":\\\\', b"\\\\", b"\\u0022:", b"\\/"])
+def test_backslashes_in_a_value_are_no_members(tail: bytes) -> None:
+    assert agrees([KNOWN, KNOWN.replace(b'"detail":""', b'"detail":"%s"' % tail), KNOWN])
+
+
+@pytest.mark.parametrize("escape", [b"\\ud83d\\ude00", b"\\uD83D\\uDE00"])
+def test_a_pair_of_surrogates_is_left_to_the_validator(escape: bytes) -> None:
+    line = KNOWN.replace(b'"detail":""', b'"detail":"%s"' % escape)
+    assert taken_as_columns(line + b"\n") is None
+    assert judge([line]).faults == {}
 
 
 def without(name: str) -> bytes:
