@@ -36,14 +36,6 @@ _MEBIBYTE = 1024 * 1024
 _HEAP_MIB = 1024, 8192
 _HEAP_SHARE = 8
 _ROOT = Path(__file__).resolve().parents[1]
-# The workers keep the memory they give back for the next block: to get new pages for each costs a fifth of their time.
-_KEPT_BYTES = 256 * 1024 * 1024
-_WORKERS = {
-    "spark.executorEnv.PYTHONPATH": str(_ROOT),
-    "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(_KEPT_BYTES),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(_KEPT_BYTES),
-}
 _NO_PERF_DATA = "-XX:-UsePerfData"  # else each JVM leaves a folder in /tmp
 
 
@@ -134,7 +126,7 @@ def cluster_session(
         "spark.ui.showConsoleProgress": str(is_shown).lower(),
         # Where the driver has this package, be it the file of --py-files: Spark does not send it to the process that
         # looks for new files. A path that a worker does not have does no harm there.
-        **_WORKERS,
+        "spark.executorEnv.PYTHONPATH": str(_ROOT),
     }
     if master is not None:
         settings |= {
@@ -213,7 +205,7 @@ def _settings(work: Path, input_bytes: int, *, is_by_arrow: bool) -> dict[str, s
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         # The workers in Python find this package where the driver does.
-        **_WORKERS,
+        "spark.executorEnv.PYTHONPATH": str(_ROOT),
         "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         # The files name users and addresses: for their owner alone, whatever the umask.
         "spark.hadoop.fs.permissions.umask-mode": "077",
