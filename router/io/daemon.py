@@ -38,7 +38,7 @@ def main_of_auth_service() -> int:
 def main(arguments: Sequence[str] | None = None, kind: Program = ROUTER) -> int:
     """Run the daemon. Returns the exit status."""
     argv = list(sys.argv if arguments is None else arguments)
-    # Attack: a certificate makes a library warn its users' programmers on standard error, which is the log.
+    # Attack: a library finds a client's certificate odd, and warns of it on standard error, which is the log.
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     try:

@@ -12,6 +12,7 @@ from spark.detectors.finding import FINDING, SINGLE
 
 # Stops a file that is none from being read whole. A thousand findings of the most names and evidence are below.
 MAX_BYTES: Final = 256 * 1024 * 1024
+_MAX_SHOWN: Final = 40  # characters of an unknown member's name
 
 
 class KeptFindingsError(Exception):
@@ -34,12 +35,19 @@ def _row(line: str, number: int) -> dict[str, Any]:
         given = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise KeptFindingsError(f"line {number} is not JSON: {error}") from None
-    if not isinstance(given, dict) or given.keys() != set(FINDING.names):
-        raise KeptFindingsError(f"line {number} is no finding of `qdaudit detect --out`")
+    no_finding = f"line {number} is no finding of `qdaudit detect --out`"
+    if not isinstance(given, dict):
+        raise KeptFindingsError(f"{no_finding}: it has to be an object")
+    if missing := [name for name in FINDING.names if name not in given]:
+        raise KeptFindingsError(f"{no_finding}: {missing[0]} is missing")
+    if unknown := given.keys() - set(FINDING.names):
+        raise KeptFindingsError(f"{no_finding}, which has no member {min(unknown)[:_MAX_SHOWN]!r}")
     return {field.name: _value(given[field.name], field.dataType, field.name, number) for field in FINDING}
 
 
 def _value(value: Any, kind: DataType, name: str, number: int) -> Any:
+    if value is None and name in SINGLE:
+        return None
     right: Any
     match kind:
         case TimestampType():
@@ -51,8 +59,6 @@ def _value(value: Any, kind: DataType, name: str, number: int) -> Any:
             wanted, right = "a list of texts", value if is_list else None
         case _:
             wanted, right = "a text", value if _is_text(value) else None
-            if value is None and name in SINGLE:
-                return None
     if right is None:
         raise KeptFindingsError(f"line {number}: {name} has to be {wanted}")
     return right

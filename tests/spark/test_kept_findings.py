@@ -55,9 +55,12 @@ def test_what_was_written_is_read(session: SparkSession) -> None:
     [
         ("{", "line 1 is not JSON"),
         ("[" * 100_000, "line 1 is not JSON"),
-        (f"{line()}\n[]\n", "line 2 is no finding"),
-        (line(more=1), "line 1 is no finding"),
-        (json.dumps({"detector": "brute_force"}), "line 1 is no finding"),
+        (f"{line()}\n[]\n", "line 2 is no finding of `qdaudit detect --out`: it has to be an object"),
+        (line(more=1), "line 1 is no finding of `qdaudit detect --out`, which has no member 'more'"),
+        (
+            json.dumps({"detector": "brute_force"}),
+            "line 1 is no finding of `qdaudit detect --out`: finding_id is missing",
+        ),
         (line(first="yesterday"), "line 1: first has to be a time with its zone"),
         (line(last="2026-01-15T11:14:58"), "last has to be a time with its zone"),
         (line(first="0001-01-01T00:00:00+14:00"), "first has to be a time"),
