@@ -54,6 +54,24 @@ def test_in_a_network_an_answer_over_further_routers_is_waited_for() -> None:
     assert joined.share_asleep(CHOSEN_READS) < 0.01
 
 
+def test_in_a_network_the_first_router_looks_although_its_neighbour_still_sleeps() -> None:
+    loop = Loop(answer_us=160, wake_us=55)
+    loop.poll.look_for(50 * US, is_in_network=True)
+    loop.share_asleep(2 * TRIAL_READS)
+    assert loop.share_asleep(CHOSEN_READS) < 0.01
+
+
+def test_what_comes_soon_and_what_comes_late_count_together() -> None:
+    """Two of three reads come soon, whether the loop slept or not: what it looks for is the third."""
+    loop = Loop(answer_us=20, wake_us=0)
+    loop.poll.look_for(50 * US, is_in_network=True)
+    for number in range(2 * TRIAL_READS):
+        loop.answer_us, loop.wake_us = (120, 90) if number % 3 == 0 else (20, 0)
+        loop.read()
+    loop.answer_us, loop.wake_us = 120, 90
+    assert loop.share_asleep(CHOSEN_READS) < 0.01
+
+
 def test_in_a_network_many_messages_at_once_are_no_answers() -> None:
     loop, alone = (Loop(answer_us=20, wake_us=60, read_bytes=4000) for _ in range(2))
     loop.poll.look_for(50 * US, is_in_network=True)
