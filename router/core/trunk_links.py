@@ -14,8 +14,11 @@ from router.core.streams import begin_anonymous_stream
 from router.core.work import Work
 from router.values import Condition, Handle
 
-# Credit returns for an eighth of the window at once: for each message by itself, every message would cost a Flow.
+# Credit returns for an eighth of the window at least: for each message by itself, every message would cost a Flow. A Flow
+# costs both routers a write and a read of their own, unless it leaves with outcomes: it waits for some, up to half of the
+# window.
 _BATCHES: Final = 8
+_PATIENT_BATCHES: Final = 2
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
 TOO_LARGE: Final = Condition(
     name="amqp:link:message-size-exceeded", description="the control message is larger than this router reads"
@@ -121,14 +124,16 @@ class DataInLink(AnonymousInLink):
     messages hold meanwhile is charged to the neighbour's account, and stops its credit.
     """
 
-    __slots__ = ("arrived", "batch", "slot")
+    __slots__ = ("arrived", "batch", "most", "slot", "told")
     link_type = "inter-router"
     patience = 2  # the router nearer to whom it waits for is to act first
 
     def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work, slot: int | None) -> None:
         super().__init__(identity, wire, attachment, work)
         self.arrived = 0  # messages for which credit has not returned
-        self.batch = attachment.capacity // _BATCHES  # so many wait at most
+        self.batch = attachment.capacity // _BATCHES  # so many wait where a Flow leaves anyhow
+        self.most = attachment.capacity // _PATIENT_BATCHES  # so many wait at most
+        self.told = 0  # outcomes, when credit was last looked at
         self.slot = slot
 
     @property
@@ -136,9 +141,9 @@ class DataInLink(AnonymousInLink):
         return self.slot if self.slot is not None else 4
 
     def arrive(self, count: int = 1) -> None:
-        """So many messages have come whose credit returns, a batch at a time."""
+        """So many messages have come whose credit returns, with the next outcomes (`grant_owed`) or by itself."""
         self.arrived += count
-        if self.arrived > self.batch and not self.owed:
+        if self.arrived > self.most and not self.owed:
             self.work.refill.append(self)
             self.work.touched.add(self.engine)
             self.owed = 1
@@ -156,8 +161,11 @@ class DataInLink(AnonymousInLink):
         self.owed = 0
         if not self.is_open:
             return
+        told = self.accepted + self.rejected + self.released + self.modified
+        least = self.batch if told != self.told else self.most
+        self.told = told
         credit = 0
-        if self.arrived > self.batch:
+        if self.arrived > least:
             credit, self.arrived = self.arrived, 0
         if self.wire.credit + credit < 0:
             if self.on_over_credit is not None:
@@ -172,7 +180,7 @@ class DataInLink(AnonymousInLink):
 def forward_data(link: DataInLink, _address: None, delivery: Handle, size: int) -> None:
     """By the address in the message, as `forward_anonymous`; the message is in transit, and entered elsewhere."""
     link.arrived += 1
-    if link.arrived > link.batch and not link.owed:  # as `arrive`: hot
+    if link.arrived > link.most and not link.owed:  # as `arrive`: hot
         link.arrive(0)
     routed = link.route(delivery, size)
     if routed is not None:

@@ -17,6 +17,7 @@ from memory_net import (
     Sender,
     Vhosts,
     encoded,
+    frames,
 )
 from proton import symbol
 
@@ -314,6 +315,25 @@ def test_balanced_shares_by_load_and_cost() -> None:
     fleet.pump()
     assert sender.outcomes == [ACCEPTED] * 20
     assert not fleet["A"].core.table.addresses["M0a"].outstanding
+
+
+@pytest.mark.parametrize(("is_settled", "flows"), [(False, 4), (True, 1)])
+def test_credit_of_a_trunk_returns_with_outcomes_or_for_half_of_the_window(*, is_settled: bool, flows: int) -> None:
+    """A Flow by itself costs both routers a write and a read. network §4.2"""
+    fleet = Fleet("A", "B", capacity=80)
+    _, taken = fleet.connect("A", "B")
+    fleet.settle()
+    receiver = fleet["B"].client().receiver("a", credit=1000, accepts=True)
+    fleet.tick(2)
+    sender = fleet["A"].client().sender("a")
+    fleet.pump()
+    taken.recorded.clear()
+    for _ in range(4):
+        for _ in range(11):  # more than an eighth; four times that is more than half
+            sender.send(is_settled=is_settled)
+        fleet.pump()
+    assert len(receiver.complete) == 44
+    assert len([frame for frame in frames(bytes(taken.recorded)) if frame.name == "flow"]) == flows
 
 
 def flooded(capacity: int = 10) -> tuple[Fleet, End, Sender, Receiver]:
