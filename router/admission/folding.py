@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from policy.failures import counted_as
 from router.admission.disagreements import kept
+from router.admission.refusal_pace import RefusalPace
 from router.admission.repeats import Repeats
 from router.effects import Audit, AuditEvent, ConnectionMembers, Emit, FoldedMembers, Log, ManagementMembers, Refused
 
@@ -186,7 +187,15 @@ class _Sum:
             self.show(name)
 
 
+def _read_on(_connection_id: int, _seconds: float) -> None:
+    """Nobody holds a connection back."""
+
+
 class Folding:
+    """pace   how often a party is refused
+    pause  (number of a connection, seconds): it has been refused too often, and is not to be read for so long
+    """
+
     def __init__(
         self, emit: Emit, clock: Callable[[], float] = lambda: 0.0, wall_clock: Callable[[], float] = lambda: 0.0
     ) -> None:
@@ -202,6 +211,8 @@ class Folding:
         self._sums: dict[Key, _Sum] = {}
         self._of_connection: dict[Owner, set[Key]] = {}
         self._flooding: set[Owner] = set()  # owners of sums since the round before the last
+        self.pace = RefusalPace()
+        self.pause: Callable[[int, float], None] = _read_on
 
     # Refusals
 
@@ -209,6 +220,10 @@ class Folding:
         """Write a refusal, or count it where its owners have had enough written."""
         now = self._clock()
         owners = self._owners(refused, now)
+        if refused.stage in _ON_A_CONNECTION and (number := refused.facts.get("connection")) is not None:
+            pause_s = self.pace.pause_s(owners[-1], now)
+            if pause_s:
+                self.pause(number, pause_s)
         size = _size(refused.lines, refused.event)
         spent = [owner for owner in owners if not self._purse(owner).affords(size, now)]
         if not spent:
@@ -269,6 +284,7 @@ class Folding:
                 yield
         self._flooding = {owner for table in tables for owner, _ in table.repeats}
         now = self._clock()
+        self.pace.forget_idle(now)
         for table in tables:
             for owner in [owner for owner, purse in table.purses.items() if purse.is_full(now)]:
                 if owner not in self._flooding:

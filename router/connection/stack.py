@@ -74,8 +74,7 @@ class Stack:
         self.terms = terms
         self.gate = gate
         self.surroundings = surroundings
-        self.core = surroundings.core
-        self.emit = surroundings.emit
+        self.core, self.emit = surroundings.core, surroundings.emit
         self.stage = Stage.SNIFF
         self.peer: Peer | None = None
         self.tunnel: TlsTunnel | None = None
@@ -86,6 +85,8 @@ class Stack:
         self._is_reported = False
         self.intake: Intake | None = None  # what takes reads as they are: of AMQP in the clear
         self.on_behind: Callable[[], None] = _nothing  # frames wait: see has_more and waits_for_room
+        self.paused_until = 0.0  # monotonic seconds: it is not to be read before
+        self.on_pause: Callable[[], None] = _nothing  # that has changed
         self.on_peer: Callable[[Stack], None] | None = None  # AMQP begins; before its first frame
         self._end: End = HeaderEnd(self._begin)  # changes with the stage
 
@@ -348,7 +349,7 @@ class Stack:
         # What refers back to the connection would stay until cycles are looked for.
         self.peer = self.intake = self.on_peer = None
         self._end = NoEnd()
-        self.opened = self.on_behind = self._close_socket = _nothing
+        self.opened = self.on_behind = self.on_pause = self._close_socket = _nothing
 
 
 def _nothing() -> None:

@@ -69,7 +69,7 @@ class _Accepted(Socket[Stack]):
         if connection is None or transport is None or transport.is_closing() or not (peer and peer.engine.tells_why):
             super().close()
             return
-        self.release(Hold.TURN | Hold.ROOM)
+        self.release(Hold.TURN | Hold.ROOM | Hold.PAUSE)
         self._lingering.add(self, transport, connection.gate.counted_host, self.let_go)
 
     def discard(self, size: int) -> None:

@@ -167,6 +167,7 @@ class Application:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
         folding = Folding(self.emit, time.monotonic, time.time)
+        folding.pace.rate = int(str(configuration.policy["maxRefusalRate"]))
         guesses, allows = guesses_of(configuration.policy), allows_of(self.attributes, self.emit)
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, None, folding, guesses, allows)
         gate.recorder.explains = configuration.policy["verboseDenials"] is True
@@ -180,6 +181,7 @@ class Application:
             thresholds=self._thresholds,
             place=network_place(self.attributes, self.addresses),
         )
+        folding.pause = self.router.pause
         self.network = join(self.router, self.attributes, self.emit, has_test_hooks=self._thresholds is not NORMAL)
         _tune(self.router, self.attributes)
         if self.audit is not None:

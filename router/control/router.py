@@ -162,6 +162,13 @@ class Router:
         connection.force_close()
         return True
 
+    def pause(self, connection_id: int, seconds: float) -> None:
+        """Read nothing of a connection for so long; but one that carries the messages of others is read on."""
+        connection = self.connections.get(connection_id)
+        if connection is not None and connection.terms.role == "normal":
+            connection.paused_until = self.clock() + seconds
+            connection.on_pause()
+
     def peer_of(self, connection_id: int) -> Peer | None:
         """The peer of a connection that is there; None before AMQP begins."""
         connection = self.connections.get(connection_id)

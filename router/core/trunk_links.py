@@ -14,9 +14,8 @@ from router.core.streams import begin_anonymous_stream
 from router.core.work import Work
 from router.values import Condition, Handle
 
-# Credit returns for an eighth of the window at least: for each message by itself, every message would cost a Flow. A Flow
-# costs both routers a write and a read of their own, unless it leaves with outcomes: it waits for some, up to half of the
-# window.
+# Credit returns for an eighth of the window at least: for each message by itself, every message would cost a Flow.
+# A Flow costs both routers a write and a read, unless it leaves with outcomes: it waits for some, up to half a window.
 _BATCHES: Final = 8
 _PATIENT_BATCHES: Final = 2
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET

@@ -24,6 +24,7 @@ class Hold:
     PASS: Final = 1  # it has had its share of the present pass
     TURN: Final = 2  # what was read before is not worked off
     ROOM: Final = 4  # the same, and will not be before the peer has read our answers
+    PAUSE: Final = 8  # its peer was refused too often
 
 
 class Intake(Protocol):
@@ -37,7 +38,10 @@ class Connection(Protocol):
     """The part of its connection that a socket needs (router.connection.stack)."""
 
     on_behind: Callable[[], None]
+    on_pause: Callable[[], None]
 
+    @property
+    def paused_until(self) -> float: ...
     @property
     def intake(self) -> Intake | None: ...
     @property
@@ -69,6 +73,7 @@ class SocketOwner(Protocol[C_contra]):
     def turns(self) -> Turns: ...
     @property
     def reads(self) -> ReadShare: ...
+    def clock(self) -> float: ...
     @property
     def busy_poll(self) -> BusyPoll: ...
     def lost(self, connection: C_contra) -> None: ...
@@ -83,6 +88,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         self.connection: C | None = None
         self._transport: asyncio.Transport | None = None
         self._holds = Hold.NONE
+        self._pause: asyncio.TimerHandle | None = None
 
     def begin(self, transport: asyncio.Transport) -> None:
         """The socket is connected."""
@@ -123,6 +129,8 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
     def go_on(self) -> bool:
         """The connection's next turn (router.io.turns)."""
         connection = self.connection
+        if self._holds & Hold.PAUSE:
+            return False  # it is asked again when the pause is over
         if connection is not None:
             connection.resume()
             if connection.has_more:
@@ -130,6 +138,24 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
             self.attend()
         self.release(Hold.TURN)
         return False
+
+    def pause(self) -> None:
+        """Neither read nor work off what was read until the pause of the connection is over."""
+        if self._pause is None and self.connection is not None:
+            self.hold(Hold.PAUSE)
+            self._go_on_after(self.connection.paused_until - self.router.clock())
+
+    def _go_on_after(self, seconds: float) -> None:
+        self._pause = asyncio.get_running_loop().call_later(seconds, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._pause = None
+        if self.connection is not None and (left := self.connection.paused_until - self.router.clock()) > 0:
+            self._go_on_after(left)
+            return
+        self.release(Hold.PAUSE)
+        if self._holds & Hold.TURN:
+            self.router.turns.add(self)
 
     # asyncio.BufferedProtocol
 
@@ -143,6 +169,7 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         self.begin(transport)
         if self.connection is not None:
             self.connection.on_behind = self.attend
+            self.connection.on_pause = self.pause
 
     def get_buffer(self, sizehint: int) -> memoryview:
         connection = self.connection
@@ -188,6 +215,9 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         """The connection is over, though its socket may be open for a while."""
         connection, self.connection = self.connection, None
         self.router.turns.discard(self)
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         if connection is not None:
             self.router.lost(connection)
 

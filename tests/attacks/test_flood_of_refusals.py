@@ -40,6 +40,7 @@ router {{
 policy {{
     enableVhostPolicy: yes
     policyDir: {folder}/policy
+    maxRefusalRate: 0       # what is written, however fast they come
 }}
 listener {{
     name: plain
@@ -85,16 +86,21 @@ def denials(folder: Path, **members: object) -> int:
     return sum(event.get("attempts", 1) for event in found)
 
 
+def attaches(numbers: range) -> bytes:
+    """Requests for links that are refused, each with its Detach."""
+    frames = (
+        (wire.frame(wire.attach(f"l{n}", n % 1000, is_receiver=True, address=f"secret.{n}")),
+         wire.frame(wire.detach(n % 1000)))
+        for n in numbers
+    )  # fmt: skip
+    return b"".join(itertools.chain.from_iterable(frames))
+
+
 def denied_attaches(peer: raw_peer.RawPeer, number: int) -> None:
     """Ask for links that are refused, a thousand at a time, and read the answers."""
     for first in range(0, number, 1000):
         numbers = range(first, min(first + 1000, number))
-        frames = itertools.chain.from_iterable(
-            (wire.frame(wire.attach(f"l{n}", n % 1000, is_receiver=True, address=f"secret.{n}")),
-             wire.frame(wire.detach(n % 1000)))
-            for n in numbers
-        )  # fmt: skip
-        sender = threading.Thread(target=peer.send, args=(b"".join(frames),))
+        sender = threading.Thread(target=peer.send, args=(attaches(numbers),))
         sender.start()
         answers = b""
         while answers.count(REFUSED) < len(numbers):

@@ -10,6 +10,7 @@ from router.management.kinds.kind import Attributes, Kind, misconfigured
 from router.management.schema import EntityType
 
 MAX_WATCH_SECONDS: Final = 86400
+MAX_REFUSAL_RATE: Final = 1_000_000
 
 
 class PolicyKind(Kind):
@@ -26,6 +27,8 @@ class PolicyKind(Kind):
             raise misconfigured(text, "policyDirWatchSeconds")
         if not 1 <= int(str(attributes["revalidateInterval"])) <= MAX_WATCH_SECONDS:
             raise misconfigured(f"revalidateInterval must be 1 to {MAX_WATCH_SECONDS}", "revalidateInterval")
+        if not 0 <= int(str(attributes["maxRefusalRate"])) <= MAX_REFUSAL_RATE:
+            raise misconfigured(f"maxRefusalRate must be 0 to {MAX_REFUSAL_RATE}", "maxRefusalRate")
         try:
             read_rights(attributes["networkManagement"])
         except InvalidValue as error:
