@@ -95,6 +95,8 @@ class Gathering:
             if self.received + size > link.limit:
                 # Attack: a control message without end, held to be decoded.
                 self._forget()
+                if not wire.is_partial(self._delivery):
+                    wire.end_message()  # INVARIANT: nobody reads a delivery that is settled
                 link.refuse(self._delivery, TOO_LARGE)
                 return
             self._parts.append(link.work.copy(size))
