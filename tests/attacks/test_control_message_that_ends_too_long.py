@@ -1,5 +1,6 @@
-"""Attack: an edge, an interior or a neighbour sends a message for the router itself, in parts, of which the last makes it
-longer than it may be. It was settled, and its reader went on to read it: the router died when the link or its session ended.
+"""Attack: an edge, an interior or a neighbour sends a message for the router itself, in parts, of which the last makes
+it longer than it may be. It was settled, and its reader went on to read it: the router died when the link or its
+session ended.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Attack: a neighbour that lies floods long updates faster than another neighbour reads, one that is far away. What waited
-there was charged to the slow one, whose connection was closed for it.
+"""Attack: a neighbour that lies floods long updates faster than another neighbour reads, one that is far away. What
+waited there was charged to the slow one, whose connection was closed for it.
 """
 
 import pytest
