@@ -48,6 +48,14 @@ class ControlInLink(InLink):
     def priority(self) -> int:
         return 9
 
+    def hold(self, why: int) -> None:
+        """Not for what users' messages hold: a router that is not heard is taken for gone.
+
+        Attack: a receiver on another router that settles nothing, until the budget of the connection between is full.
+        """
+        if why != OVER_BUDGET:
+            super().hold(why)
+
     def take(self, delivery: Handle, payload: bytes) -> None:
         self.delivery_count += 1
         if self.is_settled(delivery):

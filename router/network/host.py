@@ -38,7 +38,7 @@ from router.network.envelope import (
     is_long,
     read_envelope,
 )
-from router.network.intake import Arrived, Intake
+from router.network.intake import READ_AT_ONCE_BYTES, Arrived, Intake
 
 # Addresses mapped or unmapped in one go: about a tenth of a millisecond.
 ADDRESSES_AT_ONCE: Final = 16
@@ -167,6 +167,13 @@ class Host:
         """A control message came on a connection. Bounded before anything of it is decoded."""
         if len(payload) > self.limits.control_message_bytes:
             self.complain(tag, f"a control message of {len(payload)} bytes is over the limit")
+            return
+        account = self._account(tag)
+        if account is not None and account.behind and len(payload) > READ_AT_ONCE_BYTES:
+            # It would be held, here or for a neighbour. What it says is asked for again.
+            if self._may(tag, "complaints", self.limits.complaints_per_link_and_tick):
+                text = f"A control message of {len(payload)} bytes is dropped: link_tag={tag} is held back"
+                log(self._emit, "ROUTER", "warning", text)
             return
         try:
             envelope = read_envelope(payload)
