@@ -6,7 +6,7 @@ eight bytes. Sources: docs/spec/routing.md §9.5, §11; docs/spec/policy-and-aut
 
 from collections.abc import Callable
 
-from policy.addressing.address import FALLBACK_PHASE, Address, Unclear
+from policy.addressing.address import FALLBACK_PHASE, Address, Unclear, phase_in
 from router.admission.connection_gate import ConnectionGate, Refusal
 from router.amqp import layout, sections
 from router.amqp.engine import MESSAGE, STREAM_AT_BYTES, IncomingWire, OutgoingWire, load_message, message_bytes
@@ -242,9 +242,26 @@ def router_for(
             named = judged
         phase = own.phase if own is not None and own.phase and _may_name_phase(link, own, gate) else 0
         address = core.route(link, delivery, named, phase)
-        return (address, size) if address is not None else None
+        if address is None:
+            return None
+        if address.far is not None:
+            _bind(link, named, phase_in(address.key) if address.key[0] == "M" else phase)
+        return address, size
 
     return route
+
+
+def _bind(link: InLink, named: Address, phase: int) -> None:
+    """Tell the next router what the message is bound to, where its own text means something else there.
+
+    Attack: a tenant writes what is in its space here, and another's there; or a phase that counts for nothing here.
+    """
+    own = link.annotations
+    if own is None:
+        if phase or named.full is not named.written:
+            link.annotations = RouterAnnotations(to=named.full, phase=phase)
+    elif phase != own.phase or (phase and own.to is None) or named.full is not named.written:
+        link.annotations = RouterAnnotations(to=named.full, phase=phase, ingress=own.ingress, trace=own.trace)
 
 
 def _may_name_phase(link: InLink, own: Annotations, gate: ConnectionGate) -> bool:

@@ -254,7 +254,7 @@ def _annotations_of(link: InLink | None, node: str) -> RouterAnnotations:
         return RouterAnnotations(to=to, phase=phase, ingress=node, trace=(node,))
     return RouterAnnotations(
         to=to if to is not None else taken.to,
-        phase=phase or taken.phase,
+        phase=phase if named is not None else taken.phase,
         ingress=taken.ingress if taken.ingress is not None else node,
         trace=(*taken.trace, node),
     )

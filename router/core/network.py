@@ -10,6 +10,7 @@ from typing import Final, Protocol, get_args
 from policy.addressing.address import AREA, FALLBACK_PHASE, phase_in
 from router.core.addresses import LINK_BALANCED, LINK_ROUTES, AddressTable, Distribution, LiveAddress, Treatment
 from router.core.attachments import Attachment
+from router.core.budget import Account, Charge
 from router.core.forward import give_copy
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
@@ -257,11 +258,15 @@ class Network:
 
     # Control messages
 
-    def send_control(self, tag: int, payload: bytes) -> None:
-        """One control message on one connection, presettled."""
+    def send_control(self, tag: int, payload: bytes, payer: Account | None = None) -> None:
+        """One control message on one connection, presettled.
+
+        payer  of what waits: whose message is passed on; None: the connection, whose router is told of this one
+        """
         trunk = self.trunks.get(tag)
         if trunk is not None and trunk.control is not None:
-            give_copy(None, trunk.control, None, self.core.work.now_s, payload, is_settled=True)
+            charge = Charge(payer, len(payload)) if payer is not None else None
+            give_copy(None, trunk.control, None, self.core.work.now_s, payload, is_settled=True, charge=charge)
 
     # Routers
 

@@ -6,7 +6,7 @@ Sources: docs/spec/routing.md §6.2, §8, §9.
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import Final, cast
+from typing import ClassVar, Final, cast
 
 from router.core.budget import RECORD_BYTES
 from router.core.in_links import InLink
@@ -53,6 +53,7 @@ class OutLink(Link):
         "weights",
     )
     wire: OutgoingWire
+    waits_for_others: ClassVar[bool] = True  # while the connection's receivers have too much that they do not settle
 
     def __init__(self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)
@@ -187,14 +188,14 @@ class OutLink(Link):
             self.count_records()
         if (
             attachment.is_blocked
-            or attachment.is_crowded
+            or (attachment.is_crowded and self.waits_for_others)
             or self.leg is not None
             or not self.is_open
             or wire.is_congested
         ):
             return
         room = wire.credit
-        while room > 0 and queue and self.leg is None and not attachment.is_crowded:
+        while room > 0 and queue and self.leg is None and not (attachment.is_crowded and self.waits_for_others):
             item = queue.popleft()
             item.charge.free()
             self.load -= 1

@@ -29,6 +29,7 @@ class ControlOutLink(OutLink):
 
     __slots__ = ()
     link_type = "router-control"
+    waits_for_others = False  # as ControlInLink.hold
 
     @property
     def priority(self) -> int:

@@ -52,6 +52,7 @@ class ServiceOutLink(OutLink):
     """on_room  gets how many messages more may be sent, whenever the peer has given credit"""
 
     __slots__ = ("on_room",)
+    waits_for_others = False  # an edge whose heart is not heard is dropped
 
     def __init__(
         self, identity: int, wire: OutgoingWire, attachment: Connection, work: Work, on_room: Callable[[int], None]

@@ -47,6 +47,14 @@ class ControlInLink(InLink):
     def priority(self) -> int:
         return 9
 
+    def hold(self, why: int) -> None:
+        """Not for what users' messages hold: a router that is not heard is taken for gone.
+
+        Attack: a receiver on another router that settles nothing, until the budget of the connection between is full.
+        """
+        if why != OVER_BUDGET:
+            super().hold(why)
+
     def take(self, delivery: Handle, payload: bytes) -> None:
         self.delivery_count += 1
         if self.is_settled(delivery):
@@ -94,6 +102,8 @@ class Gathering:
             if self.received + size > link.limit:
                 # Attack: a control message without end, held to be decoded.
                 self._forget()
+                if not wire.is_partial(self._delivery):
+                    wire.end_message()  # INVARIANT: nobody reads a delivery that is settled
                 link.refuse(self._delivery, TOO_LARGE)
                 return
             self._parts.append(link.work.copy(size))

@@ -331,7 +331,11 @@ def _integer(value: object, name: str) -> int:
 
 
 def _instance(fields: Mapping[Any, Any]) -> int:
-    return _integer(fields.get("instance", 0), "instance")
+    """Attack: one that no answer of management can carry, so that nobody in the network sees its routers any more."""
+    number = _integer(fields.get("instance", 0), "instance")
+    if number > MAX_SEQUENCE:
+        raise Malformed("instance is beyond 2^63")
+    return number
 
 
 def _sequence(value: object, name: str) -> int:

@@ -38,7 +38,7 @@ from router.network.envelope import (
     is_long,
     read_envelope,
 )
-from router.network.intake import Arrived, Intake
+from router.network.intake import READ_AT_ONCE_BYTES, Arrived, Intake
 
 # Addresses mapped or unmapped in one go: about a tenth of a millisecond.
 ADDRESSES_AT_ONCE: Final = 16
@@ -97,7 +97,7 @@ class Host:
         self._work = network.core.work
         self._machine = Machine(settings, self.limits, self._room)
         self._node = network.node
-        self._received: bytes | None = None  # the control message that the machine is being given
+        self._received: Arrived | None = None  # the control message that the machine is being given
         self._in_order: deque[Iterator[None]] = deque()
         self._is_at_work = False
         self._long_sends = 0  # of `_in_order`
@@ -168,6 +168,13 @@ class Host:
         if len(payload) > self.limits.control_message_bytes:
             self.complain(tag, f"a control message of {len(payload)} bytes is over the limit")
             return
+        account = self._account(tag)
+        if account is not None and account.behind and len(payload) > READ_AT_ONCE_BYTES:
+            # It would be held, here or for a neighbour. What it says is asked for again.
+            if self._may(tag, "complaints", self.limits.complaints_per_link_and_tick):
+                text = f"A control message of {len(payload)} bytes is dropped: link_tag={tag} is held back"
+                log(self._emit, "ROUTER", "warning", text)
+            return
         try:
             envelope = read_envelope(payload)
             address = resolve(envelope.to, router_id=self.settings.router_id)
@@ -195,7 +202,7 @@ class Host:
             body=body,
             trace=tuple(node.removeprefix(_AREA_PREFIX) for node in arrived.trace),
         )
-        before, self._received = self._received, arrived.payload
+        before, self._received = self._received, arrived
         try:
             self._carry_out(self._machine.receive(received, self._clock()))
         finally:
@@ -210,7 +217,7 @@ class Host:
         if router is None or router.trunk is None or self._node in trace or len(trace) > MAX_ROUTERS:
             return
         if router.trunk.tag != tag and self._may(tag, "others", self.limits.messages_per_link_and_tick):
-            self._network.send_control(router.trunk.tag, forwarded(payload, self._node))
+            self._network.send_control(router.trunk.tag, forwarded(payload, self._node), self._account(tag))
 
     def _may(self, tag: int, what: str, limit: int) -> bool:
         self._spent[tag, what] += 1
@@ -232,7 +239,7 @@ class Host:
                         self._send_own(links, to, opcode, body)
                 case FloodControl(links=links):
                     if self._received is not None:
-                        self._flood(links, forwarded(self._received, self._node))
+                        self._flood(links, self._received)
                 case RadiusChanged(radius=radius):
                     self._network.radius = radius
                 case AddressesCharged(link=link, payer=payer, held=held):
@@ -247,17 +254,16 @@ class Host:
 
     def _room(self, tag: int) -> int:
         """Bytes that the addresses which a neighbour tells of may still take."""
-        trunk = self._network.trunks.get(tag)
-        return trunk.attachment.account.room_for_addresses() if trunk is not None else 0
+        account = self._account(tag)
+        return account.room_for_addresses() if account is not None else 0
 
     def _charge(self, tag: int, payer: int, held: int) -> None:
         """The addresses that were told of on a connection, which may be gone, hold so many bytes now."""
         account, before = self._paying.pop(payer, (None, 0))
         if account is None:
-            trunk = self._network.trunks.get(tag)
-            if trunk is None:
+            account = self._account(tag)
+            if account is None:
                 return
-            account = trunk.attachment.account
         account.hold_addresses(account.addresses + held - before)
         if held:
             self._paying[payer] = account, held
@@ -279,20 +285,28 @@ class Host:
             self._long_sends -= 1
         self._send(links, payload)
 
-    def _flood(self, links: tuple[int, ...], payload: bytes) -> None:
-        """Pass a message on. Not before its addresses have a way here: other routers would send to them at once."""
-        if self._in_order:
-            self._in_order.append(self._sending(links, payload))
-        else:
-            self._send(links, payload)
+    def _flood(self, links: tuple[int, ...], arrived: Arrived) -> None:
+        """Pass a message on. Not before its addresses have a way here: other routers would send to them at once.
 
-    def _sending(self, links: tuple[int, ...], payload: bytes) -> Iterator[None]:
-        self._send(links, payload)
+        Attack: long ones, faster than a neighbour that is far away reads, whose connection ends for what waits there.
+        """
+        payload, payer = forwarded(arrived.payload, self._node), self._account(arrived.tag)
+        if self._in_order:
+            self._in_order.append(self._sending(links, payload, payer))
+        else:
+            self._send(links, payload, payer)
+
+    def _account(self, tag: int) -> Account | None:
+        trunk = self._network.trunks.get(tag)
+        return trunk.attachment.account if trunk is not None else None
+
+    def _sending(self, links: tuple[int, ...], payload: bytes, payer: Account | None = None) -> Iterator[None]:
+        self._send(links, payload, payer)
         yield from ()
 
-    def _send(self, links: tuple[int, ...], payload: bytes) -> None:
+    def _send(self, links: tuple[int, ...], payload: bytes, payer: Account | None = None) -> None:
         for tag in links:
-            self._network.send_control(tag, payload)
+            self._network.send_control(tag, payload, payer)
 
     def _working(self) -> Iterator[None]:
         """Apply changes in their order, then go on with the computation of paths, as long as there is something."""

@@ -279,3 +279,16 @@ def test_what_it_says_of_itself_is_its_own_affair() -> None:
     router.tick()
     assert honest(router) == {"R2": 1, "R3": 1}
     assert not any(change.unmapped for change in router.changes)
+
+
+@pytest.mark.parametrize("instance", [2**63, 2**64 - 1])
+def test_an_instance_that_no_answer_can_carry_is_malformed(instance: int) -> None:
+    """Attack: router.node could not be read any more, on every router that the advertisement came to."""
+    router = threatened()
+    router.hear("HELLO", {"id": "R6", "instance": instance, "seen": ["R1"]}, LIAR, "Lqdhello")
+    router.ra("R6", 9, 9, tag=LIAR, instance=instance)
+    router.lsu("R6", 9, {"R1": 1}, LIAR, instance=instance)
+    router.tick()
+    assert router.rows["R6"].instance != instance
+    assert router.floods == []
+    assert "instance is beyond 2^63" in "".join(router.texts("ROUTER", level="error"))
