@@ -31,6 +31,10 @@ class ControlOutLink(OutLink):
     link_type = "router-control"
 
     @property
+    def owning_key(self) -> str:
+        return "Lqdhello"
+
+    @property
     def priority(self) -> int:
         return PRIORITIES - 1
 
