@@ -90,6 +90,8 @@ class ManagementService:
         self._task: asyncio.Task[None] | None = None
         for text in MANAGEMENT_TEXTS:
             core.subscribe(text, self.on_message)
+        for name in ("M/$management", "L/$management"):
+            log(emit, "ROUTER_CORE", "info", f"In-process subscription {name}")
 
     def on_message(self, payload: bytes, link: InLink) -> None:
         """One request. It has been accepted; without a reply-to there is nothing more to say (§7.1)."""

@@ -7,6 +7,7 @@ from typing import Any
 from policy.addressing.address import AREA
 from router.connection.surroundings import Place
 from router.control.router import Router
+from router.core.addresses import Treatment
 from router.core.treatments import AddressBook
 from router.edge.interior import SERVICES
 from router.edge.messages import HEARTBEAT_ADDRESS
@@ -36,7 +37,7 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_
     # Operators' scripts count the address of the heartbeat on every router. Links to services are not the core's: what
     # comes for their addresses by other ways goes nowhere.
     for service in SERVICES if surroundings.edges is not None else (HEARTBEAT_ADDRESS,):
-        router.core.subscribe(service, lambda _payload, _link: None)
+        router.core.subscribe(service, lambda _payload, _link: None, treatment=Treatment())
     for part in (surroundings.edges, surroundings.uplinks):
         if part is not None:
             router.on_second.append(part.on_second)

@@ -15,7 +15,7 @@ from router.core.out_links import OutLink
 from router.core.remotes import RemoteRouter
 from router.values import Handle
 
-Distribution = Literal["multicast", "closest", "balanced", "unavailable", "linkBalanced"]
+Distribution = Literal["flood", "multicast", "closest", "balanced", "unavailable", "linkBalanced"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +117,7 @@ class LiveAddress:
         "transit",
         "ways",
     )
+    is_control = False  # of the routing protocol: what a client sends there is released (router.core.control_addresses)
 
     def __init__(self, key: str, treatment: Treatment, forward: Forward) -> None:
         self.key = key
@@ -177,6 +178,11 @@ class LiveAddress:
     def outstanding(self) -> dict[int, int]:
         """Balanced messages without an outcome, by the tag of the connection they left on."""
         return {tag: way.count for tag, way in self.ways.items() if way.count}
+
+    @property
+    def receiver_count(self) -> int:
+        """The links here that its messages leave by."""
+        return len(self.out_links)
 
     @property
     def ingress_count(self) -> int:
@@ -287,6 +293,8 @@ class AddressTable:
         """The address has its first remote destination, or its first receiver on a connection between an edge and an
         interior, or none of them any more; or an exchange, or none: its senders' links follow.
         """
+        if address.is_control:
+            return
         forward = self._forward
         address.far = None
         is_copied_up = self._is_edge and address.distribution == "multicast"

@@ -43,7 +43,7 @@ _FORWARD: Final[dict[Distribution, Forward]] = {
     "unavailable": forward_balanced,
     "linkBalanced": forward_balanced,  # of no message: their addresses have other classes
 }
-_CLOSEST = Treatment(distribution="closest")
+CLOSEST: Final = Treatment(distribution="closest")
 # Of the addresses that the router makes, whatever is configured (routing §5.4).
 _QUEUE: Final = Treatment()
 _TOPIC: Final = Treatment(distribution="multicast")
@@ -380,11 +380,11 @@ class Core:
 
     # In-process
 
-    def subscribe(self, text: str, subscriber: Subscriber) -> None:
-        """Add an in-process consumer on a closest address, such as `$management` or `_local/$management`."""
+    def subscribe(self, text: str, subscriber: Subscriber, *, treatment: Treatment = CLOSEST) -> None:
+        """Add an in-process consumer on an address, such as `$management` or `_local/$management`."""
         address = self.resolve(text)
         assert isinstance(address, Address)
-        live = self.table.obtain(address, is_ingress=True, treatment=_CLOSEST)
+        live = self.table.obtain(address, is_ingress=True, treatment=treatment)
         live.subscribers.append(subscriber)
         self.grant_all(live)
         self.on_changed(live)

@@ -11,6 +11,7 @@ from policy.addressing.address import AREA, FALLBACK_PHASE, phase_in
 from router.core.addresses import LINK_BALANCED, LINK_ROUTES, AddressTable, Distribution, LiveAddress, Treatment
 from router.core.attachments import Attachment
 from router.core.budget import Account, Charge
+from router.core.control_addresses import add_control_addresses
 from router.core.forward import give_copy
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
@@ -35,7 +36,7 @@ MAX_TRUNKS: Final = 128
 
 _MOBILE: Final = "MCDEFH"  # classes of addresses that routers tell each other of
 _HINTS: Final[dict[Distribution, int]] = {
-    "multicast": 1, "closest": 2, "balanced": 3, "linkBalanced": 4, "unavailable": 5,
+    "flood": 0, "multicast": 1, "closest": 2, "balanced": 3, "linkBalanced": 4, "unavailable": 5,
 }  # fmt: skip
 # By hint; flood is for control messages, which take another way, and link routes are balanced over routers.
 _BY_HINT: Final[dict[int, Distribution]] = {0: "multicast", 1: "multicast", 2: "closest", 3: "balanced", 4: "balanced"}
@@ -119,6 +120,8 @@ class Network:
         self.radius = 0
         self._configured = configured
         core.table.reach_far(self.transit, self.transit.forward)
+        # The control addresses that every router has.
+        self._everywhere = add_control_addresses(core.table, self._count_control_links)
 
     def serve(self, routes: FarRoutes) -> None:
         """Tell others of the link routes of this router, and those of theirs."""
@@ -162,6 +165,9 @@ class Network:
         self._lose_control(trunk)
         if self.host is not None:
             self.host.disconnected(trunk.tag)
+
+    def _count_control_links(self) -> int:
+        return sum(trunk.control is not None for trunk in self.trunks.values())
 
     def _lose_control(self, trunk: Trunk) -> None:
         had_control, trunk.control = trunk.control is not None, None
@@ -284,6 +290,8 @@ class Network:
             router = self.routers[identifier] = RemoteRouter(id=identifier, node=f"{AREA}/{identifier}")
             self.transit.routers[router.node] = router
             self._add_destination(router, f"R{identifier}", None)
+            for address in self._everywhere:
+                address.add_remote(router)
         router.trunk = self.trunks.get(tag) if tag is not None else None
         router.cost = cost
         router.origins = frozenset(f"{AREA}/{origin}" for origin in origins)
@@ -299,6 +307,8 @@ class Network:
         if router is None:
             return
         self.transit.routers.pop(router.node, None)
+        for address in self._everywhere:
+            address.remove_remote(router)
         for key in list(router.keys):
             self._remove_destination(router, key)
 
@@ -381,9 +391,6 @@ class Network:
     def local_gone(self, address: LiveAddress) -> None:
         if self.host is not None and address.key[0] in _MOBILE:
             self.host.address_gone(address.key)
-
-
-CONTROL_KEYS: Final = frozenset(("Lqdhello", "Lqdrouter", "Tqdrouter", "Lqdrouter.ma", "Tqdrouter.ma"))
 
 
 def _settled_when_it_came(_delivery: Handle) -> None:

@@ -32,6 +32,10 @@ class ControlOutLink(OutLink):
     waits_for_others = False  # as ControlInLink.hold
 
     @property
+    def owning_key(self) -> str:
+        return "Lqdhello"
+
+    @property
     def priority(self) -> int:
         return PRIORITIES - 1
 

@@ -445,6 +445,9 @@ def begin_anonymous_stream(link: AnonymousInLink, _address: None, delivery: Hand
 
 
 def _begin(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
+    if address.is_control:
+        link.release_undeliverable(delivery)
+        return
     is_request = address.subscribers and (address.distribution == "closest" or not address.out_links)
     if is_request:
         link.refuse(delivery, REQUEST_TOO_LARGE)

@@ -11,7 +11,9 @@ from typing import Any, Final
 from router.core.addresses import LiveAddress
 from router.core.core import Core
 from router.core.in_links import InLink
+from router.core.network import MAX_TRUNKS
 from router.core.out_links import OutLink
+from router.core.remotes import ControlOutLink, DataOutLink
 
 # A slice takes a fraction of a millisecond.
 LINKS_AT_ONCE: Final = 250
@@ -22,6 +24,7 @@ _ADDRESS_TYPE: Final = "org.apache.qpid.dispatch.router.address"
 
 def link_row(link: InLink | OutLink) -> Mapping[str, Any]:
     is_out = isinstance(link, OutLink)
+    is_between_routers = isinstance(link, (DataOutLink, ControlOutLink))
     return {
         "name": link.name,
         "identity": str(link.identity),
@@ -48,7 +51,7 @@ def link_row(link: InLink | OutLink) -> Mapping[str, Any]:
         "deliveriesDelayed10Sec": link.delayed_10s,
         "deliveriesStuck": link.stuck,
         # By the router that a delivery entered the network at; slot 0 is this one.
-        "ingressHistogram": [link.delivery_count, *[0] * 127] if is_out else None,
+        "ingressHistogram": [link.delivery_count, *[0] * 127] if is_out and not is_between_routers else None,
         "priority": link.priority,
         "settleRate": link.settle_rate,
         "creditAvailable": max(link.wire.credit, 0),
@@ -94,7 +97,7 @@ def address_row(address: LiveAddress) -> Mapping[str, Any]:
         "key": address.key,
         "distribution": address.distribution,
         "inProcess": len(address.subscribers),
-        "subscriberCount": len(address.out_links),
+        "subscriberCount": address.receiver_count,
         "remoteCount": len(address.remotes),
         "containerCount": address.containers,
         "remoteHostRouters": [router.id for router in address.remotes],
@@ -105,11 +108,17 @@ def address_row(address: LiveAddress) -> Mapping[str, Any]:
         "deliveriesFromContainer": address.sent_from_process,
         "deliveriesEgressRouteContainer": _of_containers(address.out_links),
         "deliveriesIngressRouteContainer": _of_containers(address.in_links),
-        "transitOutstanding": None,
-        "trackedDeliveries": 0,
+        "transitOutstanding": _by_connection(address),
+        "trackedDeliveries": sum(address.outstanding.values()),
         "priority": address.priority,
         "deliveriesRedirectedToFallback": address.redirected,
     }
+
+
+def _by_connection(address: LiveAddress) -> list[int] | None:
+    """Balanced messages without an outcome, by the tag of the connection to a neighbour; None: there were never any."""
+    outstanding = address.outstanding
+    return [outstanding.get(tag, 0) for tag in range(MAX_TRUNKS)] if address.ways else None
 
 
 def address_rows(core: Core, offset: int = 0) -> Iterator[Mapping[str, Any]]:

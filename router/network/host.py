@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from policy.addressing.address import AREA, Address, resolve
 from router.core.budget import Account
-from router.core.network import CONTROL_KEYS, Network
+from router.core.control_addresses import CONTROL_KEYS
+from router.core.network import Network
 from router.core.remotes import Trunk
 from router.effects import Emit, Log, log
 from router.linkstate.effects import (
@@ -108,8 +109,6 @@ class Host:
         network.control_message_bytes = self.limits.control_message_bytes
         text = f"id={settings.router_id} instance={settings.instance} max_routers={MAX_ROUTERS}"
         log(emit, "ROUTER", "info", f"Router Engine Instantiated: {text}")
-        for key in sorted(CONTROL_KEYS):
-            log(emit, "ROUTER_CORE", "info", f"In-process subscription {key[0]}/{key[1:]}")
 
     # What management reads
 

@@ -24,6 +24,7 @@ from proton import symbol
 from router.amqp.codec import decode_message, encode
 from router.core.addresses import Treatment
 from router.core.remotes import DataOutLink
+from router.core.views import address_row
 from router.linkstate.effects import AddressesChanged
 from router.network.envelope import encode_control
 from router.values import int_
@@ -180,7 +181,8 @@ def test_a_hint_counts_for_addresses_that_are_new_and_not_configured() -> None:
     hints = {"add": ["M0set", "M0new", "M0here"], "del": [], "hints": [int_(1), int_(1), int_(1)]}
     fake.say("MAU", {"mobile_seq": 1, **hints}, "_topo/0/all/qdrouter.ma")
     net.pump()
-    found = {key: live.distribution for key, live in net.core.table.addresses.items() if live.remotes}
+    addresses = net.core.table.addresses.items()
+    found = {key: live.distribution for key, live in addresses if live.remotes and not live.is_control}
     assert found == {"RTEST": "closest", "M0set": "closest", "M0new": "multicast", "M0here": "balanced"}
 
 
@@ -310,11 +312,17 @@ def test_balanced_shares_by_load_and_cost() -> None:
         sender.send()
         fleet.pump()
     assert (len(near.complete), len(far.complete)) == (12, 8)
+    live = fleet["A"].core.table.addresses["M0a"]
+    row = address_row(live)
+    assert (row["transitOutstanding"], row["trackedDeliveries"]) == ([12, 8, *[0] * 126], 20)
+    assert address_row(fleet["B"].core.table.addresses["M0a"])["transitOutstanding"] is None
     near.accept_all()
     far.accept_all()
     fleet.pump()
     assert sender.outcomes == [ACCEPTED] * 20
-    assert not fleet["A"].core.table.addresses["M0a"].outstanding
+    assert not live.outstanding
+    row = address_row(live)
+    assert (row["transitOutstanding"], row["trackedDeliveries"]) == ([0] * 128, 0)
 
 
 @pytest.mark.parametrize(("is_settled", "flows"), [(False, 4), (True, 1)])

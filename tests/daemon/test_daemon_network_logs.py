@@ -64,6 +64,28 @@ def test_two_routers_that_find_each_other(network: RouterNetwork, line: str) -> 
     assert eventually(lambda: network.routers["A"].log(line))
 
 
+def test_subscriptions_are_named_once(network: RouterNetwork) -> None:
+    """network §17"""
+    texts = [
+        re.findall(r"ROUTER_CORE \(info\) In-process subscription (\S+)$", line) for line in network.routers["A"].lines
+    ]
+    named = [text for found in texts for text in found]
+    control = ["L/qdhello", "L/qdrouter", "T/qdrouter", "L/qdrouter.ma", "T/qdrouter.ma"]
+    assert named == [*control, "M/$management", "L/$management"]
+
+
+def test_an_interior_router_lists_its_own_addresses(network: RouterNetwork) -> None:
+    """network §15, §16.2: those of the protocol, and of the services for edges."""
+    with network.routers["A"].client() as client:
+        shown = {
+            row[0]: tuple(row[1:])
+            for row in client.query("router.address", ["key", "distribution", "remoteCount"]).rows
+        }
+    services = {f"M0_$qd.{name}": ("balanced", 0) for name in ("addr_lookup", "edge_addr_tracking", "edge_heartbeat")}
+    control = {"Lqdhello": ("flood", 0), "Tqdrouter": ("flood", 1), "Tqdrouter.ma": ("multicast", 1)}
+    assert {key: shown[key] for key in services | control} == services | control
+
+
 @pytest.mark.parametrize(("router", "other"), [("A", "B"), ("B", "A")])
 def test_an_open_has_the_number_of_its_connection(network: RouterNetwork, router: str, other: str) -> None:
     """network 5: in the log of the router that wrote it, and in what the other's management shows of the connection."""

@@ -295,8 +295,9 @@ class Net:
         core, work = self.core, self.work
         assert not core.links
         known = {f"R{router}" for router in core.network.routers} if core.network is not None else set()
-        # Link routes that are configured here, or that another router has told of.
-        known |= {key for key, live in core.table.addresses.items() if live.holders or key[0] in LINK_ROUTES}
+        # Link routes that are configured here, or that another router has told of; what the routing protocol has.
+        found = core.table.addresses.items()
+        known |= {key for key, live in found if live.holders or live.is_control or key[0] in LINK_ROUTES}
         assert core.table.addresses.keys() <= known
         assert not work.refill
         assert not work.touched

@@ -1,0 +1,59 @@
+"""The routing protocol's own addresses. Their messages come and go by control links, and never by this table.
+
+The table has them for what clients do: a client's message to one is released, and management lists them.
+Source: docs/spec/network.md §2.3.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from router.core.addresses import AddressTable, Distribution, LiveAddress, Treatment
+from router.core.in_links import InLink
+from router.values import Handle
+
+HELLO_KEY: Final = "Lqdhello"
+_DISTRIBUTIONS: Final[dict[str, Distribution]] = {
+    HELLO_KEY: "flood",
+    "Lqdrouter": "flood",
+    "Tqdrouter": "flood",
+    "Lqdrouter.ma": "multicast",
+    "Tqdrouter.ma": "multicast",
+}
+CONTROL_KEYS: Final = frozenset(_DISTRIBUTIONS)
+
+
+class ControlAddress(LiveAddress):
+    """carriers  the control links that its messages leave by"""
+
+    __slots__ = ("carriers",)
+    is_control = True
+
+    def __init__(self, key: str, carriers: Callable[[], int]) -> None:
+        super().__init__(key, Treatment(distribution=_DISTRIBUTIONS[key]), _release)
+        self.carriers = carriers
+        # So senders have credit, as for every consumer inside the router.
+        self.subscribers.append(_take_nothing)
+
+    @property
+    def receiver_count(self) -> int:
+        return super().receiver_count + self.carriers()
+
+
+def add_control_addresses(table: AddressTable, hello_links: Callable[[], int]) -> list[ControlAddress]:
+    """Put them into the table. hello_links  counts the links that HELLO leaves by
+
+    Returns those that other routers have as well.
+    """
+    made = [ControlAddress(key, hello_links if key == HELLO_KEY else lambda: 0) for key in _DISTRIBUTIONS]
+    for address in made:
+        table.addresses[address.key] = address
+    return [address for address in made if address.key[0] == "T"]
+
+
+def _release(link: InLink, _address: LiveAddress, delivery: Handle, size: int) -> None:
+    if link.inspect is None or link.inspect(delivery, size) >= 0:
+        link.release_undeliverable(delivery)
+
+
+def _take_nothing(payload: bytes, link: InLink) -> None:
+    raise AssertionError("a message came to a control address without a control link")
