@@ -8,7 +8,7 @@ from typing import Any
 from spark.compliance.controls import CONTROLS, STANDARDS
 from spark.compliance.pack import Answer, Chain, answers, sha256_of
 from spark.folders import UnusableError as VerbError
-from spark.folders import make_folder
+from spark.folders import UsageError, make_folder
 from spark.tables import printable
 from spark.verbs.running import DONE, FOUND, add_table, json_text, opened, rows_of, write_private
 from spark.verify import PublicKeyError, read_key, verify
@@ -42,7 +42,7 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.key and arguments.trail is None:
-        raise VerbError("--key is for --trail")
+        raise UsageError("--key is for --trail")
     chain, trail = None, {}
     if arguments.trail is not None:
         # Before they are verified: what is changed meanwhile has another hash.

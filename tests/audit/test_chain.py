@@ -587,8 +587,8 @@ def test_attack_the_whole_trail_is_taken_away(start: Start, folder: Path, keys: 
     for path in folder.iterdir():
         path.unlink()
     (folder / "notes.txt").write_text("nothing")
-    for options in ({}, {"is_running": True}):
-        assert "holds no audit file" in verify(folder, keys, **options).findings[0].text
+    for is_running in (False, True):
+        assert "holds no audit file" in verify(folder, keys, is_running=is_running).findings[0].text
     write(start)
     assert "the trail was cut" in verify(folder, keys, seen=seen).findings[0].text
 

@@ -177,6 +177,14 @@ JAVA_ERRORS = [
     ),
     ("[PATH_NOT_FOUND] Path does not exist: file:/a.jsonl.", "[PATH_NOT_FOUND] Path does not exist: file:/a.jsonl."),
     ("", "RuntimeError"),
+    (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "files.py", line 105, in opened\n    metadata = pq.read_metadata(path)\n               ^^^\n'
+        "pyarrow.lib.ArrowInvalid: magic\n\nThe above exception was the direct cause of the following exception:\n\n"
+        'Traceback (most recent call last):\n  File "files.py", line 78, in run\n'
+        "spark.sums.files.DamagedFileError: /t/a.parquet: no magic: take another\n\n\tat org.apache.A(A.java:1)",
+        "/t/a.parquet: no magic: take another",
+    ),
 ]
 
 
