@@ -14,6 +14,7 @@ from spark.tables import printable
 from spark.verbs.running import (
     DONE,
     FOUND,
+    MAX_ROWS,
     UNREADABLE,
     add_table,
     json_line,
@@ -85,12 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         make_folder(arguments.out, "--out ")
     with opened(arguments, is_by_arrow=True) as (session, _):
-        from spark.jobs.detection import SEVERITIES, detect, looked_at
+        from spark.jobs.detection import SEVERITIES, detect, foremost, looked_at
         from spark.sums.trail import trail_of_table
 
         since, until = arguments.since, arguments.until
         trail = trail_of_table(session, arguments.table, since=since, until=until, watch=looked_at(thresholds))
-        rows, is_complete = rows_of(detect(trail, thresholds))
+        shown, is_complete = foremost(detect(trail, thresholds), MAX_ROWS)
+        rows, _ = rows_of(shown)
     if arguments.out is not None:
         write_private(arguments.out / "findings.jsonl", "".join(f"{json_line(row)}\n" for row in rows))
     if arguments.format == "json":

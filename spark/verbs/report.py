@@ -106,12 +106,15 @@ def _finding(row: dict[str, Any]) -> dict[str, Any]:
 def _page(arguments: argparse.Namespace, trail: Any, tables: dict[str, tuple[str, Any]]) -> str:
     from pyspark.sql import functions as F
 
+    from spark.jobs.detection import foremost
     from spark.pages.page import Page, bars_plot, columns_plot, render, table
     from spark.transforms.denials import is_denial, total
 
     pages, rows = [], {}
     for name, (title, frame) in tables.items():
-        rows[name], is_whole = rows_of(frame)
+        shown_frame, is_whole = foremost(frame, MAX_ROWS) if name == "findings" else (frame, True)
+        rows[name], is_short = rows_of(shown_frame)
+        is_whole = is_whole and is_short
         if name == "findings" and arguments.findings is not None:  # `detect` writes no more, and does not say so there
             is_whole = is_whole and len(rows[name]) < MAX_ROWS
         columns = _FINDING_COLUMNS if name == "findings" else tuple(frame.columns)
