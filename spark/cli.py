@@ -34,7 +34,7 @@ VERBS = (ingest, generate, detect, replay, recommend, report, comply)
 MOST_ROWS = 1000
 # Lines take about so many times the bytes of their table.
 _TABLE_FACTOR = 20
-# Before what Python says of an exception in a worker of Spark; the last line that is not indented has its text.
+# Before what Python says of an exception in a worker of Spark; the next line that is not indented has its text.
 _OF_A_WORKER = "Traceback (most recent call last):\n"
 _SAID = re.compile(r"^\S.*", re.MULTILINE)
 DONE, INCOMPLETE, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -211,8 +211,9 @@ def _report(arguments: argparse.Namespace) -> int:
 
 def _cause(error: Exception) -> str:
     """Of an error, which may be a Java stack of a hundred lines, the sentence a reader can use."""
-    if (worker := str(error).partition(_OF_A_WORKER)[2]) and (said := _SAID.findall(worker.partition("\n\tat ")[0])):
-        return re.sub(r"\A(?:\w+\.)*\w+: ", "", said[-1])[:500]
+    _, is_of_a_worker, trace = str(error).rpartition(_OF_A_WORKER)
+    if is_of_a_worker and (said := _SAID.search(trace)):
+        return re.sub(r"\A(?:\w+\.)*\w+: ", "", said[0])[:500]
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     if causes:

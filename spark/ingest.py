@@ -100,7 +100,9 @@ def _open(table: Path) -> Iterator[Path]:
         shutil.rmtree(table / _STAGING, ignore_errors=True)
         staging = table / _STAGING / uuid.uuid4().hex
         staging.mkdir(mode=0o700, parents=True)
-        yield staging
-        shutil.rmtree(table / _STAGING, ignore_errors=True)
+        try:
+            yield staging
+        finally:  # a disk that is full is not to stay so
+            shutil.rmtree(table / _STAGING, ignore_errors=True)
     finally:
         os.close(lock)

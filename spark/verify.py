@@ -120,6 +120,7 @@ class Verdict:
     """Of a folder.
 
     heads    router -> what the last signed line says: its file, line, start, sequence and `previous`
+    lines    of each file, by its name without .gz; half a line at its end is one
     """
 
     events: int = 0
@@ -128,6 +129,7 @@ class Verdict:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     heads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
 
 
 Keys = Mapping[str, Ed25519PublicKey]
@@ -613,6 +615,7 @@ def verify(
         if digest not in known:
             text = f"no signed line has previous {digest}, which one had: the trail was cut, or is another one"
             verdict.findings.append(Finding(file=str(folder), text=text))
+    verdict.lines = {_plain(file.path.name): file.lines + bool(file.rest) for file in files}
     verdict.events, verdict.files = sum(file.lines for file in files), len(files)
     verdict.signed = sum(file.signed for file in files)
     return verdict

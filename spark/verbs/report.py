@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     formats = dict.fromkeys(arguments.format or ["html"])
     if "html" in formats:
         _check_jinja()
-    kept = None if arguments.findings is None else _kept(arguments.findings)
+    kept = None if arguments.findings is None else _kept(arguments)
     make_folder(arguments.out, "--out ")
     with opened(arguments) as (session, events):
         from spark.detectors.kept import frame_of
@@ -77,14 +77,25 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _kept(path: Path) -> list[dict[str, Any]]:
+def _kept(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The findings of a file. Raises VerbError, also where one has events of another time than the page is of."""
+    path: Path = arguments.findings
     check_installed()  # before anything of the detectors is loaded
     from spark.detectors.kept import MAX_BYTES, KeptFindingsError, parse
 
     try:
-        return parse(text_of(path, MAX_BYTES))
+        rows = parse(text_of(path, MAX_BYTES))
     except KeptFindingsError as error:
         raise VerbError(f"--findings {path}: {error}") from None
+    since, until = arguments.since, arguments.until
+    for number, row in enumerate(rows, 1):
+        if (since and row["first"] < since) or (until and row["last"] >= until):
+            when = f"{row['first'].isoformat()} to {row['last'].isoformat()}"
+            raise VerbError(
+                f"--findings {path}: finding {number} is of {when}, which is not all within --since and --until; give "
+                "`detect` the same"
+            )
+    return rows
 
 
 def _check_jinja() -> None:

@@ -185,6 +185,12 @@ JAVA_ERRORS = [
         "spark.sums.files.DamagedFileError: /t/a.parquet: no magic: take another\n\n\tat org.apache.A(A.java:1)",
         "/t/a.parquet: no magic: take another",
     ),
+    (
+        '[STREAM_FAILED] Query terminated: Traceback (most recent call last):\n  File "part.py", line 1\n'
+        "OSError: [Errno 28] No space left on device\n\n\tat org.apache.A(A.java:1)\n=== Streaming Query ===\n"
+        "Identifier: [id = 1]\n+- ~StreamingDataSourceV2ScanRelation[file#0] palisade_audit\n",
+        "[Errno 28] No space left on device",
+    ),
 ]
 
 
