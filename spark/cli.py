@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from spark import verify
-from spark.folders import UnusableError, audit_files, make_folder
+from spark.folders import MARK, UnusableError, UsageError, audit_files, check_version, is_table, make_folder
 from spark.session import SparkUnavailableError, check_installed
 from spark.tables import render
 from spark.verbs import comply, detect, generate, ingest, recommend, replay, report
@@ -30,12 +30,13 @@ _EXIT_STATUS = (
 )
 # Each has `add_parser`, which leaves `run` among the arguments.
 VERBS = (ingest, generate, detect, replay, recommend, report, comply)
-# The mark of an event table, as spark.event_table.MARK: this module does without pyspark.
-MARK = "table.json"
 # Rows of a table that are shown at most, as spark.jobs.reports.MAX_SHOWN_ROWS.
 MOST_ROWS = 1000
 # Lines take about so many times the bytes of their table.
 _TABLE_FACTOR = 20
+# Before what Python says of an exception in a worker of Spark; the next line that is not indented has its text.
+_OF_A_WORKER = "Traceback (most recent call last):\n"
+_SAID = re.compile(r"^\S.*", re.MULTILINE)
 DONE, INCOMPLETE, USAGE, UNREADABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -47,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(arguments) if hasattr(arguments, "run") else _report(arguments)
     except (UnusableError, SparkUnavailableError) as error:
         print(f"qdaudit: {error}", file=sys.stderr)
-        return UNREADABLE
+        return USAGE if isinstance(error, UsageError) else UNREADABLE
     except KeyboardInterrupt:
         print("qdaudit: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -166,13 +167,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace) -> int:
     if arguments.since and arguments.until and arguments.since >= arguments.until:
-        print(f"qdaudit: --since {arguments.since} must be before --until {arguments.until}", file=sys.stderr)
-        return USAGE
-    is_table = (arguments.folder / MARK).is_file()
-    if is_table:
+        raise UsageError(f"--since {arguments.since} must be before --until {arguments.until}")
+    has_table = is_table(arguments.folder)
+    if has_table:
         if any(arguments.folder.glob("*.jsonl*")):
             # Attack: a mark put among audit files would make of them a table without events.
             raise UnusableError(f"{arguments.folder}: holds a table's mark ({MARK}) and audit files; keep them apart")
+        check_version(arguments.folder)
         size = _TABLE_FACTOR * sum(path.stat().st_size for path in arguments.folder.rglob("*.parquet"))
     else:
         if is_on_cluster(arguments):
@@ -192,7 +193,7 @@ def _report(arguments: argparse.Namespace) -> int:
         kind = shadow.kind(arguments.candidate) if arguments.verb == "shadow" else kinds[arguments.verb]
         try:
             table = arguments.folder
-            if not is_table:
+            if not has_table:
                 table = work / "table"
                 tables.once(session, arguments.folder.resolve(), table)
             report = reports.report(
@@ -210,6 +211,9 @@ def _report(arguments: argparse.Namespace) -> int:
 
 def _cause(error: Exception) -> str:
     """Of an error, which may be a Java stack of a hundred lines, the sentence a reader can use."""
+    _, is_of_a_worker, trace = str(error).rpartition(_OF_A_WORKER)
+    if is_of_a_worker and (said := _SAID.search(trace)):
+        return re.sub(r"\A(?:\w+\.)*\w+: ", "", said[0])[:500]
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     if causes:

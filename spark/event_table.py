@@ -20,8 +20,6 @@ from spark.schemas import event_table
 EVENTS = "events"
 QUARANTINE = "quarantine"
 BATCHES = "batches"
-# Says that a folder is a table.
-MARK = "table.json"
 PARTITIONS = ("day", "router_dir")
 _PLAIN_ROUTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _STRANGE = re.compile(r"[^A-Za-z0-9._-]")

@@ -1,13 +1,22 @@
 """The folders of a command line: of audit files, tables, and output. Nothing here needs Spark."""
 
+import json
 import os
 from pathlib import Path
 
 from spark.lines import files
 
+# Says that a folder is an event table, and the version of its layout: what is written, and read, here.
+MARK = "table.json"
+VERSION = 1
+
 
 class UnusableError(Exception):
     """Input or output that cannot be used; the text names it and the remedy."""
+
+
+class UsageError(UnusableError):
+    """Arguments that do not go together."""
 
 
 def audit_files(folder: Path, kinds: tuple[str, ...] = (files.LINES,)) -> tuple[list[files.Found], list[str]]:
@@ -35,10 +44,31 @@ def audit_files(folder: Path, kinds: tuple[str, ...] = (files.LINES,)) -> tuple[
     return found, others
 
 
+def is_table(folder: Path) -> bool:
+    return (folder / MARK).is_file()
+
+
+def check_version(table: Path) -> None:
+    """Errors  UnusableError: a table of another version, which would be read wrong, or the mark is none."""
+    mark = table / MARK
+    try:
+        version = json.loads(mark.read_text("ascii"))["version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise UnusableError(f"{mark}: is not the mark of a table") from None
+    except OSError as error:
+        raise UnusableError(f"{mark}: cannot be read: {error.strerror}") from None
+    if version != VERSION:
+        raise UnusableError(
+            f"{table}: is a table of version {version!r:.40}, this qdaudit is for {VERSION}; use another one"
+        )
+
+
 def make_folder(folder: Path, option: str) -> None:
     """Errors  UnusableError."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UnusableError(f"{option}{folder}: is no folder; give a new one") from None
     except OSError as error:
         raise UnusableError(f"{option}{folder}: cannot be made: {error.strerror}") from error
     if not os.access(folder, os.W_OK | os.X_OK):

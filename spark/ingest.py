@@ -11,25 +11,21 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.event_table import BATCHES, EVENTS, MARK, QUARANTINE, file_uri
+from spark.event_table import BATCHES, EVENTS, QUARANTINE, file_uri
+from spark.folders import MARK, VERSION, UnusableError, check_version, is_table, make_folder
 from spark.lines.commit import Sums, commit
 from spark.lines.source import NAME, AuditFiles, Reading
 
 CHECKPOINT = "checkpoint"
 _STAGING = ".staging"
 _LOCK = ".lock"
-_VERSION = 1
-
-
-class TableError(Exception):
-    """A table that cannot be used; the text names it and the remedy."""
 
 
 def once(session: SparkSession, folder: Path, table: Path, *, router: str | None = None) -> Sums:
     """All that is in the folder now, torn tails as well, into a new table: for one report.
 
     router  of the C router's logs there, see spark.lines.source.Reading
-    Errors  TableError; those of pyspark, when a file cannot be read.
+    Errors  UnusableError; those of pyspark, when a file cannot be read.
     """
     with _open(table) as staging:
         session.dataSource.register(AuditFiles)
@@ -53,7 +49,7 @@ def stream(
 
     every_s  go on, and look for more each so many seconds, until the caller is interrupted
     told     called with the numbers of each batch
-    Errors   TableError; those of pyspark, when a file cannot be read.
+    Errors   UnusableError; those of pyspark, when a file cannot be read.
     """
     with _open(table) as staging:
         session.dataSource.register(AuditFiles)
@@ -80,44 +76,33 @@ def stream(
             query.stop()
 
 
-def is_table(folder: Path) -> bool:
-    return (folder / MARK).is_file()
-
-
 @contextlib.contextmanager
 def _open(table: Path) -> Iterator[Path]:
     """A table for one writer: made where there is none. Yields an empty folder for its tasks.
 
-    Errors  TableError, OSError.
+    Errors  UnusableError, OSError.
     """
     if table.is_dir() and any(table.iterdir()) and not is_table(table):
-        raise TableError(f"{table}: is not empty and holds no table ({MARK}); give a new folder or a table")
+        raise UnusableError(f"{table}: is not empty and holds no table ({MARK}); give a new folder or a table")
     for part in ("", EVENTS, QUARANTINE, BATCHES):
-        (table / part).mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(table / part, "")
     lock = os.open(table / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise TableError(f"{table}: another qdaudit writes to it; wait for it, or stop it") from None
-        _check_version(table)
+            raise UnusableError(f"{table}: another qdaudit writes to it; wait for it, or stop it") from None
+        if is_table(table):
+            check_version(table)
+        else:
+            mark = {"table": "palisade audit events", "version": VERSION}
+            (table / MARK).write_text(json.dumps(mark) + "\n", "ascii")
         shutil.rmtree(table / _STAGING, ignore_errors=True)
         staging = table / _STAGING / uuid.uuid4().hex
         staging.mkdir(mode=0o700, parents=True)
-        yield staging
-        shutil.rmtree(table / _STAGING, ignore_errors=True)
+        try:
+            yield staging
+        finally:  # a disk that is full is not to stay so
+            shutil.rmtree(table / _STAGING, ignore_errors=True)
     finally:
         os.close(lock)
-
-
-def _check_version(table: Path) -> None:
-    mark = table / MARK
-    if not mark.exists():
-        mark.write_text(json.dumps({"table": "palisade audit events", "version": _VERSION}) + "\n", "ascii")
-        return
-    try:
-        version = json.loads(mark.read_text("ascii"))["version"]
-    except (ValueError, KeyError, TypeError):
-        raise TableError(f"{mark}: is not the mark of a table") from None
-    if version != _VERSION:
-        raise TableError(f"{table}: is a table of version {version}, this qdaudit writes {_VERSION}; use a newer one")

@@ -87,7 +87,7 @@ class _File:
     head         the last line with a good signature, and its number; b"", 0 where there is none
     last         the last whole line
     is_last_signed  well
-    deleted      `digest` -> name, of files that its events say were deleted
+    deleted      `digest` -> name, of files that its events say were deleted, and the number of the line that says so
     ended        the starts that it has the ends of
     recovered    (name, bytes, sha256) of ends that its events say are no part of the chain
     """
@@ -104,7 +104,7 @@ class _File:
     last: bytes = b""
     is_last_signed: bool = False
     has_link: bool = True
-    deleted: dict[str, str] = field(default_factory=dict)
+    deleted: dict[str, tuple[str, int]] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     recovered: list[tuple[str, int, str]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
@@ -120,6 +120,7 @@ class Verdict:
     """Of a folder.
 
     heads    router -> what the last signed line says: its file, line, start, sequence and `previous`
+    lines    of each file, by its name without .gz; half a line at its end is one
     """
 
     events: int = 0
@@ -128,6 +129,7 @@ class Verdict:
     findings: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     heads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
 
 
 Keys = Mapping[str, Ed25519PublicKey]
@@ -276,29 +278,32 @@ class _Reader:
             found = _END.search(first)
             file.first = found[1].decode() if found else None
             file.has_link = found is not None
+        counted = 0  # so far `lines` are counted
         found_at = data.find(_TAB, 0, end)
         while found_at >= 0:
             start, stop = data.rfind(b"\n", 0, found_at) + 1, data.find(b"\n", found_at) + 1
             line = bytes(data[start:stop])
-            self._note_line(line)
+            file.lines += self._count(data, counted, start)
+            counted = start
+            self._note_line(line, file.lines + 1)
             if _MARK in line:
-                self._count(data, begin, start)
                 if start > begin:
                     self._running.update(view[begin:start])
                     self._is_begun = True
                 self._check_signed(line, self._at + start)
-                begin = stop
+                begin = counted = stop
             found_at = data.find(_TAB, stop, end)
+        file.lines += self._count(data, counted, end)
         if begin < end:
-            self._count(data, begin, end)
             self._running.update(view[begin:end])
             self._is_begun = True
             file.is_last_signed = False
             file.last = bytes(data[data.rfind(b"\n", 0, end - 1) + 1 : end])
 
-    def _count(self, data: bytearray, begin: int, end: int) -> None:
+    @staticmethod
+    def _count(data: bytearray, begin: int, end: int) -> int:
         # Eight times as fast as data.count(b"\n", begin, end), which looks at each byte by itself.
-        self._file.lines += end - begin - len(data[begin:end].replace(b"\n", b""))
+        return end - begin - len(data[begin:end].replace(b"\n", b""))
 
     def _check_signed(self, line: bytes, at: int) -> None:
         """A line with a signature, and by its `previous` all lines since the one before."""
@@ -352,9 +357,10 @@ class _Reader:
     def _locate(self, signed: int) -> None:
         """The lines up to the signed one, line number `signed`, do not fit: find the first that does not."""
         at, before = self._file.block_at
-        locate(self._file, at, before, signed)
+        if not locate(self._file, at, before, signed):  # somebody writes to the file while it is read
+            self._file.find("was changed, or lines before it were", signed)
 
-    def _note_line(self, line: bytes) -> None:
+    def _note_line(self, line: bytes, number: int) -> None:
         """What a line of the audit log's own says of other files, and of starts."""
         file = self._file
         try:
@@ -362,7 +368,7 @@ class _Reader:
             if event["stage"] == "audit" and event["reason"] == "log_closed":
                 file.ended.add(str(event["start"]))
             elif event["stage"] == "audit" and event["reason"] == "file_deleted":
-                file.deleted[str(event["deleted"].get("digest"))] = str(event["deleted"]["file"])
+                file.deleted[str(event["deleted"].get("digest"))] = str(event["deleted"]["file"]), number
             elif event["stage"] == "audit" and event["reason"] == "end_recovered":
                 found = event["recovered"]
                 file.recovered.append((str(found["file"]), int(found["bytes"]), str(found["sha256"])))
@@ -413,13 +419,15 @@ def _why(one: bytes, other: bytes) -> str:
 
 
 def _join(files: Sequence[_File], verdict: Verdict, keys: Keys, *, is_running: bool) -> None:
-    deleted = {digest: name for file in files for digest, name in file.deleted.items()}
+    deleted = _deleted(files, keys)
     recovered = {(name, size, digest) for file in files for name, size, digest in file.recovered}
     before: _File | None = None
     for file in files:
         if file.rest:
             key = (_plain(file.path.name), len(file.rest), hashlib.sha256(file.rest).hexdigest())
-            if key not in recovered and not (file is files[-1] and is_running):
+            if key not in recovered and file is files[-1] and is_running:
+                verdict.notes.append(f"{file.path.name}: ends with {len(file.rest)} bytes that are no whole line, yet")
+            elif key not in recovered:
                 where = "no later line says that it was left there by a router that was killed"
                 file.find(f"ends with {len(file.rest)} bytes that are no line, and {where}", file.lines + 1)
         if not file.lines:
@@ -433,6 +441,21 @@ def _join(files: Sequence[_File], verdict: Verdict, keys: Keys, *, is_running: b
         _check_end(before, files, verdict, keys, is_running=is_running)
 
 
+def _deleted(files: Sequence[_File], keys: Keys) -> dict[str, str]:
+    """What lines of the trail say was deleted.
+
+    Attack: of a trail said to run, who cut its beginning off adds a line at its end that says so. It counts with a
+    signature after it.
+    """
+    at = max((nth for nth, file in enumerate(files) if file.signed), default=-1)
+    return {
+        digest: name
+        for nth, file in enumerate(files)
+        for digest, (name, number) in file.deleted.items()
+        if not keys or nth < at or (nth == at and number <= file.head[1])
+    }
+
+
 def _check_beginning(file: _File, deleted: Mapping[str, str], verdict: Verdict) -> None:
     if not file.has_link:
         verdict.notes.append(f"{file.path.name}: is older than the chain, which covers the last such file alone")
@@ -442,7 +465,9 @@ def _check_beginning(file: _File, deleted: Mapping[str, str], verdict: Verdict) 
             f"{file.path.name}: the chain begins here; {name} and those before it were deleted on record"
         )
     elif file.first != _NOTHING_BEFORE:
-        file.find("files before it are missing, and no line of the trail says that they were deleted", 1, file.last[:0])
+        file.find(
+            "files before it are missing, and no line of the trail that is vouched for says that they were deleted", 1
+        )
 
 
 def _continues_without_rest(before: _File, file: _File, recovered: set[tuple[str, int, str]]) -> bool:
@@ -516,8 +541,12 @@ def _check_end(file: _File, files: Sequence[_File], verdict: Verdict, keys: Keys
     if not is_running:
         file.find(text, file.lines, file.last)
         return
-    if after > _MAX_UNSIGNED_LINES or (signed_in is file and _age_s(file) > _MAX_UNSIGNED_S) or signed_in is not file:
-        file.find(f"{text}, more or older than a router that runs leaves them", file.lines, file.last)
+    # Attack: lines of a time to come would be young for ever.
+    is_now = signed_in is file and abs(_age_s(file)) <= _MAX_UNSIGNED_S
+    if after > _MAX_UNSIGNED_LINES or not is_now:
+        file.find(
+            f"{text}, and are not the latest minute's, which a router that runs may leave so", file.lines, file.last
+        )
         return
     verdict.notes.append(f"{file.path.name}: {text}, yet")
 
@@ -569,6 +598,10 @@ def verify(
         return found["router"] if found else ""
 
     paths.sort(key=lambda path: (router_of(path), _plain(path.name)))
+    if not paths:
+        # Attack: of a trail that was taken away whole, every line that is left is in order.
+        text = "holds no audit file: where it is a router's audit directory, its trail was taken away, or never begun"
+        verdict.findings.append(Finding(file=str(folder), text=text))
     with ThreadPoolExecutor(max_workers=jobs or os.cpu_count() or 1) as pool:
         files = list(pool.map(lambda path: check_file(path, keys), paths))
     for router, group in groupby(files, lambda file: router_of(file.path)):
@@ -582,6 +615,7 @@ def verify(
         if digest not in known:
             text = f"no signed line has previous {digest}, which one had: the trail was cut, or is another one"
             verdict.findings.append(Finding(file=str(folder), text=text))
+    verdict.lines = {_plain(file.path.name): file.lines + bool(file.rest) for file in files}
     verdict.events, verdict.files = sum(file.lines for file in files), len(files)
     verdict.signed = sum(file.signed for file in files)
     return verdict

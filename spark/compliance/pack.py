@@ -20,6 +20,7 @@ class Chain:
     """What `qdaudit verify` says of the audit files; None in place of it: they were not given.
 
     details  its findings, the first of them
+    apart    why the table is not all, and nothing but, what ingest takes of these files; "" where that is not seen
     """
 
     is_whole: bool
@@ -27,6 +28,7 @@ class Chain:
     lines: int
     signed: int
     details: tuple[str, ...]
+    apart: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +74,27 @@ def _answer(control: Control, rows: Mapping[str, int], chain: Chain | None, *, l
     return Answer(control=control, result="gap" if gaps else "shown", rows=counts, gaps=tuple(gaps))
 
 
+def apart(verified: Mapping[str, int], taken: Mapping[str, int], *, told: int, there: int) -> str:
+    """Why a table is not that of audit files, "" where nothing shows it.
+
+    verified  lines of each file that was verified; taken: of each that was taken into the table, as the table says
+    told      events that the table says it took; there: rows that it has
+    """
+    for name in sorted({*verified, *taken}):
+        if name not in verified:
+            return f"lines of {name} are in the table, and the file is not among those verified"
+        if verified[name] != taken.get(name, 0):
+            return f"{name} has {verified[name]} lines, of which {taken.get(name, 0)} were taken into the table"
+    return "" if told == there else f"of {told} events taken into the table {there} are there"
+
+
 def _of_chain(chain: Chain | None) -> list[str]:
     if chain is None:
         return ["the audit files were not verified: give --trail FOLDER and --key PUBLIC"]
     if not chain.is_whole:
         return [f"the chain of the audit files is broken: {'; '.join(chain.details)}"]
+    if chain.apart:
+        return [f"the table is not that of the audit files: {chain.apart}"]
     return [] if chain.is_signed else ["the chain is whole and its signatures were not checked: give --key PUBLIC"]
 
 

@@ -1,21 +1,24 @@
 """Alerts of new findings while a table grows: JSON lines, and a webhook."""
 
+import contextlib
 import json
-import urllib.error
-import urllib.request
+import socket
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from operator import itemgetter
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark.event_table import EVENTS, hadoop_path
-from spark.jobs.detection import detect, looked_at
+from spark.jobs.detection import detect, looked_at, ranked
 from spark.jobs.reports import with_text_times
 from spark.schemas import event_table
 from spark.sums.trail import trail_of_table
@@ -49,37 +52,67 @@ class Webhook:
 
     def post(self, alerts: Sequence[Finding]) -> None:
         """POST them as JSON, `{"alerts": [...]}`, at most 100 at a time. Raises WebhookError."""
-        opener = urllib.request.build_opener(_NoRedirects, urllib.request.ProxyHandler({}))
         headers = {"Content-Type": "application/json", "User-Agent": "qdaudit"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
         for begin in range(0, len(alerts), _POSTED_TOGETHER):
             body = json.dumps({"alerts": alerts[begin : begin + _POSTED_TOGETHER]}).encode("ascii")
-            request = urllib.request.Request(self.url, data=body, headers=headers, method="POST")  # noqa: S310
             try:
-                with opener.open(request, timeout=self.timeout_s) as answer:
-                    answer.read(_MAX_ANSWER_BYTES)
-            except urllib.error.HTTPError as error:
-                raise WebhookError(f"it answered {error.code}") from None
-            except urllib.error.URLError as error:
-                raise WebhookError(f"it was not reached: {error.reason}") from None
+                status = self._answer(body, headers)
+            except TimeoutError:
+                raise WebhookError(f"it was not done within {self.timeout_s:g} seconds") from None
             except (OSError, HTTPException) as error:
-                raise WebhookError(f"it was not reached: {type(error).__name__}") from None
+                raise WebhookError(f"it was not reached: {getattr(error, 'strerror', None) or error}") from None
+            # Attack: an answer that sends alerts and token to another host, or out of TLS. No redirect is followed.
+            if not 200 <= status < 300:
+                raise WebhookError(f"it answered {status}")
 
+    def _answer(self, body: bytes, headers: Mapping[str, str]) -> int:
+        """The answer's status. Errors: TimeoutError, OSError, HTTPException."""
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=self.timeout_s)
+        held: list[socket.socket] = []  # the connection lets go of it where the answer is to be its last
+        is_late = threading.Event()
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Attack: an answer that sends alerts and token to another host, or out of TLS."""
+        def cut() -> None:
+            """Attack: an answer that comes a byte every few seconds holds up the next alerts for hours."""
+            is_late.set()
+            for sock in held or [connection.sock]:
+                if sock is not None:
+                    with contextlib.suppress(OSError):
+                        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> None:
-        return None
+        timer = threading.Timer(self.timeout_s, cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            connection.connect()
+            held.append(connection.sock)
+            query = f"?{parts.query}" if parts.query else ""
+            connection.request("POST", f"{parts.path or '/'}{query}", body, headers)
+            with connection.getresponse() as answer:
+                answer.read(_MAX_ANSWER_BYTES)
+        except (OSError, HTTPException):
+            if is_late.is_set():
+                raise TimeoutError from None
+            raise
+        finally:
+            timer.cancel()
+            connection.close()
+        if is_late.is_set():
+            raise TimeoutError
+        return answer.status
 
 
 def webhook_fault(url: str, *, allows_http: bool) -> str | None:
     """Why a URL is no webhook, None where it is one."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("https", "http") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        is_whole = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of the port, or of an address in brackets
+        return "is no https URL"
+    if parts.scheme not in ("https", "http") or not is_whole:
         return "is no https URL"
     if parts.scheme == "http" and not allows_http:
         return "is not https: alerts would go in the clear; --webhook-in-the-clear allows it"
@@ -114,18 +147,28 @@ def follow(
         since = first[0] - history_days * _DAY_MICROS
         trail = trail_of_table(session, table, since=_EPOCH + timedelta(microseconds=since), watch=watch)
         found = detect(trail, thresholds).where(F.unix_micros("last") >= first[0])
-        news = [row for row in _rows(found) if row["finding_id"] not in known]
+        told: list[dict[str, Any]] = []
+        others: list[str] = []
+        more: Counter[str] = Counter()
+        for row in _rows(ranked(found)):
+            if row["finding_id"] in known:
+                continue
+            if len(told) < MAX_ALERTS:
+                told.append(row)
+            else:
+                others.append(row["finding_id"])
+                more[row["detector"]] += 1
         session.catalog.clearCache()  # what the detectors held
-        told = news[:MAX_ALERTS]
-        if len(news) > len(told):
-            told.append({"detector": None, "severity": "high", "more": len(news) - MAX_ALERTS})
         if not told:
             return
+        news = [*(row["finding_id"] for row in told), *others]
+        told.sort(key=itemgetter("first", "detector", "finding_id"))
+        if more:
+            told.append({"detector": None, "severity": "high", "more": more.total(), "more_of": dict(more)})
         tell(told)
         with (checkpoint / _ALERTED).open("a", encoding="ascii") as file:
-            for row in news:
-                known.add(row["finding_id"])
-                file.write(f"{row['finding_id']}\n")
+            file.writelines(f"{finding_id}\n" for finding_id in news)
+        known.update(news)
 
     grown = session.readStream.schema(event_table()).parquet(hadoop_path(table / EVENTS))
     query = grown.writeStream.foreachBatch(look).option("checkpointLocation", hadoop_path(checkpoint / "spark"))

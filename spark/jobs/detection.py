@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from spark.detectors import DETECTORS
@@ -16,6 +16,7 @@ from spark.sums.bursts import Watch
 from spark.sums.trail import Trail
 
 SEVERITIES = ("low", "medium", "high", "critical")
+_ORDER = ("first", "detector", "finding_id")
 
 
 # For some thousand rows, compiling the code of a query of 24 joins takes ten times as long as running it.
@@ -49,9 +50,27 @@ def detect(trail: Trail, thresholds: Mapping[str, Mapping[str, Any]]) -> DataFra
     if is_little:  # a task for each few rows costs more than their work
         needed = replace(needed, events=needed.events.coalesce(1))
     with _settings(trail.events.sparkSession, _UNCOMPILED if is_little else {}):
-        held = found(needed, detectors, thresholds).orderBy("first", "detector", "finding_id").persist()
+        held = found(needed, detectors, thresholds).orderBy(*_ORDER).persist()
         held.count()
     return held
+
+
+def ranked(findings: DataFrame) -> DataFrame:
+    """Findings in the order in which they are shown where not all are: the largest of each detector, then its second.
+
+    Attack: a stranger makes a thousand small findings, each of a name of its own, and those of other detectors, and the
+    large ones of the same, would be beyond what is shown.
+    """
+    within_its_detector = Window.partitionBy("detector").orderBy(F.col("count").desc(), "first", "finding_id")
+    severity = F.array_position(F.array(*map(F.lit, SEVERITIES)), F.col("severity"))
+    nth = findings.withColumn("nth", F.row_number().over(within_its_detector))
+    return nth.orderBy("nth", severity.desc(), "first", "finding_id").drop("nth")
+
+
+def foremost(findings: DataFrame, most: int) -> tuple[DataFrame, bool]:
+    """At most so many of them, the earliest first, and whether that is all."""
+    is_all = findings.count() <= most
+    return (findings if is_all else ranked(findings).limit(most)).orderBy(*_ORDER), is_all
 
 
 def found(trail: Trail, detectors: Sequence[Detector], thresholds: Mapping[str, Thresholds]) -> DataFrame:

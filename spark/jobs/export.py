@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame, DataFrameWriter
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType
 
 from spark.event_table import hadoop_path
 from spark.jobs.reports import with_text_times
+from spark.jobs.spreadsheet import defused
 from spark.transforms.ocsf import ocsf
 
 FORMATS: Final = ("csv", "json", "parquet", "ocsf")
@@ -35,12 +36,6 @@ def write_table(frame: DataFrame, out: Path, name: str, form: str) -> Path:
 def write_ocsf(events: DataFrame, out: Path) -> Path:
     """ocsf.json: one OCSF object a line."""
     return _one_file(ocsf(events).select("value"), out / "ocsf.json", lambda writer, to: writer.text(to))
-
-
-def defused(name: str) -> Column:
-    """An apostrophe before a text a spreadsheet takes for a formula (attack: a user `=cmd|...` runs when opened)."""
-    is_formula = F.col(name).rlike(r"\A[\s\x00-\x1f]*[=+\-@\t\r\n\uff0b\uff0d\uff1d\uff20]")
-    return F.when(is_formula, F.concat(F.lit("'"), name)).otherwise(F.col(name))
 
 
 def _one_file(frame: DataFrame, place: Path, write: Callable[[DataFrameWriter, str], None]) -> Path:

@@ -8,11 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, TimestampType
 
 from spark.event_table import QUARANTINE, file_uri, hadoop_path, read_quarantine
+from spark.jobs.spreadsheet import defused
 from spark.lines.commit import totals
 from spark.sums.trail import Trail, trail_of_table
 from spark.transforms import events
@@ -184,7 +185,7 @@ def _write(frame: DataFrame, out: Path, name: str) -> DataFrame:
     frame.coalesce(1).write.mode("overwrite").parquet(f"{target}.parquet")
     written = frame.sparkSession.read.schema(frame.schema).parquet(hadoop_path(out / f"{name}.parquet"))
     # One file, for people and spreadsheets; quotes as RFC 4180 has them.
-    texts = {field.name: _defused(field.name) for field in frame.schema if isinstance(field.dataType, StringType)}
+    texts = {field.name: defused(field.name) for field in frame.schema if isinstance(field.dataType, StringType)}
     csv, folder = with_text_times(written).withColumns(texts), out / f".{name}.csv"
     csv.coalesce(1).write.mode("overwrite").csv(file_uri(folder), header=True, escape='"', encoding="UTF-8")
     (part,) = folder.glob("part-*.csv")
@@ -194,11 +195,6 @@ def _write(frame: DataFrame, out: Path, name: str) -> DataFrame:
     part.replace(place)
     shutil.rmtree(folder)
     return written
-
-
-def _defused(name: str) -> Column:
-    """An apostrophe before a text a spreadsheet takes for a formula (attack: a user `=cmd|...` runs when opened)."""
-    return F.when(F.col(name).rlike(r"\A[=+\-@\t\r\n]"), F.concat(F.lit("'"), name)).otherwise(F.col(name))
 
 
 def with_text_times(frame: DataFrame) -> DataFrame:

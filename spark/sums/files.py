@@ -1,5 +1,6 @@
 """The Parquet files of an event table, cut into shares, and what workers make of them by Arrow."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ _ROWS = 65_536
 _SHARES_EACH = 2
 # What one share has at most, where no file and no day has more: its sums are held until it was read.
 _SHARE_BYTES = 256 * 1024 * 1024
+
+
+class DamagedFileError(Exception):
+    """A file of the table that cannot be read; the text names it and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +106,17 @@ def pieces(share: Share, columns: Sequence[str], texts: Sequence[str]) -> Iterat
         yield _together(held)
 
 
-def opened(path: str, texts: Sequence[str]) -> Any:
-    metadata = pq.read_metadata(path)
-    names = set(metadata.schema.to_arrow_schema().names)
-    return pq.ParquetFile(path, metadata=metadata, read_dictionary=[name for name in texts if name in names])
+@contextlib.contextmanager
+def opened(path: str, texts: Sequence[str]) -> Iterator[Any]:
+    """A file, closed afterwards. Errors: DamagedFileError, also of what is read of it meanwhile."""
+    try:
+        metadata = pq.read_metadata(path)
+        names = set(metadata.schema.to_arrow_schema().names)
+        with pq.ParquetFile(path, metadata=metadata, read_dictionary=[name for name in texts if name in names]) as file:
+            yield file
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise DamagedFileError(f"{path}: {reason} Take the file from a copy, or make the table anew") from error
 
 
 def there(file: Any, columns: Sequence[str]) -> list[str]:

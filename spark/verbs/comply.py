@@ -1,14 +1,15 @@
 """`qdaudit comply`: evidence for auditors, by control."""
 
 import argparse
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from spark.compliance.controls import CONTROLS, STANDARDS
-from spark.compliance.pack import Answer, Chain, answers, sha256_of
+from spark.compliance.pack import Answer, Chain, answers, apart, sha256_of
 from spark.folders import UnusableError as VerbError
-from spark.folders import make_folder
+from spark.folders import UsageError, make_folder
 from spark.tables import printable
 from spark.verbs.running import DONE, FOUND, add_table, json_text, opened, rows_of, write_private
 from spark.verify import PublicKeyError, read_key, verify
@@ -42,12 +43,13 @@ def add_parser(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.key and arguments.trail is None:
-        raise VerbError("--key is for --trail")
+        raise UsageError("--key is for --trail")
     chain, trail = None, {}
+    verified: dict[str, int] = {}
     if arguments.trail is not None:
         # Before they are verified: what is changed meanwhile has another hash.
         trail = _hashes(arguments.trail)
-        chain = _verified(arguments.trail, arguments.key)
+        chain, verified = _verified(arguments.trail, arguments.key)
     make_folder(arguments.out, "--out ")
     wanted = arguments.standard or STANDARDS
     controls = [control for control in CONTROLS if control.standard in wanted]
@@ -59,8 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
 
         from spark.compliance.queries import FINDINGS, QUERIES, findings
         from spark.detectors.thresholds import defaults
+        from spark.event_table import read_events
         from spark.jobs.detection import looked_at
         from spark.jobs.export import write_table
+        from spark.lines.commit import totals
         from spark.sums.trail import trail_of_table
         from spark.transforms.continuity import continuity
         from spark.transforms.events import lost
@@ -81,6 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
             frame.unpersist()
         numbers, _ = rows_of(continuity(summed))
         ends = (F.min("first").alias("first"), F.max("last").alias("last"))
+        if chain is not None:
+            taken = totals(arguments.table)
+            there = read_events(session, arguments.table).count()
+            chain = replace(chain, apart=apart(verified, taken.files, told=taken.events, there=there))
         told, _ = rows_of(summed.facts().agg(lost().alias("lost"), *ends))
     found = answers(controls, counts, chain, lost=told[0]["lost"], missing=numbers[0]["missing"])
     pack = {
@@ -120,18 +128,19 @@ def _hashes(folder: Path) -> dict[str, str]:
         raise VerbError(f"--trail {folder}: cannot be read: {error.strerror}") from None
 
 
-def _verified(folder: Path, keys: list[Path]) -> Chain:
-    """What `qdaudit verify` says of the folder. Raises VerbError."""
+def _verified(folder: Path, keys: list[Path]) -> tuple[Chain, dict[str, int]]:
+    """What `qdaudit verify` says of the folder, and how many lines its files have. Raises VerbError."""
     try:
         verdict = verify(folder, dict(read_key(path) for path in keys))
     except PublicKeyError as error:
         raise VerbError(f"--key {error}") from None
     except OSError as error:
         raise VerbError(f"--trail {folder}: cannot be read: {error.strerror}") from None
-    return Chain(
+    chain = Chain(
         is_whole=not verdict.findings,
         is_signed=bool(keys) and verdict.signed > 0,
         lines=verdict.events,
         signed=verdict.signed,
         details=tuple(str(each) for each in verdict.findings[:_MOST_DETAILS]),
     )
+    return chain, verdict.lines

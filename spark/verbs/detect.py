@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from spark.folders import UnusableError as VerbError
-from spark.folders import make_folder
+from spark.folders import UsageError, make_folder
 from spark.session import check_installed
 from spark.tables import printable
 from spark.verbs.running import (
     DONE,
     FOUND,
+    MAX_ROWS,
     UNREADABLE,
     add_table,
     json_line,
@@ -49,8 +50,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--format", choices=("table", "json"), default="table", help="of what is printed (table)")
     parser.add_argument("--fail-on", choices=_SEVERITIES, help="exit status 1 when there is a finding so severe")
     follow = parser.add_argument_group("alerts")
-    follow.add_argument("--follow", action="store_true", help="go on, and print a JSON line for each new finding")
-    follow.add_argument("--once", action="store_true", help="likewise, of what is new since the last time; then end")
+    either = follow.add_mutually_exclusive_group()
+    either.add_argument("--follow", action="store_true", help="go on, and print a JSON line for each new finding")
+    either.add_argument("--once", action="store_true", help="likewise, of what is new since the last time; then end")
     follow.add_argument("--checkpoint", metavar="DIR", type=Path, help="what was read and told; needed for both")
     follow.add_argument("--interval", metavar="S", type=_seconds, default=60, help="seconds between two looks (60)")
     follow.add_argument("--webhook", metavar="URL", help="POST alerts there as well, as JSON over https")
@@ -80,16 +82,17 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.follow or arguments.once:
         return _follow(arguments, thresholds)
     if arguments.webhook is not None or arguments.checkpoint is not None:
-        raise VerbError("--webhook and --checkpoint are for --follow and --once")
+        raise UsageError("--webhook and --checkpoint are for --follow and --once")
     if arguments.out is not None:
         make_folder(arguments.out, "--out ")
     with opened(arguments, is_by_arrow=True) as (session, _):
-        from spark.jobs.detection import SEVERITIES, detect, looked_at
+        from spark.jobs.detection import SEVERITIES, detect, foremost, looked_at
         from spark.sums.trail import trail_of_table
 
         since, until = arguments.since, arguments.until
         trail = trail_of_table(session, arguments.table, since=since, until=until, watch=looked_at(thresholds))
-        rows, is_complete = rows_of(detect(trail, thresholds))
+        shown, is_complete = foremost(detect(trail, thresholds), MAX_ROWS)
+        rows, _ = rows_of(shown)
     if arguments.out is not None:
         write_private(arguments.out / "findings.jsonl", "".join(f"{json_line(row)}\n" for row in rows))
     if arguments.format == "json":
@@ -116,9 +119,9 @@ def _print(rows: Sequence[Mapping[str, Any]], is_complete: bool) -> None:
 
 def _follow(arguments: argparse.Namespace, thresholds: Mapping[str, Mapping[str, Any]]) -> int:
     if arguments.checkpoint is None:
-        raise VerbError("--follow and --once need --checkpoint DIR, to go on where they ended")
+        raise UsageError("--follow and --once need --checkpoint DIR, to go on where they ended")
     if arguments.since is not None or arguments.until is not None:
-        raise VerbError("--since and --until are not for --follow and --once, which tell of what is new")
+        raise UsageError("--since and --until are not for --follow and --once, which tell of what is new")
     token = None
     if arguments.webhook_token_file is not None:
         token = text_of(arguments.webhook_token_file, _MAX_TOKEN_BYTES).strip()
@@ -132,7 +135,7 @@ def _follow(arguments: argparse.Namespace, thresholds: Mapping[str, Mapping[str,
 
         fault = webhook_fault(arguments.webhook, allows_http=arguments.webhook_in_the_clear)
         if fault is not None:
-            raise VerbError(f"--webhook: {fault}")
+            raise UsageError(f"--webhook: {fault}")
         webhook = Webhook(url=arguments.webhook, token=token)
     with opened(arguments) as (session, _):
         from spark.jobs.alerts import follow

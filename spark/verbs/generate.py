@@ -32,22 +32,23 @@ def add_parser(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Errors  UnusableError, OSError."""
+    """Errors  UnusableError."""
     make_folder(arguments.out, "")
     if any(arguments.out.iterdir()):
         raise UnusableError(f"{arguments.out}: is not empty; give a new folder")
     from spark.trails.generate import Wanted, generate  # here: pyarrow takes a moment that --help must not cost
 
-    planted = generate(
-        arguments.out,
-        Wanted(
-            events=arguments.events,
-            seed=arguments.seed,
-            days=arguments.days,
-            routers=arguments.routers,
-            incidents=arguments.incidents,
-        ),
+    wanted = Wanted(
+        events=arguments.events,
+        seed=arguments.seed,
+        days=arguments.days,
+        routers=arguments.routers,
+        incidents=arguments.incidents,
     )
+    try:
+        planted = generate(arguments.out, wanted)
+    except OSError as error:
+        raise UnusableError(f"{arguments.out}: cannot be written: {error.strerror}") from None
     print(f"{arguments.events + len(planted.events)} events with {len(planted.truth)} incidents in {arguments.out}")
     return DONE
 

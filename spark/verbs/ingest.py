@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark.folders import UnusableError, audit_files
+from spark.folders import audit_files
 from spark.lines import files
 from spark.verbs.sessions import add_session, opened
 
@@ -65,17 +65,14 @@ def run(arguments: argparse.Namespace) -> int:
     with opened(arguments, sum(file.size for file in found), is_by_arrow=True) as (session, _):
         from spark import ingest  # here: pyspark takes a second that --help must not cost
 
-        try:
-            ingest.stream(
-                session,
-                arguments.folder.resolve(),
-                arguments.table.resolve(),
-                router=arguments.qdrouterd,
-                every_s=arguments.every,
-                told=tell,
-            )
-        except ingest.TableError as error:
-            raise UnusableError(str(error)) from None
+        ingest.stream(
+            session,
+            arguments.folder.resolve(),
+            arguments.table.resolve(),
+            router=arguments.qdrouterd,
+            every_s=arguments.every,
+            told=tell,
+        )
     return INCOMPLETE if arguments.strict and bad else DONE
 
 

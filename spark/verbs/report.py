@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     formats = dict.fromkeys(arguments.format or ["html"])
     if "html" in formats:
         _check_jinja()
-    kept = None if arguments.findings is None else _kept(arguments.findings)
+    kept = None if arguments.findings is None else _kept(arguments)
     make_folder(arguments.out, "--out ")
     with opened(arguments) as (session, events):
         from spark.detectors.kept import frame_of
@@ -77,14 +77,25 @@ def run(arguments: argparse.Namespace) -> int:
     return DONE
 
 
-def _kept(path: Path) -> list[dict[str, Any]]:
+def _kept(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The findings of a file. Raises VerbError, also where one has events of another time than the page is of."""
+    path: Path = arguments.findings
     check_installed()  # before anything of the detectors is loaded
     from spark.detectors.kept import MAX_BYTES, KeptFindingsError, parse
 
     try:
-        return parse(text_of(path, MAX_BYTES))
+        rows = parse(text_of(path, MAX_BYTES))
     except KeptFindingsError as error:
         raise VerbError(f"--findings {path}: {error}") from None
+    since, until = arguments.since, arguments.until
+    for number, row in enumerate(rows, 1):
+        if (since and row["first"] < since) or (until and row["last"] >= until):
+            when = f"{row['first'].isoformat()} to {row['last'].isoformat()}"
+            raise VerbError(
+                f"--findings {path}: finding {number} is of {when}, which is not all within --since and --until; give "
+                "`detect` the same"
+            )
+    return rows
 
 
 def _check_jinja() -> None:
@@ -106,12 +117,15 @@ def _finding(row: dict[str, Any]) -> dict[str, Any]:
 def _page(arguments: argparse.Namespace, trail: Any, tables: dict[str, tuple[str, Any]]) -> str:
     from pyspark.sql import functions as F
 
+    from spark.jobs.detection import foremost
     from spark.pages.page import Page, bars_plot, columns_plot, render, table
     from spark.transforms.denials import is_denial, total
 
     pages, rows = [], {}
     for name, (title, frame) in tables.items():
-        rows[name], is_whole = rows_of(frame)
+        shown_frame, is_whole = foremost(frame, MAX_ROWS) if name == "findings" else (frame, True)
+        rows[name], is_short = rows_of(shown_frame)
+        is_whole = is_whole and is_short
         if name == "findings" and arguments.findings is not None:  # `detect` writes no more, and does not say so there
             is_whole = is_whole and len(rows[name]) < MAX_ROWS
         columns = _FINDING_COLUMNS if name == "findings" else tuple(frame.columns)

@@ -10,15 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark.folders import UnusableError
+from spark.folders import MARK, UnusableError, UsageError, check_version, is_table
 from spark.verbs import sessions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 DONE, FOUND, USAGE, UNREADABLE = 0, 1, 2, 3
-# The mark of an event table, as spark.event_table.MARK: this module does without pyspark.
-MARK = "table.json"
 # Rows of one table that are held in memory and shown. Stops a peer that makes up a name for each attempt.
 MAX_ROWS = 1000
 
@@ -47,7 +45,7 @@ def opened(arguments: argparse.Namespace, *, is_by_arrow: bool = False) -> "Iter
     is_by_arrow  they are read by workers in Python, not by Spark itself
     """
     if arguments.since and arguments.until and arguments.since >= arguments.until:
-        raise UnusableError(f"--since {arguments.since} must be before --until {arguments.until}")
+        raise UsageError(f"--since {arguments.since} must be before --until {arguments.until}")
     size = _size_of(arguments.table)
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")  # its remarks on versions of pandas
     with sessions.opened(arguments, size, is_by_arrow=is_by_arrow) as (session, _):
@@ -61,8 +59,9 @@ def _size_of(table: Path) -> int:
     """Bytes of the table's files. Raises UnusableError where there is none, which a report of zero would hide."""
     if not table.is_dir():
         raise UnusableError(f"{table}: no such folder; give an event table, made by `qdaudit ingest`")
-    if not (table / MARK).is_file():
+    if not is_table(table):
         raise UnusableError(f"{table}: is no event table (it has no {MARK}); make one with `qdaudit ingest`")
+    check_version(table)
     return sum(path.stat().st_size for path in (table / "events").rglob("*.parquet"))
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -531,6 +532,85 @@ def test_attack_a_trail_said_to_run_has_a_long_end_without_signatures(start: Sta
     write(start)
     write(start, signer=None, clock=lambda: time.time() - 3600)
     assert "not vouched for" in verify(folder, keys, is_running=True).findings[0].text
+
+
+def add_unsigned(folder: Path, event: dict[str, Any], *, is_own: bool = False) -> None:
+    """A line at the end that continues the chain, as whoever lacks the key can make it."""
+    path = max(folder.iterdir())
+    running: Any = None
+    for line in path.read_bytes().splitlines(keepends=True):
+        running = running if running is not None and b'"signature"' not in line else hashlib.sha256()
+        running.update(line)
+    body = json.dumps(event, separators=(",", ":")).encode()[:-1] + (b"\t" if is_own else b"")
+    with path.open("ab") as file:
+        file.write(b'%b,"previous":"%b"}\n' % (body, running.hexdigest().encode()))
+
+
+@pytest.mark.parametrize(("later_s", "is_found"), [(0, False), (-3600, True), (3600, True), (10**9, True)])
+def test_attack_lines_are_added_to_a_trail_said_to_run(
+    later_s: float, is_found: bool, start: Start, folder: Path, keys: Keys
+) -> None:
+    """Those of a time to come were taken for young, for ever."""
+    write(start)
+    when = datetime.fromtimestamp(time.time() + later_s, UTC).isoformat()
+    event = {key: value for key, value in events(folder)[0].items() if key not in ("previous", "user")}
+    add_unsigned(folder, {**event, "user": "bob", "time": when})
+    verdict = verify(folder, keys, is_running=True)
+    assert bool(verdict.findings) == is_found
+    assert "not vouched for" in str((verdict.findings or verdict.notes)[0])
+
+
+def test_attack_the_beginning_is_cut_off_and_an_unsigned_line_says_it_was_deleted(
+    start: Start, folder: Path, keys: Keys
+) -> None:
+    for _ in range(2):
+        write(start, 60, max_file_bytes=8000)
+    first, second, *_ = sorted(folder.iterdir())
+    digest = json.loads(second.read_bytes().splitlines()[0])["previous"]
+    event = {"stage": "audit", "reason": "file_deleted", "deleted": {"file": first.name, "digest": digest}}
+    first.unlink()
+    add_unsigned(folder, {**event, "time": datetime.now(UTC).isoformat()}, is_own=True)
+    (finding,) = verify(folder, keys, is_running=True).findings
+    assert "files before it are missing" in finding.text
+    assert_whole(verify(folder, {}, is_running=True))  # without signatures nobody vouches
+
+
+def test_attack_the_whole_trail_is_taken_away(start: Start, folder: Path, keys: Keys) -> None:
+    """Nothing is left that could be out of order. Where a new one was begun, or another router's is there: --seen."""
+    write(start)
+    write(start, router_id="R2")
+    seen = [head["previous"] for head in verify(folder, keys).heads.values()]
+    (gone,) = folder.glob("*-R2-*")
+    gone.unlink()
+    assert_whole(verify(folder, keys))
+    assert "the trail was cut" in verify(folder, keys, seen=seen).findings[0].text
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "notes.txt").write_text("nothing")
+    for is_running in (False, True):
+        assert "holds no audit file" in verify(folder, keys, is_running=is_running).findings[0].text
+    write(start)
+    assert "the trail was cut" in verify(folder, keys, seen=seen).findings[0].text
+
+
+def test_half_a_line_of_a_router_that_runs_is_noted(start: Start, folder: Path, keys: Keys) -> None:
+    write(start)
+    with max(folder.iterdir()).open("ab") as file:
+        file.write(b"\0" * 10)
+    verdict = verify(folder, keys, is_running=True)
+    assert_whole(verdict)
+    assert "ends with 10 bytes that are no whole line, yet" in verdict.notes[0]
+
+
+def test_a_file_that_changes_while_it_is_read_is_found(
+    start: Start, folder: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its second reading, which is to say where, finds nothing wrong."""
+    write(start)
+    (path,) = folder.iterdir()
+    path.write_bytes(path.read_bytes().replace(b"orders.7", b"orders.8", 1))
+    monkeypatch.setattr("spark.verify.locate", lambda *_: False)
+    assert "was changed, or lines before it were" in verify(folder, keys).findings[0].text
 
 
 @pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"x" * 50_000_000)], ids=["empty", "not", "bomb"])

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -58,6 +59,12 @@ def test_a_restart_goes_on_where_it_ended(
     assert one in (("x", "address_probing"), ("y", "address_probing"))
     assert more == ("1 more",)
     assert look() == []
+    # It makes up many names, and makes them early: the largest finding is told before its small ones.
+    lines = [line(event_id=f"z{n}", user="z", time="2026-11-20T15:05:06.000007Z", address=f"a{n}") for n in range(11)]
+    frame(session, *lines).coalesce(1).write.mode("append").partitionBy(*PARTITIONS).parquet(str(tmp_path / "events"))
+    grow(session, tmp_path, "w")
+    assert look() == [("z", "address_probing"), ("1 more",)]
+    assert told[-1]["more_of"] == {"address_probing": 1}
 
 
 @contextlib.contextmanager
@@ -103,8 +110,6 @@ def test_attack_a_webhook_that_redirects_gets_no_further() -> None:
 
 
 def test_a_webhook_that_does_not_answer_holds_nothing_up() -> None:
-    import socket
-
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -112,6 +117,29 @@ def test_a_webhook_that_does_not_answer_holds_nothing_up() -> None:
         with pytest.raises(WebhookError) as error:
             Webhook(url=url, timeout_s=0.1).post([{}])
         assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize("begins", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"])
+def test_attack_a_webhook_that_answers_byte_by_byte_holds_nothing_up(begins: bytes) -> None:
+    """Each byte was in time; the whole answer would have taken hours."""
+    done = threading.Event()
+
+    def drip(server: socket.socket) -> None:
+        peer, _ = server.accept()
+        with peer, contextlib.suppress(OSError):
+            peer.sendall(begins)
+            while not done.wait(0.05):
+                peer.sendall(b"x" if begins else b"H")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server,))
+        thread.start()
+        try:
+            with pytest.raises(WebhookError, match=r"not done within 0\.3 seconds"):
+                Webhook(url=f"http://127.0.0.1:{server.getsockname()[1]}/", timeout_s=0.3).post([{}])
+        finally:
+            done.set()
+            thread.join()
 
 
 @pytest.mark.parametrize(
@@ -122,6 +150,8 @@ def test_a_webhook_that_does_not_answer_holds_nothing_up() -> None:
         ("ftp://siem.example/", "is no https URL"),
         ("file:///etc/passwd", "is no https URL"),
         ("https:///hook", "is no https URL"),
+        ("https://siem.example:99999/", "is no https URL"),
+        ("https://[::1/", "is no https URL"),
         ("https://u:p@siem.example/", "holds a password"),
     ],
 )

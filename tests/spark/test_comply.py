@@ -1,12 +1,13 @@
 """Evidence packs: what the trail shows is shown, and a gap is said as a gap (issue 15)."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from literal_events import change_line, frame, line
 
 from spark.compliance.controls import CHAIN, CONTROLS, STANDARDS, WITHOUT_ROWS
-from spark.compliance.pack import Answer, Chain, answers
+from spark.compliance.pack import Answer, Chain, answers, apart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,6 +71,27 @@ def test_a_trail_that_is_not_verified_is_a_gap(chain: Chain | None, said: str) -
     answer = asked(chain)["nist-800-53 AU-10"]
     assert answer.result == "gap"
     assert said in answer.gaps[0]
+
+
+@pytest.mark.parametrize(
+    ("verified", "taken", "there", "said"),
+    [
+        ({"a": 9, "b": 0}, {"a": 9}, 8, ""),
+        ({"a": 9}, {"a": 7}, 8, "a has 9 lines, of which 7 were taken into the table"),
+        ({"a": 9, "b": 2}, {"a": 9}, 8, "b has 2 lines, of which 0 were"),
+        ({"a": 9}, {"a": 9, "x": 1}, 8, "lines of x are in the table, and the file is not among those verified"),
+        ({"a": 9}, {"a": 9}, 7, "of 8 events taken into the table 7 are there"),
+    ],
+)
+def test_attack_a_whole_trail_is_shown_beside_the_table_of_another(
+    verified: dict[str, int], taken: dict[str, int], there: int, said: str
+) -> None:
+    """The pack called whole the chain of files that its rows were not of."""
+    why = apart(verified, taken, told=8, there=there)
+    assert why.startswith(said) if said else why == ""
+    answer = asked(replace(WHOLE, apart=why))["nist-800-53 AU-10"]
+    assert answer.result == ("gap" if said else "shown")
+    assert all("the table is not that of the audit files" in gap for gap in answer.gaps)
 
 
 def test_no_rows_and_missing_events_are_gaps() -> None:

@@ -109,5 +109,6 @@ def test_the_evidence_of_a_signed_trail(trail: Path) -> None:
         for name, digest in hashes.items():
             assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
     assert set(pack["inputs"]["trail"]) == {path.name for path in (trail / "audit").iterdir()}
+    assert pack["chain"]["apart"] == ""
     failed = [json.loads(line) for line in (trail / "pack" / "failed_logins.json").read_text().splitlines()]
     assert sum(row["requests"] for row in failed if row["user"] == "carol") == GUESSES

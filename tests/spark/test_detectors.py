@@ -330,3 +330,24 @@ def test_attack_numbers_of_a_forged_event_do_not_end_the_detectors(session: "Spa
 @pytest.mark.parametrize("name", [detector.name for detector in DETECTORS])
 def test_no_events_no_findings(session: "SparkSession", name: str) -> None:
     assert found(session, name) == []
+
+
+def test_attack_small_findings_of_made_up_names_bury_nothing(
+    session: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was shown were the first ones: whoever began early enough, at names of his own, hid all that came later."""
+    early = [
+        failed(user * 10 + n / 10, f"made up {user}", f"198.51.100.{user}") for user in range(8) for n in range(10)
+    ]
+    guessed = [failed(4000 + n, "alice", "192.0.2.9") for n in range(12)]
+    late = [*guessed, let_in(4100, "alice", "192.0.2.9")]
+    trail = trail_of_events(frame(session, *early, *late), watch=detection.looked_at(defaults()))
+    all_of_them = detection.detect(trail, defaults())
+    shown, is_all = detection.foremost(all_of_them, 3)
+    found = [(row.detector, row.user) for row in shown.collect()]
+    assert not is_all
+    assert sorted(found[1:]) == [("brute_force", "alice"), ("denied_then_allowed", "alice")]
+    assert found[0][1] != "alice"  # the earliest of those shown
+    shown, is_all = detection.foremost(all_of_them, 100)
+    assert is_all
+    assert len(shown.collect()) == 10

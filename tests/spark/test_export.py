@@ -1,7 +1,9 @@
 """Exports: a spreadsheet runs nothing, and OCSF has what a SIEM asks for (issue 15)."""
 
 import csv
+import io
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from literal_events import change_line, frame, line, shadow_line
 
 pytest.importorskip("pyspark")
 
+from spark.jobs import reports
 from spark.jobs.export import write_ocsf, write_table
 
 if TYPE_CHECKING:
@@ -35,6 +38,22 @@ def test_attack_no_text_is_a_formula_in_a_spreadsheet(session: "SparkSession", t
     assert [json.loads(text)["user"] for text in lines] == list(FORMULAS)
     assert place.stat().st_mode & 0o077 == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.csv", "t.json", "t.parquet"]
+
+
+INSIDE = ("a;=1+1;", 'a";=1+1;"', "a; =1", "a\n=1", "a\r\n@x", ";;\uff1d1", "a;'=1")
+
+
+@pytest.mark.parametrize("by_report", [False, True])
+def test_attack_no_text_is_a_formula_where_semicolons_separate_cells(
+    session: "SparkSession", tmp_path: Path, by_report: bool
+) -> None:
+    """In half of the world a spreadsheet begins a cell behind each, and behind each line break, quoted or not."""
+    made = session.createDataFrame([(name,) for name in (*FORMULAS, *INSIDE)], "user string")
+    reports._write(made, tmp_path, "t") if by_report else write_table(made, tmp_path, "t", "csv")
+    text = (tmp_path / "t.csv").read_bytes().decode("utf-8")
+    cells = [cell for row in re.split("[\r\n]", text) for cell in row.replace('"', "").split(";")]
+    assert [cell for cell in cells if re.match(r"\s*[=+\-@\uff1d]", cell)] == []
+    assert len(list(csv.reader(io.StringIO(text)))) == 1 + len(FORMULAS) + len(INSIDE)
 
 
 def test_events_are_ocsf(session: "SparkSession", tmp_path: Path) -> None:

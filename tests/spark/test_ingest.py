@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from spark import ingest
 from spark.event_table import read_events, read_quarantine
+from spark.folders import UnusableError
 from spark.lines import commit, files, source
 from spark.lines.part import MAX_PLACES, Part
 from spark.lines.part import ingest as ingest_part
@@ -248,14 +249,14 @@ def test_logs_of_the_c_router_are_in_the_same_table(session: "SparkSession", tmp
 
 def test_a_folder_of_other_things_does_not_become_a_table(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_text("")
-    with pytest.raises(ingest.TableError, match="holds no table"), ingest._open(tmp_path):
+    with pytest.raises(UnusableError, match="holds no table"), ingest._open(tmp_path):
         pass
 
 
 def test_two_writers_do_not_share_a_table(tmp_path: Path) -> None:
     with (
         ingest._open(tmp_path / "table"),
-        pytest.raises(ingest.TableError, match="another qdaudit writes to it"),
+        pytest.raises(UnusableError, match="another qdaudit writes to it"),
         ingest._open(tmp_path / "table"),
     ):
         pass
@@ -265,7 +266,7 @@ def test_a_table_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     with ingest._open(tmp_path / "table"):
         pass
     (tmp_path / "table" / "table.json").write_text(json.dumps({"version": 99}))
-    with pytest.raises(ingest.TableError, match="version 99"), ingest._open(tmp_path / "table"):
+    with pytest.raises(UnusableError, match="version 99"), ingest._open(tmp_path / "table"):
         pass
 
 

@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_used_ends_the_report(
 ) -> None:
     """One sentence, before Spark is started and before --out is made."""
     (tmp_path / "table").mkdir()
-    (tmp_path / "table" / "table.json").write_text("{}")
+    (tmp_path / "table" / "table.json").write_text('{"version": 1}')
     file = tmp_path / "findings.jsonl"
     if content is not None:
         file.write_bytes(content)
@@ -98,3 +98,19 @@ def test_a_file_that_cannot_be_used_ends_the_report(
     assert said in err
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("time", [("--since", "2026-01-15T11:10:00Z"), ("--until", "2026-01-15T11:14:58Z")])
+def test_findings_of_another_time_are_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, time: tuple[str, str]
+) -> None:
+    """The page said that it was of a time, and showed what had been outside of it."""
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "table.json").write_text('{"version": 1}')
+    file = tmp_path / "findings.jsonl"
+    file.write_text(f"{line()}\n")
+    arguments = ("report", str(tmp_path / "table"), "--out", str(tmp_path / "out"), "--findings", str(file), *time)
+    assert cli.main(list(arguments)) == 3
+    err = capsys.readouterr().err
+    assert "finding 1 is of 2026-01-15T11:07:51.692128+00:00 to 2026-01-15T11:14:58+00:00" in err
+    assert err.count("\n") == 1

@@ -177,6 +177,20 @@ JAVA_ERRORS = [
     ),
     ("[PATH_NOT_FOUND] Path does not exist: file:/a.jsonl.", "[PATH_NOT_FOUND] Path does not exist: file:/a.jsonl."),
     ("", "RuntimeError"),
+    (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "files.py", line 105, in opened\n    metadata = pq.read_metadata(path)\n               ^^^\n'
+        "pyarrow.lib.ArrowInvalid: magic\n\nThe above exception was the direct cause of the following exception:\n\n"
+        'Traceback (most recent call last):\n  File "files.py", line 78, in run\n'
+        "spark.sums.files.DamagedFileError: /t/a.parquet: no magic: take another\n\n\tat org.apache.A(A.java:1)",
+        "/t/a.parquet: no magic: take another",
+    ),
+    (
+        '[STREAM_FAILED] Query terminated: Traceback (most recent call last):\n  File "part.py", line 1\n'
+        "OSError: [Errno 28] No space left on device\n\n\tat org.apache.A(A.java:1)\n=== Streaming Query ===\n"
+        "Identifier: [id = 1]\n+- ~StreamingDataSourceV2ScanRelation[file#0] palisade_audit\n",
+        "[Errno 28] No space left on device",
+    ),
 ]
 
 

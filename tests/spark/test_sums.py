@@ -20,7 +20,7 @@ from pyspark.testing import assertDataFrameEqual
 from spark.event_table import read_events
 from spark.sums import files
 from spark.sums.cells import MOST_HASHES, Asked, cells
-from spark.sums.files import pieces, shares_of
+from spark.sums.files import DamagedFileError, opened, pieces, shares_of
 from spark.sums.rows import COLUMNS, TEXTS
 from spark.sums.trail import Trail, trail_of_events, trail_of_table
 from spark.transforms import denials
@@ -216,3 +216,12 @@ def test_facts_are_all_that_was_asked_for(session: "SparkSession") -> None:
     ends = trail.facts().agg(F.sum("events").alias("n"), F.min("first").alias("a"), F.max("last").alias("b"))
     assertDataFrameEqual(ends, events.agg(F.count("*").alias("n"), F.min("time").alias("a"), F.max("time").alias("b")))
     assert trail.sums.where("kind not in ('facts', 'starts', 'runs')").count() == 0
+
+
+@pytest.mark.parametrize("kept", [0, 5, 3000, -1])
+def test_a_damaged_file_of_the_table_is_named(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"user": [f"user {n}" for n in range(5000)]}), path)
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(DamagedFileError, match=rf"\A{path}: .* make the table anew"), opened(str(path), ["user"]):
+        pass
