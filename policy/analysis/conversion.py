@@ -18,7 +18,7 @@ from policy.analysis.changes import Change
 from policy.analysis.denials import resolve_denials
 from policy.analysis.difference import diff_rulesets
 from policy.analysis.effort import TooComplexError
-from policy.attributes import Path, read_items, read_names, split_items
+from policy.attributes import BLANKS, Path, read_items, read_names, split_items
 from policy.groups import (
     ADDRESS_KEYS,
     AUTHENTICATOR_KEY,
@@ -255,7 +255,7 @@ def _rewrite(settings: dict[str, object], key: str, change: Callable[[str], str]
 def _put_items(settings: dict[str, object], key: str, items: tuple[str, ...]) -> None:
     value = settings[key]
     # How 1.20 takes a tab beside an item is not known.
-    has_tab = isinstance(value, str) and any(item.strip(" ") != item.strip() for item in value.split(","))
+    has_tab = isinstance(value, str) and any(item.strip(" ") != item.strip(BLANKS) for item in value.split(","))
     if has_tab or list(items) != split_items(value):
         settings[key] = ", ".join(items) if isinstance(value, str) or not items else list(items)
 

@@ -7,7 +7,7 @@ Pure. Source: docs/spec/management.md §1.1.
 import json
 from collections.abc import Iterator, Mapping
 
-from policy.attributes import Path, split_items
+from policy.attributes import BLANKS, Path, split_items
 from policy.files.layout import INDENT, MAX_LINE, Comments, value_lines
 
 
@@ -66,7 +66,7 @@ def _bare(key: str, value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         items = split_items(value)
-        if wrong := [item for item in items if "," in item or item != item.strip()]:
+        if wrong := [item for item in items if "," in item or item != item.strip(BLANKS)]:
             text = f"'{wrong[0]}' has a comma or an outer blank, and there are no lists in a configuration"
             raise NotWritableError((key,), text)
         value = ", ".join(items)

@@ -118,6 +118,8 @@ def test_rules_are_ordered_documented_and_all_have_cases() -> None:
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "sourcePattern": "a.b*"}}, {"PAL015"}),
         ({"g": {"users": "a", "remoteHosts": "127.0.0.1", "sourcePattern": "/, a"}}, {"PAL015"}),
         ({"g": {"users": "a,\tb", "remoteHosts": "127.0.0.1", "targets": "b"}}, {"PAL080"}),
+        ({"g": {"users": "a,\u00a0b", "remoteHosts": "127.0.0.1", "targets": "b"}}, {"PAL080"}),
+        ({"g": {"users": ["a", "b\u2003"], "remoteHosts": "127.0.0.1", "targets": "b"}}, {"PAL080"}),
         (
             {"g": {"users": ["a, b"], "remoteHosts": "127.0.0.1", "sources": "a", "denySources": ["b "]}},
             {"PAL055", "PAL065", "PAL080"},

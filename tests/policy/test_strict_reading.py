@@ -4,8 +4,10 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from rulesets import connect, group_ruleset, resolve, ruleset, settings
+from rulesets import at, connect, group_ruleset, resolve, ruleset, settings
 
+from policy.addressing.address import Address
+from policy.decision import Reason
 from policy.files.loader import PolicyFileError, read_sections
 from policy.files.validation import load_sections
 from policy.groups import BOOLEAN_KEYS, NUMBER_KEYS
@@ -121,6 +123,9 @@ def test_a_null_for_a_group_or_an_item_is_refused() -> None:
         (["\tbob\n"], ("bob",)),
         ("a,\tb ,c\t", ("a", "b", "c")),
         ("a b", ("a b",)),
+        ("\r\na,b\n", ("a", "b")),
+        ("\u00a0a, b\u2003,\x0bc", ("\u00a0a", "b\u2003", "\x0bc")),
+        (["\u00a0*"], ("\u00a0*",)),
     ],
 )
 def test_a_list_of_users_is_joined_split_at_commas_and_stripped(users: object, found: tuple[str, ...]) -> None:
@@ -153,6 +158,16 @@ def test_items_of_other_lists_are_taken_as_they_are() -> None:
     joined = {"authenticatorGroups": ["cn=ops,ou=groups", " x"], "remoteHosts": "*", "sources": ["a,b", " c"]}
     group = ruleset({"hostname": "h", "groups": {"g": joined}}).vhosts["h"].groups["g"]
     assert (group.authenticator_groups, group.sources.items) == (("cn=ops,ou=groups", " x"), (" c", "a,b"))
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u2003", "\x0b", "\x1f", "\x85"])
+def test_other_blanks_than_those_of_the_books_belong_to_the_item(blank: str) -> None:
+    """policy 21, 30. Attack: a no-break space before `*` was stripped, and the group was for everybody."""
+    rules = group_ruleset(users=f"{blank}*", targets=f"{blank}*")
+    assert connect(rules).decision.reason is Reason.UNKNOWN_USER
+    allowed = settings(targets=f"a,{blank}*").targets
+    found = [allowed.judge(address).item for text in ("x", f"{blank}x") if isinstance(address := at(text), Address)]
+    assert found == [None, f"{blank}*"]
 
 
 @pytest.mark.parametrize("key", ["sources", "targets", "denySources", "sourcePattern"])
