@@ -121,7 +121,8 @@ class Network:
         self._configured = configured
         core.table.reach_far(self.transit, self.transit.forward)
         # The control addresses that every router has.
-        self._everywhere = add_control_addresses(core.table, self._count_control_links)
+        count = lambda: sum(trunk.control is not None for trunk in self.trunks.values())  # noqa: E731
+        self._everywhere = add_control_addresses(core.table, count)
 
     def serve(self, routes: FarRoutes) -> None:
         """Tell others of the link routes of this router, and those of theirs."""
@@ -165,9 +166,6 @@ class Network:
         self._lose_control(trunk)
         if self.host is not None:
             self.host.disconnected(trunk.tag)
-
-    def _count_control_links(self) -> int:
-        return sum(trunk.control is not None for trunk in self.trunks.values())
 
     def _lose_control(self, trunk: Trunk) -> None:
         had_control, trunk.control = trunk.control is not None, None
