@@ -2,7 +2,7 @@
 
 Attack: a user with a valid password asks 5,000 times a second for what he may not have. Each answer takes a tenth to a
 quarter of a millisecond of the one event loop, and the messages of all others wait behind them. So a party is refused
-`rate` times a second, and a little more at first; a connection that is refused more often is not read until its party's
+`rate` times a second, and BURST times at first; a connection that is refused more often is not read until its party's
 time has come. Its own messages wait with it. Source: docs/policy.md, Whoever is refused too often waits.
 """
 
