@@ -32,6 +32,13 @@ from router.faults import fault_text
 
 # A connection at its byte budget goes back and forth: it is recorded so often.
 BUDGET_RECORD_S: Final = 60
+# What does not happen at a step, as the record says.
+_NOT_DONE: Final[dict[BudgetStep, str]] = {
+    "held_back": "more from its senders",
+    "not_sent_to": "more to its receivers",
+    "not_kept": "what other routers send to its receivers, and has to wait: it is released",
+    "closed": "AMQP connection",
+}
 
 
 class Carrier(Protocol):
@@ -163,7 +170,8 @@ class Peer(Asker):
             self._close(refusal)
             return
         self.links.container = remote.container_id
-        self.attachment.account.join(self.core.budgets.user(self._budget_owner()))
+        owner = self.core.budgets.user(self._budget_owner(), is_neighbour=self.attachment.is_neighbour)
+        self.attachment.account.join(owner)
         self.names.tenant = self._tenant()
         self.links.container = remote.container_id
         self.messages.follow_rates()
@@ -296,13 +304,12 @@ class Peer(Asker):
         if step == "closed":
             if self.engine.is_deaf:
                 return
-            refusal = self.links.refuse_over_budget(level, "transfer", "AMQP connection")
+            refusal = self.links.refuse_over_budget(level, "transfer", _NOT_DONE[step])
             self.break_off(condition_of(refusal))
             self._carrier.shut()
         elif now_s - self._recorded_at_s.get((level.kind, step), -BUDGET_RECORD_S) >= BUDGET_RECORD_S:
             self._recorded_at_s[level.kind, step] = now_s
-            what = "more from its senders" if step == "held_back" else "more to its receivers"
-            self.links.refuse_over_budget(level, "transfer", what)
+            self.links.refuse_over_budget(level, "transfer", _NOT_DONE[step])
 
     # The end
 

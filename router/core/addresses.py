@@ -10,9 +10,10 @@ from typing import Final, Literal, Protocol
 
 from policy.addressing.address import FALLBACK_PHASE, Address
 from router.core.in_links import InLink
-from router.core.links import Link, Way
+from router.core.links import Link
 from router.core.out_links import OutLink
 from router.core.remotes import RemoteRouter
+from router.core.ways import Way
 from router.values import Handle
 
 Distribution = Literal["flood", "multicast", "closest", "balanced", "unavailable", "linkBalanced"]
@@ -176,8 +177,9 @@ class LiveAddress:
 
     @property
     def outstanding(self) -> dict[int, int]:
-        """Balanced messages without an outcome, by the tag of the connection they left on."""
-        return {tag: way.count for tag, way in self.ways.items() if way.count}
+        """Balanced messages without an outcome, by the tag of the connection they left on. None of another address."""
+        ways = self.ways if self.distribution == "balanced" else {}
+        return {tag: way.count for tag, way in ways.items() if way.count}
 
     @property
     def receiver_count(self) -> int:

@@ -13,7 +13,7 @@ from router.core.ports import Engine
 from router.core.work import FULL_BUFFER_BYTES, Work
 
 # What a level that is over its limit costs a connection.
-BudgetStep = Literal["held_back", "not_sent_to", "closed"]
+BudgetStep = Literal["held_back", "not_sent_to", "not_kept", "closed"]
 
 
 def _say_nothing(_level: Level, _step: BudgetStep) -> None:
@@ -24,7 +24,8 @@ class Attachment:
     """One connection, as the core sees it."""
 
     __slots__ = (
-        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_edge", "is_trunk"),
+        *("capacity", "connection_id", "engine", "held_back_count", "in_links", "is_blocked", "is_edge"),
+        *("is_neighbour", "is_trunk"),
         *(
             "_has_full_buffer",
             "_was_crowded",
@@ -59,13 +60,15 @@ class Attachment:
         self.is_route_container = role == "route-container"
         self.is_edge = role == "edge"
         self.is_trunk = role == "inter-router"
+        self.is_neighbour = self.is_edge or self.is_trunk
         self.is_blocked = False  # the socket takes no more for now
         self.in_links: set[InLink] = set()
         self.out_links: set[OutLink] = set()
         self.pacing: Pacing | None = None  # what the connection may send in a second, if that is limited
         self.unsent_bytes: Callable[[], int] = lambda: 0  # that wait for a blocked socket
         self.held_back_count = 0  # how often its senders had to wait for that
-        self.account = Account(budgets, self, budgets.levels_for(f"C{connection_id}", host))
+        levels = budgets.levels_for(f"C{connection_id}", host, is_neighbour=self.is_neighbour)
+        self.account = Account(budgets, self, levels, is_neighbour=self.is_neighbour)
         self.is_crowded = False  # its receivers get nothing before they have read and settled some
         self.on_budget: Callable[[Level, BudgetStep], None] = _say_nothing
         self._has_full_buffer = False
@@ -111,6 +114,10 @@ class Attachment:
             self.on_budget(self.account.own, "not_sent_to")
         else:
             self._work.relieved[self] = None
+
+    def refuse_to_keep(self, level: Level) -> None:
+        """A message from another router may not wait for its receivers."""
+        self.on_budget(level, "not_kept")
 
     def exhaust(self, level: Level) -> None:
         self._work.closing.append(partial(self.on_budget, level, "closed"))

@@ -175,19 +175,27 @@ class Account:
     held      bytes, of every sort
     waiting   of these, what waits for its receivers to read or settle it
     addresses of these, what the addresses of other routers take that it told of
+    kept      of these, what came from other routers and waits for its receivers
     is_open   the connection can still be closed
+    link_limit  bytes of one sending link's messages that may wait; 0: no limit
     """
 
     __slots__ = (
-        *("_budgets", "_is_crowded", "addresses", "behind", "held", "is_open", "levels", "party", "user", "waiting"),
+        *("_budgets", "_is_crowded", "_limit", "addresses", "behind", "held", "is_open", "kept", "levels"),
+        *("link_limit", "party", "user", "waiting"),
     )
 
-    def __init__(self, budgets: "Budgets", party: Party, levels: tuple[Level, ...]) -> None:
+    def __init__(
+        self, budgets: "Budgets", party: Party, levels: tuple[Level, ...], *, is_neighbour: bool = False
+    ) -> None:
+        """is_neighbour  the peer is a router: its links carry the messages of many, whom no limit of one may stop"""
         self._budgets = budgets
+        self._limit = levels[0].limit
+        self.link_limit = 0 if is_neighbour else budgets.limits.link
         self.party = party
         self.levels: tuple[Level, ...] = ()
         self.user: Level | None = None  # None before the Open
-        self.held = self.waiting = self.addresses = 0
+        self.held = self.waiting = self.addresses = self.kept = 0
         self.behind: dict[Level, None] = {}  # the levels that hold it back
         self.is_open = True
         self._is_crowded = False
@@ -195,12 +203,12 @@ class Account:
             self.join(level)
 
     @property
-    def own(self) -> Level:
-        return self.levels[0]
+    def limits(self) -> Limits:
+        return self._budgets.limits
 
     @property
-    def link_limit(self) -> int:
-        return self._budgets.limits.link
+    def own(self) -> Level:
+        return self.levels[0]
 
     def count_users(self) -> int:
         """How many users there are."""
@@ -214,8 +222,8 @@ class Account:
         alike  so many sessions, the first, have as much as each other: at most 16
         """
         limits = [level.limit for level in self.levels[1:] if level.limit]
-        if self.own.limit:
-            limits.append(self.own.limit - self.addresses)
+        if self._budgets.limits.connection:
+            limits.append(self._budgets.limits.connection)
         limit = min(limits, default=0)
         parts = 8 * number if alike == 1 else 16 * (1 if number <= alike else number)
         return limit // parts if limit else MAX_SESSION_BYTES
@@ -264,6 +272,25 @@ class Account:
         """
         more = size - self.addresses
         self.addresses = size
+        self._charge_others(more)
+
+    def keep(self, size: int) -> None:
+        """`size` bytes more, or fewer, are held of what came from other routers for its receivers.
+
+        As addresses: whoever sends to a slow receiver does not stop what its connection sends.
+        """
+        self.kept += size
+        self._charge_others(size)
+
+    def level_without_room(self, size: int) -> Level | None:
+        """The level, if there is one, that has no room to keep `size` bytes more."""
+        for level in self.levels[1:]:
+            if level.limit and level.room_for(self) < size:
+                return level
+        return None
+
+    def _charge_others(self, more: int) -> None:
+        """`more` bytes come out of the budgets of the user, the host and the router, not out of its own."""
         if more > 0:
             self.own.widen(more)
         self.charge(more)
@@ -278,7 +305,7 @@ class Account:
         """As `charge`, of what its receivers have to read or settle."""
         self.waiting += size
         self.charge(size)
-        limit = self.own.limit and self.own.limit - self.addresses
+        limit = self._limit
         if (self.waiting > limit > 0) is not self._is_crowded and (size > 0 or self.waiting <= limit - limit // 8):
             self._is_crowded = not self._is_crowded
             self.party.crowd(is_crowded=self._is_crowded)
@@ -317,7 +344,7 @@ class Account:
 
 
 class Payer(Protocol):
-    """Pays for what is held: a sender's link, or an account."""
+    """Pays for what is held: a sender's link, a receiver's, or an account."""
 
     def charge(self, size: int, /) -> None: ...
 
@@ -326,24 +353,27 @@ class Charge:
     """The bytes of one message that waits on one or more links: paid once, and a record for each.
 
     A large one's are here and in the engine's buffer, which stays as it is until the sender's delivery is settled.
+
+    size  bytes that the first link costs
     """
 
-    __slots__ = ("_copies", "_payer", "_size")
+    __slots__ = ("_copies", "payer", "size")
 
     def __init__(self, payer: Payer, size: int) -> None:
-        self._payer = payer
-        self._size = size if size <= LARGE_BYTES else COPIES * size
+        """size  of the message"""
+        self.payer = payer
+        self.size = RECORD_BYTES + (size if size <= LARGE_BYTES else COPIES * size)
         self._copies = 0
 
     def take(self) -> None:
         """One link more holds it."""
-        self._payer.charge(RECORD_BYTES if self._copies else RECORD_BYTES + self._size)
+        self.payer.charge(RECORD_BYTES if self._copies else self.size)
         self._copies += 1
 
     def free(self) -> None:
         """One link holds it no longer."""
         self._copies -= 1
-        self._payer.charge(-RECORD_BYTES if self._copies else -RECORD_BYTES - self._size)
+        self.payer.charge(-RECORD_BYTES if self._copies else -self.size)
 
 
 class Budgets:
@@ -355,19 +385,24 @@ class Budgets:
         self._users: dict[str, Level] = {}
         self._hosts: dict[str, Level] = {}
 
-    def levels_for(self, name: str, host: str) -> tuple[Level, ...]:
+    def levels_for(self, name: str, host: str, *, is_neighbour: bool = False) -> tuple[Level, ...]:
         """The levels of a new connection, its own first. Its user's follows when that is known.
 
         name  of the connection
         host  its address, without the port
+        is_neighbour  of a router, which may have what a host may: several users' messages are on their way by it
         """
         if host not in self._hosts:
             self._hosts[host] = Level("host", host, self.limits.host)
-        return Level("connection", name, self.limits.connection), self._hosts[host], self.router
+        own = self.limits.host if is_neighbour else self.limits.connection
+        return Level("connection", name, own), self._hosts[host], self.router
 
-    def user(self, name: str) -> Level:
+    def user(self, name: str, *, is_neighbour: bool = False) -> Level:
+        """is_neighbour  as of levels_for"""
+        if is_neighbour:
+            name = f"router {name}"
         if name not in self._users:
-            self._users[name] = Level("user", name, self.limits.user)
+            self._users[name] = Level("user", name, self.limits.host if is_neighbour else self.limits.user)
         return self._users[name]
 
     @property

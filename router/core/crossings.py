@@ -1,4 +1,4 @@
-"""Balanced messages on their way to another router, which are counted until they have their outcome.
+"""Messages on their way to another router, which are counted until they have their outcome.
 
 Source: docs/spec/network.md §10.3.
 """
@@ -6,7 +6,9 @@ Source: docs/spec/network.md §10.3.
 from collections.abc import Callable
 
 from router.core.in_links import InLink
-from router.core.links import Counted, Way
+from router.core.links import Counted, Origin
+from router.core.ways import Way
+from router.core.weights import COPIES, Weights
 from router.values import Handle
 
 
@@ -16,7 +18,9 @@ def crossing_of(link: InLink, ways: dict[int, Way], tag: int) -> Counted:
     ways  of their address
     tag   of the connection
     """
-    way = ways.setdefault(tag, Way())
+    way = ways.get(tag)
+    if way is None:
+        way = ways[tag] = Way(link.attachment.account.limits.link)
     crossing = link.crossing
     if crossing is None or crossing.way is not way:
         crossing = link.crossing = Crossing(link, way)
@@ -37,20 +41,58 @@ class Crossing:
         return self.link
 
     def on_accepted(self, source: Handle, since_s: int) -> None:
-        self.way.count -= 1
+        self.way.leave()
         self.link.on_accepted(source, since_s)
 
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
-        self.way.count -= 1
+        self.way.leave()
         self.link.on_outcome(source, since_s, state, outgoing)
 
     def on_progress(self, source: Handle, state: int, outgoing: Handle, settle: Callable[[Handle], None]) -> None:
         self.link.on_progress(source, state, outgoing, settle)
 
     def on_lost(self, source: Handle, since_s: int, *, was_sent: bool) -> None:
-        self.way.count -= 1
+        self.way.leave()
         self.link.on_lost(source, since_s, was_sent=was_sent)
 
     def forgo(self, state: int, since_s: int) -> None:
-        self.way.count -= 1
+        self.way.leave()
         self.link.forgo(state, since_s)
+
+
+class CrossingWeights:
+    """What the large messages hold that are on their way to another router by one link: their senders pay for it."""
+
+    __slots__ = ("_on_their_way", "_unsettled")
+
+    def __init__(self, unsettled: dict[Handle, tuple[Origin, Handle, int]]) -> None:
+        """unsettled  of the link"""
+        self._unsettled = unsettled
+        self._on_their_way: dict[Handle, tuple[Weights, Way | None, int]] = {}
+
+    def add(self, outgoing: Handle, size: int) -> None:
+        """A message of `size` bytes is on its way; its record is there."""
+        origin = self._unsettled[outgoing][0]
+        sender = origin.sender
+        assert isinstance(sender, InLink)
+        if sender.weights is None:
+            sender.weights = Weights(sender.charge)
+        sender.weights.add(outgoing, size)
+        way = origin.way if isinstance(origin, Crossing) else None
+        if way is not None:
+            way.add(COPIES * size, sender)
+        self._on_their_way[outgoing] = sender.weights, way, size
+
+    def drop(self, outgoing: Handle) -> None:
+        """It is settled; nothing happens where it was small."""
+        entry = self._on_their_way.pop(outgoing, None)
+        if entry is not None:
+            weights, way, size = entry
+            weights.drop(outgoing)
+            if way is not None:
+                way.drop(COPIES * size)
+
+    def clear(self) -> None:
+        """The link is gone."""
+        for outgoing in list(self._on_their_way):
+            self.drop(outgoing)

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from policy.addressing.address import FALLBACK_PHASE, Address, phase_in
 from router.core.addresses import AddressTable, Forward, LiveAddress
 from router.core.budget import Charge
-from router.core.forward import Fanout, give_copy
+from router.core.forward import Fanout, charge_for, give_copy
 from router.core.in_links import Annotations, InLink, Redirected
 from router.core.links import Origin
 from router.core.network import Network
@@ -301,7 +301,9 @@ def _spread(link: InLink, copies: Copies, delivery: Handle) -> None:
     for out, payload in copies:
         charge = charges.get(id(payload))
         if charge is None:
-            charge = charges[id(payload)] = Charge(link, len(payload))
+            charge = charge_for(link, out, len(payload))
+            if charge.payer is link:
+                charges[id(payload)] = charge
         give_copy(origin, out, source, since_s, payload, is_settled=is_settled, charge=charge)
     if link.wire.credit < 0:
         link.owe(0)

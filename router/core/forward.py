@@ -93,14 +93,15 @@ def spread(link: InLink, address: LiveAddress, out_links: list[OutLink], deliver
         if address.subscribers:
             fanout.outcome = ACCEPTED
     source = delivery if fanout is not None else None
-    whole, charge = b"", Charge(link, size)
+    whole, shared = b"", Charge(link, size)
     for out in out_links:
         if out.compose is not None:
-            own = out.compose(link, size)
-            give_copy(fanout, out, source, since_s, own, is_settled=is_settled, charge=Charge(link, len(own)))
+            payload = out.compose(link, size)
         else:
-            whole = whole or link.work.copy(size)
-            give_copy(fanout, out, source, since_s, whole, is_settled=is_settled, charge=charge)
+            payload = whole = whole or link.work.copy(size)
+        is_alone = out.compose is not None or link.attachment.is_neighbour
+        charge = charge_for(link, out, len(payload)) if is_alone else shared
+        give_copy(fanout, out, source, since_s, payload, is_settled=is_settled, charge=charge)
     _check_credit(link)
 
 
@@ -180,7 +181,7 @@ def give_copy(
 ) -> None:
     """Send now if the link has room, else queue.
 
-    charge  for what is queued; None: the link that the message came on pays, or where there is none, the receiver
+    charge  for what is queued; None: that of one copy
     """
     if out.room <= 0 and not out.queue:
         # Where some wait, the room is looked at whenever the link may have more.
@@ -189,10 +190,23 @@ def give_copy(
         out.room -= 1
         out.work.touched.add(out.engine)
         out.send_payload(origin, source, since_s, payload, is_settled=is_settled)
+        return
+    if charge is None:
+        charge = charge_for(origin if isinstance(origin, InLink) else None, out, len(payload))
+    if charge.payer is out and (level := out.attachment.account.level_without_room(charge.size)) is not None:
+        out.refuse(origin, source, since_s, level)
     else:
-        if charge is None:
-            charge = Charge(origin if isinstance(origin, InLink) else out.attachment.account, len(payload))
         out.enqueue(Queued(origin, source, since_s, payload, is_settled, charge))
+
+
+def charge_for(link: InLink | None, out: OutLink, size: int) -> Charge:
+    """Of a message that may wait. Its sender pays; for another router's the receiver, who is here.
+
+    link  that it came on; None: it is the router's own, for which the receiver pays
+    """
+    if link is None:
+        return Charge(out.attachment.account, size)
+    return Charge(out if link.attachment.is_neighbour and not out.attachment.is_trunk else link, size)
 
 
 class Fanout(Copies):

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from router.core.budget import RECORD_BYTES
 from router.core.links import Connection, Counted, Lender, Link
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED
 from router.core.ports import IncomingWire
+from router.core.weights import Weights
 from router.core.work import Work
 from router.values import Condition, Handle
 
@@ -65,7 +67,8 @@ class Merging(Protocol):
 OVER_RATE: Final = 1  # its connection sends more in a second than it may
 OVER_BUDGET: Final = 2  # a level of its connection's account holds too much
 LINK_OVER_BUDGET: Final = 4  # the link itself does
-_HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
+WAY_FULL: Final = 8  # enough is on its way to the other router that its message left for
+_HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET | WAY_FULL
 
 
 def _ignore(_source: Handle) -> None:
@@ -81,21 +84,10 @@ class InLink(Link):
     """A link on which a client sends."""
 
     __slots__ = (
-        *("accept", "annotations", "crossing", "heading", "lender", "lent"),
-        *("credit_withheld", "dropped_presettled", "grant", "held", "holds", "inspect"),
-        "is_draining",
-        "is_settled",
-        "max_message_bytes",
-        "merging",
-        "on_over_credit",
-        "on_oversize",
-        "on_stalled",
-        "on_updated",
-        "owed",
-        "passed_over",
-        "redirected",
-        "rest",
-        "update",
+        *("accept", "annotations", "credit_withheld", "crossing", "dropped_presettled", "eased", "grant", "heading"),
+        *("held", "holds", "inspect", "is_draining", "is_settled", "lender", "lent", "max_message_bytes", "merging"),
+        *("on_over_credit", "on_oversize", "on_stalled", "on_updated", "owed", "passed_over", "redirected", "rest"),
+        *("records", "update", "weights"),
     )
     wire: IncomingWire
 
@@ -135,7 +127,10 @@ class InLink(Link):
         self.is_draining = False
         self.dropped_presettled = 0
         self.holds = 0  # why nothing is taken from it, as flags
-        self.held = 0  # bytes of its messages that wait on other links
+        self.eased = 0  # of these, what is gone: it goes on when its turn comes
+        self.held = 0  # bytes of its messages that wait on other links, or are on their way to other routers
+        self.weights: Weights | None = None  # of the large ones on their way
+        self.records = 0  # of all that are on their way, as of the latest second
 
     @property
     def may_have_credit(self) -> bool:
@@ -214,6 +209,7 @@ class InLink(Link):
         if not self.holds:
             self.wire.hold()
         self.holds |= why
+        self.eased &= ~why
 
     def go_on(self, why: int) -> None:
         """This reason not to take anything is gone."""
@@ -228,10 +224,30 @@ class InLink(Link):
         if why & _HOLDS_CREDIT:
             self.grant_withheld()
 
+    def _ease(self, why: int) -> None:
+        self.eased |= why
+        self.work.relieved[self] = None
+
     def relieve(self, has_time: Callable[[], bool]) -> bool:
+        eased, self.eased = self.eased, 0
         if self.is_open:
-            self.go_on(LINK_OVER_BUDGET)
+            self.go_on(eased)
         return True
+
+    def wait_for_way(self) -> None:
+        if self.is_open and not self.attachment.is_neighbour:
+            self.hold(WAY_FULL)
+
+    def go_on_by_way(self) -> None:
+        self._ease(WAY_FULL)
+
+    def count_records(self) -> None:
+        """Charge a client's link for what is on its way to other routers, which no receiver here is charged for."""
+        is_charged = self.crossing is not None and self.is_open and not self.attachment.is_neighbour
+        records = self.wire.unsettled_count if is_charged else 0
+        more, self.records = records - self.records, records
+        if more:
+            self.attachment.account.charge(more * RECORD_BYTES)
 
     def charge(self, size: int) -> None:
         """`size` bytes more of its messages wait on other links; fewer, where it is negative."""
@@ -240,12 +256,13 @@ class InLink(Link):
         if held > limit > 0 and not self.holds & LINK_OVER_BUDGET and self.is_open:
             self.hold(LINK_OVER_BUDGET)
         elif self.holds & LINK_OVER_BUDGET and held <= limit - limit // 8:
-            self.work.relieved[self] = None
+            self._ease(LINK_OVER_BUDGET)
         self.attachment.account.charge(size)
 
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
-        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = None
+        self.count_records()
+        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = self.weights = None
         self.on_oversize, self.on_updated = _stop, _ignore
 
     # Outcomes (Origin)

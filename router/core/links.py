@@ -10,9 +10,10 @@ Sources: docs/spec/routing.md §8, §9.
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol
 
-from router.core.budget import Account, Charge
+from router.core.budget import Account, Charge, Level
 from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from router.core.ports import Engine, Wire
+from router.core.ways import Way
 from router.core.work import Resumable, Work
 from router.values import Handle
 
@@ -42,17 +43,8 @@ class Origin(Protocol):
         ...
 
 
-class Way:
-    """From an address to other routers by one connection. count  balanced messages on it without an outcome"""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
 class Counted(Origin, Protocol):
-    """The origin of messages that are counted until they have their outcome (router.core.transit)."""
+    """The origin of messages that are counted until they have their outcome (router.core.crossings)."""
 
     @property
     def way(self) -> Way: ...
@@ -140,6 +132,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def is_neighbour(self) -> bool:
+        """Is the peer a router: is it one of these two?"""
+        ...
+
+    @property
     def is_blocked(self) -> bool: ...
     @property
     def pacing(self) -> Pace | None: ...
@@ -153,6 +150,10 @@ class Connection(Protocol):
     @property
     def unsent_bytes(self) -> Callable[[], int]:
         """How many bytes wait for the socket while it is blocked."""
+        ...
+
+    def refuse_to_keep(self, level: Level, /) -> None:
+        """A message from another router may not wait for a receiver."""
         ...
 
     def forget(self, link: "Link", /) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import ClassVar, Final, cast
 
-from router.core.budget import RECORD_BYTES
+from router.core.budget import RECORD_BYTES, Level
+from router.core.crossings import CrossingWeights
 from router.core.in_links import InLink
 from router.core.links import Connection, Growing, Link, Origin, Queued
 from router.core.ports import OutgoingWire
@@ -71,7 +72,7 @@ class OutLink(Link):
         self.queue: deque[Queued] = deque()
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.records = 0  # unsettled deliveries that the account was charged for
-        self.weights: Weights | None = None  # of large ones; None: there was none yet
+        self.weights: Weights | CrossingWeights | None = None  # of large ones; None: there was none yet
         self.dropped_presettled = 0
         # Called with seconds: it has taken nothing of a message under way for so long.
         self.on_stalled: Callable[[float], None] | None = None
@@ -135,6 +136,25 @@ class OutLink(Link):
             item.charge.free()
             if isinstance(item.origin, InLink):
                 item.origin.owe()
+
+    def charge(self, size: int) -> None:
+        """`size` bytes more of other routers' messages wait here; fewer, where it is negative."""
+        self.attachment.account.keep(size)
+
+    def refuse(self, origin: Origin | None, source: Handle | None, since_s: int, level: Level) -> None:
+        """A message of another router may not wait here: it is released, or dropped where it is presettled.
+
+        Attack: that of router.core.ways, from many routers or to many receivers.
+
+        level  of the receiver's account, which has no room
+        """
+        self.attachment.refuse_to_keep(level)
+        if origin is not None and source is not None:
+            origin.on_lost(source, since_s, was_sent=False)
+            return
+        self.dropped_presettled += 1
+        if isinstance(origin, InLink):
+            origin.owe()
 
     def occupy(self, leg: Growing) -> None:
         """The link is the streamed message's until `vacate`."""
@@ -216,15 +236,21 @@ class OutLink(Link):
         self.work.touched.add(self.engine)
 
     def count_records(self) -> None:
-        """Charge the connection for what the receiver has not settled."""
+        """Charge the connection for what the receiver has not settled. Another router's never stops the others."""
         more = len(self.unsettled) - self.records
         self.records += more
-        self.attachment.account.wait(more * RECORD_BYTES)
+        account = self.attachment.account
+        (account.charge if self.attachment.is_neighbour else account.wait)(more * RECORD_BYTES)
 
     def weigh(self, outgoing: Handle, size: int) -> None:
-        """Charge the connection for a large message that its receiver has not settled."""
+        """Charge for a large message that is not settled: the receiver's connection, or at another router the sender.
+
+        Its record is among the unsettled.
+        """
         if self.weights is None:
-            self.weights = Weights(self.attachment.account.wait)
+            attachment = self.attachment
+            is_far = attachment.is_neighbour
+            self.weights = CrossingWeights(self.unsettled) if is_far else Weights(attachment.account.wait)
             self.settle = self._settle_weighed
         self.weights.add(outgoing, size)
 

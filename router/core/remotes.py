@@ -77,7 +77,10 @@ class DataOutLink(OutLink):
                 self.count_unstuck(since_s)
             self.accepted += 1
             if type(origin) is Crossing:
-                origin.way.count -= 1
+                way = origin.way
+                way.count -= 1
+                if way.is_full:
+                    way.ease()
                 origin.link.on_accepted(source, since_s)
             else:
                 origin.on_accepted(source, since_s)

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from router.core.addresses import Distribution, Forward, LiveAddress
-from router.core.budget import Charge
 from router.core.crossings import crossing_of
-from router.core.forward import deliver_in_process, give_copy, spread
+from router.core.forward import charge_for, deliver_in_process, give_copy, spread
 from router.core.in_links import InLink
-from router.core.links import Origin
 from router.core.out_links import OutLink
 from router.core.remotes import DataOutLink, RemoteRouter, Trunk
 from router.core.selection import elsewhere, least_loaded_elsewhere, next_in_turn_elsewhere
@@ -163,7 +161,6 @@ class Transit:
         if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
             return
         front = self._front(size)
-        is_closest = address.distribution == "closest"
         router = address.sole
         out: OutLink | None = None
         if router is None or address.out_links or address.subscribers or link.annotations is not None or front < 0:
@@ -193,15 +190,15 @@ class Transit:
         work = link.work
         work.touched.add(out.engine)
         if not link.is_settled(delivery):
-            origin: Origin = link
-            if not is_closest:
-                crossing = link.crossing
-                if crossing is None or crossing.way is not address.ways.get(out.trunk.tag):
-                    crossing = crossing_of(link, address.ways, out.trunk.tag)
-                crossing.way.count += 1
-                origin = crossing
+            crossing = link.crossing
+            if crossing is None or crossing.way is not address.ways.get(out.trunk.tag):
+                crossing = crossing_of(link, address.ways, out.trunk.tag)
+            way = crossing.way
+            count = way.count = way.count + 1
+            if count > way.most:
+                way.hold_back(link)
             out.load += 1
-            out.unsettled[outgoing] = (origin, delivery, work.now_s)
+            out.unsettled[outgoing] = (crossing, delivery, work.now_s)
             if size > LARGE_BYTES:
                 out.weigh(outgoing, size)
         else:
@@ -234,17 +231,15 @@ class Transit:
         """To another router, as bytes that may wait for its credit."""
         assert out.compose is not None
         payload, now_s = out.compose(link, size), link.work.now_s
-        charge = Charge(link, len(payload))
         if link.is_settled(delivery):
             link.presettled += 1
             link.settle(delivery)
-            give_copy(link, out, None, now_s, payload, is_settled=True, charge=charge)
+            give_copy(link, out, None, now_s, payload, is_settled=True)
         else:
-            origin: Origin = link
-            if address.distribution != "closest":
-                origin = crossing = crossing_of(link, address.ways, out.trunk.tag)
-                crossing.way.count += 1
-            give_copy(origin, out, delivery, now_s, payload, is_settled=False, charge=charge)
+            crossing = crossing_of(link, address.ways, out.trunk.tag)
+            crossing.way.enter(link)
+            charge = charge_for(link, out, len(payload))
+            give_copy(crossing, out, delivery, now_s, payload, is_settled=False, charge=charge)
         if link.wire.credit < 0:
             link.owe(0)
 
@@ -257,7 +252,7 @@ class Transit:
         if link.is_settled(delivery):
             link.presettled += 1
             link.settle(delivery)
-            give_copy(link, out, None, now_s, payload, is_settled=True, charge=Charge(link, len(payload)))
+            give_copy(link, out, None, now_s, payload, is_settled=True)
         elif out.room > 0 and not out.sends_settled and out.on_sending is None:
             out.room -= 1
             out.delivery_count += 1
@@ -269,7 +264,7 @@ class Transit:
             link.work.touched.add(out.engine)
             return
         else:
-            give_copy(link, out, delivery, now_s, payload, is_settled=False, charge=Charge(link, len(payload)))
+            give_copy(link, out, delivery, now_s, payload, is_settled=False)
         if link.wire.credit < 0:
             link.owe(0)
 

@@ -118,7 +118,8 @@ def address_row(address: LiveAddress) -> Mapping[str, Any]:
 def _by_connection(address: LiveAddress) -> list[int] | None:
     """Balanced messages without an outcome, by the tag of the connection to a neighbour; None: there were never any."""
     outstanding = address.outstanding
-    return [outstanding.get(tag, 0) for tag in range(MAX_TRUNKS)] if address.ways else None
+    is_tracked = address.ways and address.distribution == "balanced"
+    return [outstanding.get(tag, 0) for tag in range(MAX_TRUNKS)] if is_tracked else None
 
 
 def address_rows(core: Core, offset: int = 0) -> Iterator[Mapping[str, Any]]:

@@ -58,7 +58,7 @@ class Watch:
             if link.is_open:
                 _sample_rate(link)
                 _sample_credit(link, now_s)
-                if isinstance(link, OutLink) and link.records != len(link.unsettled):
+                if not isinstance(link, OutLink) or link.records != len(link.unsettled):
                     link.count_records()
         if now_s >= self._next_scan_s:
             self._next_scan_s = now_s + self._thresholds.scan_interval_s

@@ -32,7 +32,7 @@ def payers(core: Core) -> dict[Any, int]:
 
     for out in core.links.values():
         for item in out.queue if isinstance(out, OutLink) else ():
-            payer = item.charge._payer
+            payer = item.charge.payer
             if item.leg is not None:
                 assert isinstance(item.leg, Leg)
                 assert payer is item.leg.stream.link

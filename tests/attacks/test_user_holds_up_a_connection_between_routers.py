@@ -1,0 +1,115 @@
+"""Attack: a user sends to receivers of his own on another router, which take nothing or settle nothing. What was sent
+filled the budget of the connection between the routers, which stopped, and everybody's messages on it waited for him.
+
+An honest pair sends over the same connections, by the same priorities, small messages and large ones.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from memory_net import ACCEPTED, Client, Fleet, Receiver, Sender
+
+from router.core.budget import MIB, Limits
+
+LIMITS = Limits(link=1 * MIB, connection=2 * MIB, user=6 * MIB, host=12 * MIB, router=24 * MIB)
+EDGE: dict[str, Any] = {"role": "edge"}
+
+
+def fleet_of(*ends: str) -> Fleet:
+    edges = tuple(end for end in ("E1", "E2") if end in ends)
+    fleet = Fleet("A", "B", "C", edges=edges, limits=LIMITS)
+    fleet.connect("A", "B")
+    fleet.connect("B", "C")
+    if "E1" in edges:
+        fleet.connect("E1", "A", **EDGE)
+    if "E2" in edges:
+        fleet.connect("E2", "C", **EDGE)
+    fleet.settle()
+    return fleet
+
+
+def client_of(fleet: Fleet, name: str) -> Client:
+    """One of his: who has no login is told by his host."""
+    fleet[name].remote_host = "10.0.0.66"
+    client = fleet[name].client()
+    fleet.pump()
+    fleet[name].remote_host = "10.0.0.1"
+    return client
+
+
+class Mallory:
+    """He has receivers on one router, and sends to them on others all that he may."""
+
+    def __init__(self, fleet: Fleet, at: list[str], far: str, *, credit: int, count: int, is_settled: bool) -> None:
+        self.fleet = fleet
+        self.is_settled = is_settled
+        self.names = [f"slow{index}" for index in range(count)]
+        self.receivers: list[Receiver] = []
+        for start in range(0, count, 4):
+            client = client_of(fleet, far)
+            self.receivers += [client.receiver(name, credit=credit) for name in self.names[start : start + 4]]
+        self.senders: list[Sender] = []
+        for name in at:
+            client = client_of(fleet, name)
+            self.senders += [client.sender(target) for target in self.names]
+
+    def flood(self, size: int, rounds: int) -> int:
+        """Returns how many messages he sent."""
+        sent = 0
+        for number in range(rounds):
+            for sender in self.senders:
+                for _ in range(min(sender.credit, 10)):
+                    sender.send(bytes(size), priority=number % 10, is_settled=self.is_settled)
+                    sent += 1
+            self.fleet.pump()
+        return sent
+
+
+WAYS: list[tuple[list[str], str]] = [
+    (["A"], "B"),
+    (["A", "B"], "C"),
+    (["E1"], "C"),
+    (["A"], "E2"),
+]
+
+
+def honest_traffic(fleet: Fleet, at: list[str], far: str) -> Callable[[], None]:
+    """Returns what sends from everywhere to `far`, and back, and looks whether all is accepted."""
+    receiver = fleet[far].client().receiver("orders", credit=1000, accepts=True)
+    senders = [fleet[name].client().sender("orders") for name in at]
+    back = fleet[at[0]].client().receiver("answers", credit=1000, accepts=True)
+    answering = fleet[far].client().sender("answers")
+    fleet.tick(3)
+
+    def send() -> None:
+        before = len(receiver.bodies) + len(back.bodies)
+        sent = [answering.send(b"answer", priority=priority) for priority in (0, 4, 9)]
+        for sender in senders:
+            sent += [sender.send(bytes(size), priority=priority) for size in (10, 20_000) for priority in (0, 4, 9)]
+        fleet.pump()
+        assert [each.outcome for each in sent] == [ACCEPTED] * len(sent)
+        assert len(receiver.bodies) + len(back.bodies) - before == len(sent)
+
+    return send
+
+
+@pytest.mark.parametrize(
+    ("size", "is_settled"),
+    [(100, False), (15_000, False), (15_000, True)],
+    ids=["small", "large", "presettled"],
+)
+@pytest.mark.parametrize("credit", [0, 100_000], ids=["takes nothing", "settles nothing"])
+@pytest.mark.parametrize(("at", "far"), WAYS, ids=lambda each: each if isinstance(each, str) else "+".join(each))
+def test_others_are_served(at: list[str], far: str, credit: int, size: int, is_settled: bool) -> None:
+    fleet = fleet_of(*at, far)
+    send_honestly = honest_traffic(fleet, at, far)
+    mallory = Mallory(fleet, at, far, credit=credit, count=12, is_settled=is_settled)
+    fleet.tick(3)
+    mallory.flood(size, 40)
+    send_honestly()
+    fleet.tick(5)
+    mallory.flood(size, 5)
+    send_honestly()
+    assert not any(end.router_closed for net in fleet.nets.values() for end in net.ends)
+    fleet.no_errors()
