@@ -3,14 +3,16 @@
 Source: docs/spec/network.md §11; docs/spec/routing.md §15.3.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from policy.addressing.address import Address
 from router.admission.connection_gate import Direction
-from router.amqp.engine import CannotBegin, Engine, Session
+from router.amqp.engine import CannotBegin, Session
 from router.connection.auto_links import Place
+from router.connection.lanes import MAX_LANES, Lanes
 from router.connection.link_routes import Limiting, LinkRoute, Onward
 from router.connection.peer_links import PeerLinks
 from router.connection.route_patterns import may_route_links, may_serve
@@ -48,9 +50,10 @@ class Hosting:
         self.unanswered = 0
         self.is_gone = False
         self._peers = links
-        self._session: Session | None = None  # the one of all links that the router attaches for others
-        self._is_begun = False
-        self._waiting: list[_Waiting] = []  # for the answer to its Begin
+        # A broker sees one session for all links that the router attaches for others, as of 1.20.
+        most = MAX_LANES if links.attachment.is_neighbour else 1
+        self._lanes = Lanes(links.engine, self._begin_own, self._go_on, most=most)
+        self._waiting: deque[_Waiting] = deque()  # for the answer to a Begin
 
     @property
     def links(self) -> Limiting:
@@ -83,50 +86,58 @@ class Hosting:
         return isinstance(address, Address) and may_serve(gate, address, direction)
 
     def begin(self) -> bool:
-        """Begin the session, so that an attach needs not wait for it. False: there can be none."""
-        if self._session is None:
-            engine: Engine = self._peers.engine
-            try:
-                self._session = engine.begin_session(self, incoming_capacity_bytes=self._peers.terms.session_bytes)
-            except CannotBegin:
-                return False
-            self._session.on_answer = self._on_begun
+        """Begin a session, so that an attach needs not wait for it. False: there can be none."""
+        try:
+            if not self._lanes.is_begun:
+                self._lanes.begin()
+        except CannotBegin:
+            return False
         return True
+
+    def _begin_own(self) -> Session:
+        window = self._peers.terms.session_bytes
+        if self.attachment.is_neighbour:
+            window = min(window, self.attachment.account.session_bytes(len(self._peers.engine.sessions) + 1))
+        return self._peers.engine.begin_session(self, incoming_capacity_bytes=window)
 
     def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
         """Call `call` with a session that is open, now or later; `failed` where there can be none."""
-        if self._session is not None and self._is_begun and not self.is_gone:
-            call(self._session)
-        elif not self.is_gone and self.begin():
-            self._waiting.append((call, failed))
-        else:
+        if self.is_gone:
             failed()
+            return
+        self._waiting.append((call, failed))
+        if len(self._waiting) == 1:
+            for _ in self._going_on():
+                pass
 
-    def _on_begun(self) -> None:
-        session, waiting = self._session, self._waiting
-        assert session is not None
-        self._is_begun, self._waiting = True, []
-        self._peers.core.work.begin(self._going_on(session, waiting))
+    def _go_on(self) -> None:
+        self._peers.core.work.begin(self._going_on())
 
-    def _going_on(self, session: Session | None, waiting: list[_Waiting]) -> Iterator[None]:
-        """Those that have waited for the session go on, in turns: thousands of auto links may.
-
-        session  None: there is none
-        """
-        for call, failed in waiting:
-            if self.is_gone:
+    def _going_on(self) -> Iterator[None]:
+        """Those that have waited for a session go on, in turns: thousands of auto links may."""
+        waiting = self._waiting
+        while waiting and not self.is_gone:
+            try:
+                session = self._lanes.lease(len(waiting))
+            except CannotBegin:
+                self._fail_waiting()
                 return
-            if session is not None and self._session is session:
-                call(session)
-            else:
-                failed()
+            if session is None:
+                return
+            call, _ = waiting.popleft()
+            call(session)
             yield
 
+    def _fail_waiting(self) -> None:
+        """There is no session for them."""
+        waiting, self._waiting = self._waiting, deque()
+        self._peers.core.work.begin(_failing(waiting))
+
     def on_end(self, session: Session) -> None:
-        """The peer has ended the session."""
-        self._session, self._is_begun = None, False
-        waiting, self._waiting = self._waiting, []
-        self._peers.core.work.begin(self._going_on(None, waiting))
+        """The peer has ended a session."""
+        self._lanes.forget(session)
+        if not self._lanes.is_begun:
+            self._fail_waiting()
         self._peers.end(session)
 
     def losing(self) -> Iterator[None]:
@@ -134,3 +145,9 @@ class Hosting:
         for routed in list(self.routed):
             routed.lose()
             yield
+
+
+def _failing(waiting: deque[_Waiting]) -> Iterator[None]:
+    for _, failed in waiting:
+        failed()
+        yield

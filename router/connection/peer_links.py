@@ -55,11 +55,9 @@ class PeerLinks:
     """Attaches, counts and drops the links of one connection.
 
     keeps_names  the peer is a router, which has made the names of links unique
-    alike        so many sessions have windows of the same size, see Account.session_bytes
     """
 
     keeps_names = False
-    alike = 1
 
     def __init__(
         self,
@@ -107,7 +105,7 @@ class PeerLinks:
         session.is_counted = True
         settings = self.gate.settings
         window = settings.max_session_window if settings is not None else 0
-        most = self.attachment.account.session_bytes(len(self.engine.sessions), self.alike)
+        most = self.attachment.account.session_bytes(len(self.engine.sessions))
         session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:

@@ -3,12 +3,14 @@
 The router that made the connection attaches all of them; the other answers. Source: docs/spec/network.md §4.
 """
 
+from collections.abc import Container
 from functools import partial
 from typing import Final, Protocol
 
 from router.amqp.engine import CannotBegin, IncomingWire, LinkOwner, OutgoingWire, Session, SessionOwner
 from router.amqp.terminus import Condition, Terminus
 from router.connection.inspection import condition_of, wire_of
+from router.connection.lanes import SPARE, Lanes
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.trunk_messages import Arrivals, composer, heading_of, router_for
 from router.core.in_links import InLink
@@ -37,12 +39,9 @@ class TrunkLinks(PeerLinks):
 
     trunk: Trunk | None = None
     keeps_names = True
-    # Control, one for each priority, and one of each router for streaming. A window holds frames, whatever their size:
-    # one smaller than the credit of a link would let a neighbour that is far away send no more in a round trip.
-    alike = PRIORITIES + 3
     _incoming_slots = 0  # data links in either direction so far
     _outgoing_slots = 0
-    _streaming: Session | None = None  # for messages that do not come in one piece
+    _streaming: Lanes | None = None  # for messages that do not come in one piece; None: the peer does not take such
     _streaming_links = 0
     _arrivals: Arrivals
 
@@ -79,7 +78,7 @@ class TrunkLinks(PeerLinks):
             sessions.append(session)
 
     def _begin_own(self, owner: TrunkOwner) -> Session:
-        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1, self.alike)
+        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
         return self.engine.begin_session(owner, incoming_capacity_bytes=min(self.terms.session_bytes, most))
 
     def _attach_standing(self, sessions: list[Session], owner: TrunkOwner) -> None:
@@ -98,24 +97,23 @@ class TrunkLinks(PeerLinks):
     # Streaming links of ours, whoever made the connection
 
     def begin_streaming(self, owner: TrunkOwner) -> None:
-        """Begin the session of streaming links; a message that comes before it is answered takes a data link."""
-        session = self._begin_own(owner)
-
-        def on_answer() -> None:
-            self._streaming = session
-
-        session.on_answer = on_answer
+        """Begin sessions for streaming links; a message that comes before one is answered takes a data link."""
+        self._streaming = Lanes(self.engine, lambda: self._begin_own(owner), lambda: None)
+        self._streaming.begin(SPARE)
         trunk = self.trunk
         assert trunk is not None
-        trunk.attach_streaming = lambda: self._attach_streaming(trunk, owner)
+        trunk.streaming.attach = lambda: self._attach_streaming(trunk, owner)
+        trunk.streaming.is_alone = _is_alone
         trunk.close = self._close_streaming
 
     def _attach_streaming(self, trunk: Trunk, owner: TrunkOwner) -> DataOutLink | None:
-        session = self._streaming
-        if session is None or session.is_ended or self._streaming_links >= MAX_STREAMING_LINKS:
+        if self._streaming is None or self._streaming_links >= MAX_STREAMING_LINKS:
             return None
         terminus = Terminus(capabilities=(_DATA,), expiry_policy="link-detach")
         try:
+            session = self._streaming.lease_now()
+            if session is None:
+                return None
             wire = session.attach_sender(self._name(), owner, source=terminus, target=terminus)
         except CannotBegin:
             return None
@@ -223,8 +221,8 @@ class TrunkLinks(PeerLinks):
 
     def end(self, session: Session) -> None:
         """As for clients' links: nothing more goes to any of the session's, though they may be many and end later."""
-        if session is self._streaming:
-            self._streaming = None
+        if self._streaming is not None:
+            self._streaming.forget(session)
         for wire in session.wires.values():
             if isinstance(wire.core, DataOutLink | ControlOutLink):
                 self.network.cut_off(wire.core)
@@ -238,3 +236,9 @@ class TrunkLinks(PeerLinks):
         trunk, self.trunk = self.trunk, None
         if trunk is not None:
             self.network.disconnect(trunk)
+
+
+def _is_alone(link: DataOutLink, idle: Container[DataOutLink]) -> bool:
+    """Is every other link of its session idle?"""
+    wires = wire_of(link).session.wires.values()
+    return all(wire.core is link or wire.core in idle for wire in wires)

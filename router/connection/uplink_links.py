@@ -4,7 +4,7 @@ Nothing is judged on an uplink: this router chose the interior (policy §3.14). 
 """
 
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from policy.addressing.address import FALLBACK_PHASE, Address, phase_in
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session, SessionOwner
@@ -12,6 +12,7 @@ from router.amqp.engine.links import LinkOwner
 from router.amqp.terminus import Condition, Terminus
 from router.connection.edge_messages import Unreadable, decode_service, edge_composer
 from router.connection.edge_services import INVALID_FIELD
+from router.connection.lanes import Lanes
 from router.connection.link_routes import Host
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.uplinks import Uplinks
@@ -26,8 +27,6 @@ from router.edge.standing import DOWN
 from router.edge.standing import UPLINK as UP
 from router.effects import log
 from router.values import Handle
-
-_SESSIONS: Final[tuple[SessionName, ...]] = ("endpoint", "core")
 
 
 class Owner(SessionOwner, LinkOwner, Protocol):
@@ -51,9 +50,11 @@ class UplinkLinks(PeerLinks):
         self.uplinks = uplinks
         self.host = host
         self._owner = owner
-        self._sessions: dict[SessionName, Session] = {}
-        self._answered: set[SessionName] = set()
-        self._waiting: dict[int, AttachLink] = {}  # until both sessions stand: links are attached in their order
+        self._lanes: dict[SessionName, Lanes] = {
+            "endpoint": Lanes(self.engine, self._begin_own, self._attach_waiting),
+            "core": Lanes(self.engine, self._begin_own, self._attach_waiting, most=1),
+        }
+        self._waiting: dict[int, AttachLink] = {}  # for a session: links are attached in their order
         self._own: dict[int, tuple[AttachLink, Wire]] = {}
         self._numbers: dict[Wire, int] = {}
         uplinks.opened(self)
@@ -65,35 +66,32 @@ class UplinkLinks(PeerLinks):
     # What the machine asks for
 
     def attach_own(self, effect: AttachLink) -> None:
+        self._waiting[effect.link] = effect
         try:
-            self._begin_sessions()
-            if len(self._answered) < len(_SESSIONS):
-                self._waiting[effect.link] = effect
-            else:
-                self._attach(effect)
+            for lanes in self._lanes.values():
+                if not lanes.is_begun:
+                    lanes.begin()
+            self._attach_waiting()
         except CannotBegin as error:
+            self._waiting.clear()
             text = f"[C{self.attachment.connection_id}] no link on the uplink: {error}"
             log(self._emit, "ROUTER_CORE", "error", text)
 
-    def _begin_sessions(self) -> None:
-        for name in _SESSIONS:
-            if name not in self._sessions:
-                most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
-                session = self.engine.begin_session(
-                    self._owner, incoming_capacity_bytes=min(self.terms.session_bytes, most)
-                )
-                self._sessions[name] = session
-                session.on_answer = partial(self._on_begun, name)
+    def _begin_own(self) -> Session:
+        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
+        return self.engine.begin_session(self._owner, incoming_capacity_bytes=min(self.terms.session_bytes, most))
 
-    def _on_begun(self, name: SessionName) -> None:
-        self._answered.add(name)
-        if len(self._answered) == len(_SESSIONS):
-            waiting, self._waiting = self._waiting, {}
-            for effect in waiting.values():
-                self._attach(effect)
+    def _attach_waiting(self) -> None:
+        """Those go on for which there is a session."""
+        waiting = self._waiting
+        for number, effect in list(waiting.items()):
+            session = self._lanes[effect.session].lease(len(waiting))
+            if session is None:
+                return
+            del waiting[number]
+            self._attach(effect, session)
 
-    def _attach(self, effect: AttachLink) -> None:
-        session = self._sessions[effect.session]
+    def _attach(self, effect: AttachLink, session: Session) -> None:
         name = f"qdlink.{self.core.random_name()}"
         source, target = _terminus(effect.source), _terminus(effect.target)
         wire: Wire
@@ -223,7 +221,7 @@ class UplinkLinks(PeerLinks):
 
     def end(self, session: Session) -> None:
         super().end(session)
-        if self.uplinks is not None and session in self._sessions.values():
+        if self.uplinks is not None and any(lanes.forget(session) for lanes in self._lanes.values()):
             # The half of an uplink is none: a stand-by takes over, or the connector connects again.
             text = f"[C{self.connection_id}] The interior router ended a session of this edge: the uplink is closed"
             log(self._emit, "ROUTER_CORE", "warning", text)

@@ -181,8 +181,8 @@ class Account:
     """
 
     __slots__ = (
-        *("_budgets", "_is_crowded", "_limit", "addresses", "behind", "held", "is_open", "kept", "levels"),
-        *("link_limit", "party", "user", "waiting"),
+        *("_budgets", "_is_crowded", "_is_neighbour", "_limit", "addresses", "behind", "held", "is_open", "kept"),
+        *("levels", "link_limit", "party", "user", "waiting"),
     )
 
     def __init__(
@@ -190,6 +190,7 @@ class Account:
     ) -> None:
         """is_neighbour  the peer is a router: its links carry the messages of many, whom no limit of one may stop"""
         self._budgets = budgets
+        self._is_neighbour = is_neighbour
         self._limit = levels[0].limit
         self.link_limit = 0 if is_neighbour else budgets.limits.link
         self.party = party
@@ -214,19 +215,20 @@ class Account:
         """How many users there are."""
         return self._budgets.user_count
 
-    def session_bytes(self, number: int, alike: int = 1) -> int:
+    def session_bytes(self, number: int) -> int:
         """What the `number`th session of the connection may send before it is taken, at most.
 
         What was granted comes after the senders are held back, too: all of it has to fit under the last step.
 
-        alike  so many sessions, the first, have as much as each other: at most 16
+        A neighbour's first sessions have as much as each other. A window holds frames, whatever their size: one smaller
+        than the credit of a link would let a neighbour that is far away send no more in a round trip.
         """
-        limits = [level.limit for level in self.levels[1:] if level.limit]
-        if self._budgets.limits.connection:
-            limits.append(self._budgets.limits.connection)
-        limit = min(limits, default=0)
-        parts = 8 * number if alike == 1 else 16 * (1 if number <= alike else number)
-        return limit // parts if limit else MAX_SESSION_BYTES
+        limits = [self._limit, *(level.limit for level in self.levels[1:])]
+        least = min((limit for limit in limits if limit), default=0)
+        if not least:
+            return MAX_SESSION_BYTES
+        part = least // (8 * number)
+        return min(part, (self.limits.connection or least) // 16) if self._is_neighbour else part
 
     def has_much_room(self) -> bool:
         """Is every level less than half full? What need not be held is held only then."""

@@ -274,7 +274,7 @@ class _Picked:
         """Links that were taken for a message that streams have none now."""
         for out, _ in self.copies:
             if isinstance(out, DataOutLink) and out.slot is None:
-                out.trunk.idle[out] = None
+                out.trunk.streaming.rest(out)
 
 
 def _here(live: LiveAddress) -> list[OutLink]:

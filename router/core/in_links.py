@@ -87,7 +87,7 @@ class InLink(Link):
         *("accept", "annotations", "credit_withheld", "crossing", "dropped_presettled", "eased", "grant", "heading"),
         *("held", "holds", "inspect", "is_draining", "is_settled", "lender", "lent", "max_message_bytes", "merging"),
         *("on_over_credit", "on_oversize", "on_stalled", "on_updated", "owed", "passed_over", "redirected", "rest"),
-        *("records", "update", "weights"),
+        *("records", "streamed_on", "update", "weights"),
     )
     wire: IncomingWire
 
@@ -130,6 +130,7 @@ class InLink(Link):
         self.eased = 0  # of these, what is gone: it goes on when its turn comes
         self.held = 0  # bytes of its messages that wait on other links, or are on their way to other routers
         self.weights: Weights | None = None  # of the large ones on their way
+        self.streamed_on: Link | None = None  # its latest link to another router, of a message that had not come whole
         self.records = 0  # of all that are on their way, as of the latest second
 
     @property
@@ -262,7 +263,8 @@ class InLink(Link):
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
         self.count_records()
-        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = self.weights = None
+        self.on_stalled = self.on_over_credit = self.inspect = None
+        self.crossing = self.weights = self.streamed_on = None
         self.on_oversize, self.on_updated = _stop, _ignore
 
     # Outcomes (Origin)

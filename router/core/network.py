@@ -155,7 +155,7 @@ class Network:
         del self.trunks[trunk.tag]
         leaving: list[DataOutLink | ControlOutLink | None] = [*trunk.data, trunk.control]
         trunk.data.clear()
-        trunk.idle.clear()
+        trunk.streaming.clear()
         for out in leaving:
             if out is not None:
                 out.is_open = False
@@ -182,7 +182,7 @@ class Network:
         """A link is gone while its connection goes on."""
         if isinstance(link, DataOutLink):
             data = link.trunk.data
-            link.trunk.idle.pop(link, None)
+            link.trunk.streaming.forget(link)
             if link.slot is not None and link.slot < len(data) and data[link.slot] is link:
                 data[link.slot] = None
         elif isinstance(link, ControlOutLink):
@@ -257,7 +257,7 @@ class Network:
     def trim(self, spare: int, at_once: int) -> None:
         """Close idle streaming links above `spare` on each connection, at most `at_once` of them."""
         for trunk in list(self.trunks.values()):
-            for link in list(trunk.idle)[: min(len(trunk.idle) - spare, at_once)] if len(trunk.idle) > spare else ():
+            for link in trunk.streaming.surplus(spare, at_once):
                 trunk.close(link)
 
     # Control messages

@@ -12,6 +12,7 @@ from router.core.in_links import InLink
 from router.core.links import Connection, Growing, Lender, Lent
 from router.core.out_links import OutLink
 from router.core.ports import OutgoingWire
+from router.core.streaming_links import StreamingLinks
 from router.core.work import Work
 from router.values import Handle
 
@@ -129,8 +130,8 @@ class DataOutLink(OutLink):
 
     def _become_idle(self) -> None:
         """A streaming link waits for the next message that needs one."""
-        if self.slot is None and self.is_open:
-            self.trunk.idle[self] = None
+        if self.slot is None and self.is_open and self.leg is None and not self.queue:
+            self.trunk.streaming.rest(self)
 
     @property
     def priority(self) -> int:
@@ -148,8 +149,7 @@ class Trunk:
     data        by priority; a slot whose link is gone stays empty
     neighbour   the router id that speaks on it and uses it, where that is known
     admitted    the only router id that may speak on it; None: any
-    idle        streaming links that no message occupies, the oldest first
-    attach_streaming  attaches one more; None: it cannot be, now
+    streaming   links for messages that have not come whole
     close       closes a link of ours
     """
 
@@ -161,13 +161,8 @@ class Trunk:
     data: list[DataOutLink | None] = field(default_factory=list)
     neighbour: str | None = None
     admitted: str | None = None
-    idle: dict[DataOutLink, None] = field(default_factory=dict)
-    attach_streaming: Callable[[], DataOutLink | None] = lambda: None
+    streaming: StreamingLinks = field(default_factory=StreamingLinks)
     close: Callable[[DataOutLink], None] = lambda _link: None
-
-    def streaming_link(self) -> DataOutLink | None:
-        """A link for a message that has not come whole, lest it holds up the others. None: there is none."""
-        return self.idle.popitem()[0] if self.idle else self.attach_streaming()
 
     def link_for(self, priority: int) -> DataOutLink | None:
         """The data link of this priority, or of the next lower one that there is."""

@@ -59,7 +59,7 @@ class Transit:
             out = choose(address, link, self._priority(address, size))
             found = [out] if out is not None else []
         if is_streamed:
-            found = [(out.trunk.streaming_link() or out) if isinstance(out, DataOutLink) else out for out in found]
+            found = [(out.trunk.streaming.take(link) or out) if isinstance(out, DataOutLink) else out for out in found]
         for out in found:
             address.transit += isinstance(out, DataOutLink)
         return found

@@ -1,7 +1,10 @@
 """Attack: a user sends to receivers of his own on another router, which take nothing or settle nothing. What was sent
 filled the budget of the connection between the routers, which stopped, and everybody's messages on it waited for him.
 
-An honest pair sends over the same connections, by the same priorities, small messages and large ones.
+Large messages have sessions of their own between the routers, each with a window: what nobody took filled those, and no
+large message came any more. Between an edge and its interior everything was on one session: nothing came at all.
+
+Honest pairs send over the same connections, by the same priorities, small messages and large ones.
 """
 
 from collections.abc import Callable
@@ -11,14 +14,16 @@ import pytest
 from memory_net import ACCEPTED, Client, Fleet, Receiver, Sender
 
 from router.core.budget import MIB, Limits
+from router.core.remotes import DataOutLink
+from router.core.streaming_links import MOST_OF_USER
 
 LIMITS = Limits(link=1 * MIB, connection=2 * MIB, user=6 * MIB, host=12 * MIB, router=24 * MIB)
 EDGE: dict[str, Any] = {"role": "edge"}
 
 
-def fleet_of(*ends: str) -> Fleet:
+def fleet_of(*ends: str, limits: Limits = LIMITS) -> Fleet:
     edges = tuple(end for end in ("E1", "E2") if end in ends)
-    fleet = Fleet("A", "B", "C", edges=edges, limits=LIMITS)
+    fleet = Fleet("A", "B", "C", edges=edges, limits=limits)
     fleet.connect("A", "B")
     fleet.connect("B", "C")
     if "E1" in edges:
@@ -87,6 +92,7 @@ def honest_traffic(fleet: Fleet, at: list[str], far: str) -> Callable[[], None]:
         sent = [answering.send(b"answer", priority=priority) for priority in (0, 4, 9)]
         for sender in senders:
             sent += [sender.send(bytes(size), priority=priority) for size in (10, 20_000) for priority in (0, 4, 9)]
+            sent += [sender.send(bytes(size)) for size in (200_000, 2_000_000)]
         fleet.pump()
         assert [each.outcome for each in sent] == [ACCEPTED] * len(sent)
         assert len(receiver.bodies) + len(back.bodies) - before == len(sent)
@@ -112,4 +118,45 @@ def test_others_are_served(at: list[str], far: str, credit: int, size: int, is_s
     mallory.flood(size, 5)
     send_honestly()
     assert not any(end.router_closed for net in fleet.nets.values() for end in net.ends)
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("size", [300_000, 3_000_000])
+@pytest.mark.parametrize("credit", [0, 1], ids=["takes nothing", "takes one"])
+@pytest.mark.parametrize(("at", "far"), WAYS, ids=lambda each: each if isinstance(each, str) else "+".join(each))
+def test_large_messages_of_others_are_served(at: list[str], far: str, credit: int, size: int) -> None:
+    fleet = fleet_of(*at, far, limits=Limits())
+    send_honestly = honest_traffic(fleet, at, far)
+    mallory = Mallory(fleet, at, far, credit=credit, count=20, is_settled=False)
+    fleet.tick(3)
+    for _ in range(2):
+        for sender in mallory.senders:
+            if sender.credit:
+                sender.send(bytes(size))
+        fleet.pump()
+        send_honestly()
+    fleet.no_errors()
+
+
+def test_one_user_has_a_share_of_the_links_for_large_messages() -> None:
+    fleet = fleet_of("A", "B", limits=Limits())
+    mallory = Mallory(fleet, ["A"], "B", credit=0, count=3 * MOST_OF_USER, is_settled=False)
+    fleet.tick(3)
+    for sender in mallory.senders:
+        sender.send(bytes(300_000))
+    fleet.pump()
+    streaming = [
+        link
+        for link in fleet["A"].core.links.values()
+        if isinstance(link, DataOutLink) and link.slot is None and link.attachment.is_trunk
+    ]
+    assert len(streaming) == MOST_OF_USER
+    # What waited behind his own comes when that is taken.
+    for receiver in mallory.receivers:
+        receiver.flow(10)
+        receiver.accepts = True
+    fleet.tick(3)
+    assert [sending.outcome for sender in mallory.senders for sending in sender.sent] == [ACCEPTED] * len(
+        mallory.senders
+    )
     fleet.no_errors()

@@ -542,11 +542,11 @@ def test_idle_streaming_links_beyond_the_pool_are_closed() -> None:
     fleet.pump()
     network = fleet["A"].core.network
     assert network is not None
-    assert len(network.trunks[0].idle) == 3
+    assert len(network.trunks[0].streaming.idle) == 3
     network.trim(spare=2, at_once=10)
     fleet["A"].work.finish()
     fleet.pump()
-    assert len(network.trunks[0].idle) == 2
+    assert len(network.trunks[0].streaming.idle) == 2
     assert sum(isinstance(link, DataOutLink) for link in fleet["A"].core.links.values()) == 12
     fleet.no_errors()
 

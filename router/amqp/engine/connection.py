@@ -702,6 +702,11 @@ class Engine:
         """Our Open has been sent, and no Close."""
         return not self.is_deaf and bool(lib.pn_connection_state(self.connection) & lib.PN_LOCAL_ACTIVE)
 
+    @property
+    def channels_left(self) -> int:
+        """Sessions that may still be begun, before those that wait to be written."""
+        return self.intake.guard.channels_left
+
     def promise_link(self, session: Session, name: bytes, *, peer_sends: bool) -> None:
         """The peer may answer an Attach of ours with this name on the session. Errors: CannotBegin"""
         assert session.channel is not None

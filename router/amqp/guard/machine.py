@@ -175,6 +175,11 @@ class Guard:
         """Channels of ours in use, but for those of sessions ended and unwritten."""
         return len(self.channels) + self.begun.unanswered
 
+    @property
+    def channels_left(self) -> int:
+        """Sessions that may still be begun."""
+        return self.channel_max + 1 - self._used_channels - self.unwritten.get(None, 0)
+
     def _used_handles(self, channel: int) -> int:
         """Handles of ours in use on a session, but for those of links detached and unwritten."""
         return len(self.channels[channel]) + self.begun.awaited_links(channel)
@@ -190,7 +195,7 @@ class Guard:
         """A session is to be begun: `begun.sent` says on which channel. Errors: CannotBegin"""
         if self.stage != "running":
             raise CannotBegin("the connection is not open")
-        if self._used_channels + self.unwritten.get(None, 0) > self.channel_max:
+        if self.channels_left <= 0:
             raise CannotBegin("no channel is left")
         self.begun.promised += 1
 
