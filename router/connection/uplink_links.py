@@ -50,10 +50,9 @@ class UplinkLinks(PeerLinks):
         self.uplinks = uplinks
         self.host = host
         self._owner = owner
-        self._lanes: dict[SessionName, Lanes] = {
-            "endpoint": Lanes(self.engine, self._begin_own, self._attach_waiting),
-            "core": Lanes(self.engine, self._begin_own, self._attach_waiting, most=1),
-        }
+        lanes = partial(Lanes, self.engine, self._begin_own, self._attach_waiting)
+        self._standing: dict[SessionName, Lanes] = {"endpoint": lanes(most=1), "core": lanes(most=1)}
+        self._proxies = lanes()  # for the links of addresses
         self._waiting: dict[int, AttachLink] = {}  # for a session: links are attached in their order
         self._own: dict[int, tuple[AttachLink, Wire]] = {}
         self._numbers: dict[Wire, int] = {}
@@ -68,7 +67,7 @@ class UplinkLinks(PeerLinks):
     def attach_own(self, effect: AttachLink) -> None:
         self._waiting[effect.link] = effect
         try:
-            for lanes in self._lanes.values():
+            for lanes in self._standing.values():
                 if not lanes.is_begun:
                     lanes.begin()
             self._attach_waiting()
@@ -85,7 +84,8 @@ class UplinkLinks(PeerLinks):
         """Those go on for which there is a session."""
         waiting = self._waiting
         for number, effect in list(waiting.items()):
-            session = self._lanes[effect.session].lease(len(waiting))
+            lanes = self._standing[effect.session] if effect.key is None else self._proxies
+            session = lanes.lease(len(waiting))
             if session is None:
                 return
             del waiting[number]
@@ -221,11 +221,14 @@ class UplinkLinks(PeerLinks):
 
     def end(self, session: Session) -> None:
         super().end(session)
-        if self.uplinks is not None and any(lanes.forget(session) for lanes in self._lanes.values()):
+        if self.uplinks is not None and self._is_own(session):
             # The half of an uplink is none: a stand-by takes over, or the connector connects again.
             text = f"[C{self.connection_id}] The interior router ended a session of this edge: the uplink is closed"
             log(self._emit, "ROUTER_CORE", "warning", text)
             self._shut()
+
+    def _is_own(self, session: Session) -> bool:
+        return any(lanes.forget(session) for lanes in (*self._standing.values(), self._proxies))
 
     def cut_off(self) -> list[InLink | OutLink]:
         links = super().cut_off()

@@ -38,6 +38,11 @@ class Limits:
     host: int = 512 * MIB
     router: int = 1024 * MIB
 
+    @property
+    def neighbour(self) -> int:
+        """Of a connection to another router: one user that has all he may cannot fill it."""
+        return 2 * self.user or self.connection
+
 
 NO_LIMITS: Final = Limits(link=0, connection=0, user=0, host=0, router=0)
 
@@ -392,11 +397,11 @@ class Budgets:
 
         name  of the connection
         host  its address, without the port
-        is_neighbour  of a router, which may have what a host may: several users' messages are on their way by it
+        is_neighbour  of a router, by which several users' messages are on their way
         """
         if host not in self._hosts:
             self._hosts[host] = Level("host", host, self.limits.host)
-        own = self.limits.host if is_neighbour else self.limits.connection
+        own = self.limits.neighbour if is_neighbour else self.limits.connection
         return Level("connection", name, own), self._hosts[host], self.router
 
     def user(self, name: str, *, is_neighbour: bool = False) -> Level:
@@ -404,7 +409,7 @@ class Budgets:
         if is_neighbour:
             name = f"router {name}"
         if name not in self._users:
-            self._users[name] = Level("user", name, self.limits.host if is_neighbour else self.limits.user)
+            self._users[name] = Level("user", name, 2 * self.limits.user if is_neighbour else self.limits.user)
         return self._users[name]
 
     @property

@@ -6,6 +6,7 @@ admitted. Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Final, Literal, Protocol, TypeVar
 
 from policy.addressing.address import Address
@@ -302,8 +303,9 @@ class Session:
         engine, encoded = self.engine, name.encode()
         if self.channel is None or self.awaits_begin or self.is_closing or self.is_ended or not engine.can_begin:
             raise CannotBegin("the session is not open")
-        if any(isinstance(link, kind) and link.name == name for link in self.wires.values()):
-            raise CannotBegin(f"the session has a link '{name}' already")
+        links = chain.from_iterable(session.wires.values() for session in engine.sessions.values())
+        if any(isinstance(link, kind) and link.name == name for link in links):
+            raise CannotBegin(f"the connection has a link '{name}' already")
         engine.promise_link(self, encoded, peer_sends=kind is IncomingWire)
         return kind(engine, make(self.pointer, encoded), owner)
 
