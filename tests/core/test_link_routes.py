@@ -7,7 +7,7 @@ from typing import Any
 
 import proton
 import pytest
-from memory_net import ACCEPTED, MODIFIED, Client, Net, Sender, Vhosts, broker, receiver_of, sender_of
+from memory_net import ACCEPTED, MODIFIED, Client, Net, Receiver, Sender, Vhosts, broker, receiver_of, sender_of
 
 from policy.addressing.patterns import configured_tokens
 from router.amqp.codec import decode
@@ -115,6 +115,35 @@ def test_a_terminus_without_an_address_is_not_taken_for_none(kind: str) -> None:
     assert container.pull_from_router()
     assert container.push_to_router()
     assert attach_in(client.inbox)[at] is not None
+
+
+@pytest.mark.parametrize("way", ["detach", "close", "end"])
+@pytest.mark.parametrize("who", ["client", "container"])
+def test_a_receiver_that_leaves_in_mid_message_is_not_told_that_it_has_the_whole(who: str, way: str) -> None:
+    net = Net()
+    link_routes(net)
+    container, client = broker(net), net.client()
+    receiver: Receiver
+    if who == "client":
+        receiver = client.receiver("q", credit=10)
+        net.pump()
+        sender = sender_of(container)
+    else:
+        sender = client.sender("q")
+        net.pump()
+        receiver = receiver_of(container)
+    net.pump()
+    sender.start()
+    sender.append(bytes(300_000))
+    net.pump()
+    if way == "end":
+        receiver.link.session.close()
+    else:
+        getattr(receiver, way)()
+    net.pump()
+    (item,) = receiver.received
+    assert item.is_aborted
+    net.nothing_left()
 
 
 def test_messages_go_both_ways_unchanged() -> None:

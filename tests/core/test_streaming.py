@@ -7,6 +7,7 @@ import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Client, Net, Receiver, Sender, encoded
 
 from router.core.budget import Limits
+from router.values import Condition
 
 MEGABYTE = 1 << 20
 # Per receiver: what a stream holds back at, one read more, and what is in frames on their way.
@@ -254,6 +255,70 @@ def test_a_new_receiver_gets_what_was_sent_behind_the_lost_message() -> None:
     assert sender.sent[0].outcome in (RELEASED, ACCEPTED)
     assert sender.sent[2].outcome == ACCEPTED
     assert sender.credit == 250
+    net.nothing_left()
+
+
+def leave_by(receiver: Receiver, way: str) -> None:
+    if way == "end":
+        receiver.link.session.close()
+    else:
+        getattr(receiver, way)()
+
+
+def ends_cut(client: Client) -> bool:
+    """Does what the router wrote of a message under way end with an aborted Transfer, or without any last one?"""
+    last = client.frames("transfer")[-1]
+    is_whole, is_aborted = not last[5], bool(last[9])
+    return is_aborted or not is_whole
+
+
+@pytest.mark.parametrize("way", ["detach", "close", "end"])
+@pytest.mark.parametrize("mode", [proton.Link.SND_MIXED, proton.Link.SND_SETTLED])
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_receiver_that_leaves_in_mid_message_is_not_told_that_it_has_the_whole(
+    way: str, mode: int, is_read: bool
+) -> None:
+    """routing 92 (§9.3)"""
+    net = Net(session_bytes=MEGABYTE)
+    sender, receiver = pair(net, snd_settle_mode=mode)
+    if not is_read:
+        receiver.client.stop_reading()
+    Upload(sender, 4 * MEGABYTE).push(net, 500_000)
+    receiver.client.resume_reading()
+    leave_by(receiver, way)
+    net.pump()
+    assert ends_cut(receiver.client)
+    assert not receiver.complete
+    assert receiver.client.frames()[-1].name == ("end" if way == "end" else "detach")
+    net.nothing_left()
+
+
+def test_nor_is_one_whose_session_ends_with_many_links() -> None:
+    net = Net(session_bytes=MEGABYTE)
+    sender, receiver = pair(net)
+    for number in range(100):
+        receiver.client.receiver(f"other/{number}")
+    net.pump()
+    Upload(sender, 4 * MEGABYTE).push(net, 500_000)
+    receiver.link.session.close()
+    net.pump()
+    assert ends_cut(receiver.client)
+    assert not receiver.complete
+    net.nothing_left()
+
+
+@pytest.mark.parametrize("way", ["detach", "close", "end"])
+def test_nor_is_one_that_leaves_as_the_router_closes_its_link(way: str) -> None:
+    net = Net(session_bytes=MEGABYTE)
+    sender, receiver = pair(net)
+    Upload(sender, 4 * MEGABYTE).push(net, 500_000)
+    links = net.peer(receiver.client).links
+    (wire,) = links.engine.links.values()
+    links.end_link(wire, Condition(name="amqp:unauthorized-access", description="denied by now"))
+    leave_by(receiver, way)
+    net.pump()
+    assert ends_cut(receiver.client)
+    assert not receiver.complete
     net.nothing_left()
 
 

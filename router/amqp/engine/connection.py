@@ -525,6 +525,7 @@ class Engine:
         session.is_ended = True
         for link in list(session.wires.values()):
             link.owner.on_detach(link, is_closed=False)
+            link.cut_short()
             self.forget(link.link)
         session.owner.on_end(session)
         session.free_charges()

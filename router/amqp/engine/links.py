@@ -540,8 +540,12 @@ class _Wire:
             lib.pn_link_close(self.link)
         else:
             lib.pn_link_detach(self.link)
+        self.cut_short()
         self.engine.forget(self.link)
         lib.pn_link_free(self.link)
+
+    def cut_short(self) -> None:
+        """The link is about to be released: a message under way on it will never be whole."""
 
     def take_answer(self) -> None:
         """The peer has answered our Attach."""
@@ -1085,6 +1089,12 @@ class OutgoingWire(_Wire):
     def abort(self, delivery: Handle) -> None:
         """End a growing delivery so that the peer will not take it for a message. Settles it."""
         lib.pn_delivery_abort(delivery)
+
+    def cut_short(self) -> None:
+        """Without that proton settles with the link what was begun, and what the peer has of it looks whole."""
+        growing = lib.pn_link_current(self.link)
+        if growing:
+            lib.pn_delivery_abort(growing)
 
     def buffered(self, delivery: Handle) -> int:
         """Bytes of a growing delivery that are not yet in a frame."""
