@@ -122,6 +122,12 @@ class Leg:
         """Has the receiver so much to take that no more of the message is read?"""
         return self.buffered >= LOW_BYTES
 
+    def turn_settled(self) -> None:
+        """The copy needs no outcome after all."""
+        out = self.out
+        if out.leg is self and self.handle is not None and out.unsettled.pop(self.handle, None) is not None:
+            out.load -= 1
+
     def finish(self) -> None:
         """The message is complete: the link is free for the next."""
         if self.out.leg is self:
@@ -377,13 +383,28 @@ class Stream(Copies):
 
     def _complete(self) -> None:
         self.is_complete = True
-        self.link.wire.end_message()
+        link = self.link
+        link.wire.end_message()
+        if not self.is_settled and self.wants_outcome and link.is_settled(self.source):
+            self._turn_settled()
         if self.is_settled:
-            self.link.settle(self.source)
+            link.settle(self.source)
         for leg in self.legs:
             leg.finish()
-        if not self.is_settled and self.wants_outcome and self.link.is_open and self.link.is_settled(self.source):
-            self.link.on_updated(self.source)  # the sender settled while the message was on its way
+        if not self.is_settled and self.wants_outcome and link.is_open and link.is_settled(self.source):
+            link.on_updated(self.source)  # the sender settled behind an outcome that was not settled
+
+    def _turn_settled(self) -> None:
+        """The sender settled by the last frame, or before it: the message is as presettled as one that began so.
+
+        Every sender that knows no more of a frame than that others follow does so, routers among them. Not where the
+        sender has an outcome, which is what is counted.
+        """
+        if not self.link.wire.told(self.source):
+            self.is_settled = True
+            self.link.presettled += 1
+            for leg in self.legs:
+                leg.turn_settled()
 
     def _refuse(self, condition: Condition) -> None:
         """Refuse a malformed message: nobody gets the rest, and the receivers learn that it is not whole."""

@@ -20,9 +20,12 @@ from memory_net import (
     frames,
 )
 from proton import symbol
+from test_streaming import raw_stream
 
 from router.amqp.codec import decode_message, encode
 from router.core.addresses import Treatment
+from router.core.in_links import InLink
+from router.core.out_links import OutLink
 from router.core.remotes import DataOutLink
 from router.core.views import address_row
 from router.linkstate.effects import AddressesChanged
@@ -518,6 +521,56 @@ def test_a_stream_holds_up_no_other_message_and_its_link_is_used_again() -> None
     assert receiver.bodies == [bytes(300_000)] * 2
     links = [link for link in fleet["A"].core.links.values() if isinstance(link, DataOutLink) and link.slot is None]
     assert [link.delivery_count for link in links] == [2]
+    fleet.no_errors()
+
+
+def users_links(fleet: Fleet, router: str) -> list[InLink | OutLink]:
+    """The links of a router on which something has passed that a user sent."""
+    links = fleet[router].core.links.values()
+    return [link for link in links if link.delivery_count and link.link_type in ("endpoint", "inter-router")]
+
+
+@pytest.mark.parametrize("distribution", ["balanced", "closest", "multicast"])
+@pytest.mark.parametrize("receivers", [1, 2])
+@pytest.mark.parametrize("how", ["from its first frame on", "at its end", "queued"])
+def test_a_settled_stream_is_presettled_on_every_router(how: str, receivers: int, distribution: str) -> None:
+    """routing §10.1, §19.1: though the routers between tell each other with the last frame"""
+    fleet = Fleet("A", "B", "C", distributions={"a": distribution})
+    fleet.connect("A", "B")
+    fleet.connect("B", "C")
+    fleet.settle()
+    credit = 0 if how == "queued" else 10
+    got = [fleet["C"].client().receiver("a", credit=credit) for _ in range(receivers)]
+    fleet.tick(2)
+    sender = fleet["A"].client().sender("a")
+    fleet.pump()
+    payload = encoded(bytes(600_000))
+    if how == "from its first frame on":
+        raw_stream(sender.client, bytes(300_000), settled=True, ends=False)
+        fleet.pump()
+        raw_stream(sender.client, bytes(300_000), settled=True, ends=True, is_first=False)
+        fleet.pump()
+    else:
+        sending = sender.start()
+        for at in range(0, len(payload), 100_000):
+            sender.append(payload[at : at + 100_000])
+            fleet.pump()
+        sending.settle()
+        fleet.pump()
+    for receiver in got:
+        receiver.flow(10)
+    fleet.pump()
+    came = [item for receiver in got for item in receiver.complete]
+    assert [item.body for item in came] == [bytes(600_000)] * (receivers if distribution == "multicast" else 1)
+    assert all(item.came_settled for item in came)
+    for router in "ABC":
+        links = users_links(fleet, router)
+        assert len(links) >= 2
+        for link in links:
+            assert (link.presettled, link.delivery_count) == (1, 1), (router, link.link_type)
+            assert not link.accepted + link.rejected + link.released + link.modified
+            assert not isinstance(link, OutLink) or not (link.load or link.unsettled)
+    assert [link.wire.credit for link in users_links(fleet, "A") if link.link_type == "endpoint"] == [250]
     fleet.no_errors()
 
 
