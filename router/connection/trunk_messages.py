@@ -188,7 +188,7 @@ def router_for(
         if meant is None:
             return None
         named, phase = meant
-        address = addresses.get(named.key_in(phase))
+        address = network.core.table.find(named, phase)
         # Attack, or a network that has not settled: a message that goes round in a circle.
         if address is None or (own is not None and len(own.trace) > network.radius + 1):
             link.release_undeliverable(delivery)

@@ -36,12 +36,15 @@ LINK_BALANCED: Final = Treatment(distribution="linkBalanced")
 
 # Of the uplink of an edge router (network §2.2). No text names it.
 UPLINK_KEY: Final = "L_edge"
+DOWN_CLASS: Final = "H"  # of what an interior has for its edges
+EVERY_CLASS: Final = "T"  # of what every router has
 _FALLBACK_KEY: Final = f"M{chr(48 + FALLBACK_PHASE)}"
 _FOREIGN: Final = "RAH"  # the classes of what is another router's
 
 _PLAIN: Final = Treatment()  # of addresses that are no mobile ones
 _FALLBACK: Final = Treatment(ingress_phase=FALLBACK_PHASE, egress_phase=FALLBACK_PHASE)
 _OF_ROUTER: Final = Treatment(distribution="closest")  # of what is another router's, whatever its name there
+_OF_ALL: Final = Treatment(distribution="multicast")  # of what every router has
 
 
 class Subscriber(Protocol):
@@ -88,6 +91,7 @@ class LiveAddress:
     exchange     copies its messages to other addresses; None: there is none
     fallback     its companion, which gets what has nobody here; None: it has none
     main         of a companion: the address that it is for
+    beyond       of an address of every router: where the others are; None: it is none
     redirected   messages that went to the companion
     containers   connections that serve a link route here
     """
@@ -119,6 +123,7 @@ class LiveAddress:
         "ways",
     )
     is_control = False  # of the routing protocol: what a client sends there is released (router.core.control_addresses)
+    beyond: "Beyond | None" = None
 
     def __init__(self, key: str, treatment: Treatment, forward: Forward) -> None:
         self.key = key
@@ -195,8 +200,65 @@ class LiveAddress:
         return self.retired_egress + sum(link.delivery_count for link in self.out_links)
 
 
+class Beyond:
+    """The other routers, as the addresses that every router has see them: any may have receivers, and none says so.
+
+    remotes  other interiors, of an interior
+    links    of an interior those to its edges; of an edge the one to its interior
+    on_first  called when there is another router, and was none
+    """
+
+    __slots__ = ("links", "on_first", "remotes")
+
+    def __init__(self) -> None:
+        self.remotes: dict[RemoteRouter, None] = {}
+        self.links: dict[OutLink, None] = {}
+        self.on_first: Callable[[], None] = lambda: None
+
+    def add_router(self, router: RemoteRouter) -> None:
+        self.remotes[router] = None
+        if len(self.remotes) + len(self.links) == 1:
+            self.on_first()
+
+    def add_link(self, link: OutLink) -> None:
+        self.links[link] = None
+        if len(self.remotes) + len(self.links) == 1:
+            self.on_first()
+
+    def __bool__(self) -> bool:
+        return bool(self.remotes or self.links)
+
+    def elsewhere(self, link: InLink | None) -> list[OutLink]:
+        """The links for a message, but for those on the connection that it came by. link  as for Far.hops"""
+        return [out for out in self.links if link is None or out.attachment is not link.attachment]
+
+
+class EveryRouters(LiveAddress):
+    """An address of the class T, `_topo/0/all/NAME`."""
+
+    __slots__ = ("beyond",)
+    beyond: Beyond
+
+    def __init__(self, key: str, treatment: Treatment, forward: Forward, beyond: Beyond) -> None:
+        super().__init__(key, treatment, forward)
+        self.beyond = beyond
+        self.remotes = beyond.remotes
+
+    @property
+    def has_own_path(self) -> bool:
+        return bool(self.out_links or self.beyond)
+
+    @property
+    def is_unused(self) -> bool:
+        return not (self.in_links or self.out_links)
+
+
 class AddressTable:
-    """Key → LiveAddress."""
+    """Key → LiveAddress.
+
+    beyond       the other routers
+    every        the addresses that every router has, as far as they are in use here
+    """
 
     def __init__(self, treatment_of: Callable[[str], Treatment], forward: Mapping[Distribution, Forward]) -> None:
         """treatment_of  (name) → its treatment, by the configured prefixes and patterns"""
@@ -205,9 +267,19 @@ class AddressTable:
         self._far: tuple[Far, Mapping[Distribution, Forward]] | None = None
         self._is_edge = False
         self.addresses: dict[str, LiveAddress] = {}
+        self.beyond = Beyond()
+        self.every: dict[str, EveryRouters] = {}
+        # Stands for those of them that nobody uses here: other routers may.
+        self._passing = self._every_routers(EVERY_CLASS)
 
     def find(self, address: Address, phase: int = 0) -> LiveAddress | None:
-        return self.addresses.get(self._key_in(address, phase))
+        live = self.addresses.get(self._key_in(address, phase))
+        if live is None and address.key[0] == EVERY_CLASS and self.beyond:
+            return self._passing
+        return live
+
+    def _every_routers(self, key: str) -> EveryRouters:
+        return EveryRouters(key, _OF_ALL, self._forward[_OF_ALL.distribution], self.beyond)
 
     def _key_in(self, address: Address, phase: int) -> str:
         """On an edge router all that is another router's is reached by the uplink. Policy judges what it is."""
@@ -216,6 +288,8 @@ class AddressTable:
     def treatment(self, address: Address) -> Treatment:
         if address.is_mobile:
             return self.treatment_of(address.name)
+        if address.key[0] == EVERY_CLASS:
+            return _OF_ALL
         return _OF_ROUTER if address.key[0] == "R" else _PLAIN
 
     def in_phase(self, address: Address, phase: int | None) -> Treatment | None:
@@ -263,6 +337,10 @@ class AddressTable:
 
     def make(self, key: str, treatment: Treatment) -> LiveAddress:
         """An address that there is not yet."""
+        if key[0] == EVERY_CLASS:
+            every = self.addresses[key] = self.every[key] = self._every_routers(key)
+            self.choose_forward(every)
+            return every
         live = self.addresses[key] = LiveAddress(key, treatment, self._forward[treatment.distribution])
         if self._is_edge and live.distribution == "multicast":
             self.choose_forward(live)
@@ -290,6 +368,7 @@ class AddressTable:
         """
         self._far = far, forward
         self._is_edge = is_edge
+        self.choose_forward(self._passing)
 
     def choose_forward(self, address: LiveAddress) -> None:
         """The address has its first remote destination, or its first receiver on a connection between an edge and an
@@ -299,8 +378,8 @@ class AddressTable:
             return
         forward = self._forward
         address.far = None
-        is_copied_up = self._is_edge and address.distribution == "multicast"
-        if self._far is not None and (address.remotes or address.edges or is_copied_up):
+        is_copied_on = address.beyond is not None or (self._is_edge and address.distribution == "multicast")
+        if self._far is not None and (address.remotes or address.edges or is_copied_on):
             address.far, forward = self._far
         address.forward = forward[address.distribution]
         if address.exchange is not None:
@@ -316,5 +395,6 @@ class AddressTable:
         partner = address.partner
         if address.is_unused and (partner is None or partner.is_unused):
             self.addresses.pop(address.key, None)
+            self.every.pop(address.key, None)
             if partner is not None:
                 self.addresses.pop(partner.key, None)

@@ -7,7 +7,7 @@ Source: docs/spec/network.md §2.3.
 from collections.abc import Callable
 from typing import Final
 
-from router.core.addresses import AddressTable, Distribution, LiveAddress, Treatment
+from router.core.addresses import EVERY_CLASS, AddressTable, Distribution, LiveAddress, Treatment
 from router.core.in_links import InLink
 from router.values import Handle
 
@@ -39,15 +39,13 @@ class ControlAddress(LiveAddress):
         return super().receiver_count + self.carriers()
 
 
-def add_control_addresses(table: AddressTable, hello_links: Callable[[], int]) -> list[ControlAddress]:
-    """Put them into the table. hello_links  counts the links that HELLO leaves by
-
-    Returns those that other routers have as well.
-    """
-    made = [ControlAddress(key, hello_links if key == HELLO_KEY else lambda: 0) for key in _DISTRIBUTIONS]
-    for address in made:
-        table.addresses[address.key] = address
-    return [address for address in made if address.key[0] == "T"]
+def add_control_addresses(table: AddressTable, hello_links: Callable[[], int]) -> None:
+    """Put them into the table. hello_links  counts the links that HELLO leaves by"""
+    for key in _DISTRIBUTIONS:
+        address = ControlAddress(key, hello_links if key == HELLO_KEY else lambda: 0)
+        if key[0] == EVERY_CLASS:
+            address.remotes = table.beyond.remotes  # every router has it
+        table.addresses[key] = address
 
 
 def _release(link: InLink, _address: LiveAddress, delivery: Handle, size: int) -> None:

@@ -120,9 +120,7 @@ class Network:
         self.radius = 0
         self._configured = configured
         core.table.reach_far(self.transit, self.transit.forward)
-        # The control addresses that every router has.
-        count = lambda: sum(trunk.control is not None for trunk in self.trunks.values())  # noqa: E731
-        self._everywhere = add_control_addresses(core.table, count)
+        add_control_addresses(core.table, lambda: sum(trunk.control is not None for trunk in self.trunks.values()))
 
     def serve(self, routes: FarRoutes) -> None:
         """Tell others of the link routes of this router, and those of theirs."""
@@ -288,8 +286,7 @@ class Network:
             router = self.routers[identifier] = RemoteRouter(id=identifier, node=f"{AREA}/{identifier}")
             self.transit.routers[router.node] = router
             self._add_destination(router, f"R{identifier}", None)
-            for address in self._everywhere:
-                address.add_remote(router)
+            self.core.table.beyond.add_router(router)
         router.trunk = self.trunks.get(tag) if tag is not None else None
         router.cost = cost
         router.origins = frozenset(f"{AREA}/{origin}" for origin in origins)
@@ -305,8 +302,7 @@ class Network:
         if router is None:
             return
         self.transit.routers.pop(router.node, None)
-        for address in self._everywhere:
-            address.remove_remote(router)
+        self.core.table.beyond.remotes.pop(router, None)
         for key in list(router.keys):
             self._remove_destination(router, key)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from router.core.addresses import AddressTable, LiveAddress
+from router.core.addresses import DOWN_CLASS, UPLINK_KEY, AddressTable, LiveAddress
 from router.core.network import Network
 from router.core.out_links import OutLink
 
@@ -23,6 +23,12 @@ class Home(Protocol):
 class Receivers:
     def __init__(self, core: Home) -> None:
         self._core = core
+        core.table.beyond.on_first = self._grant_every
+
+    def _grant_every(self) -> None:
+        """There is another router: perhaps it has receivers of what every router has."""
+        for address in self._core.table.every.values():
+            self._core.grant_all(address)
 
     def add(self, address: LiveAddress, link: OutLink) -> None:
         """A link becomes a receiver. It knows its address."""
@@ -37,6 +43,8 @@ class Receivers:
             core.network.local_appeared(address)
         if not had_path:
             core.grant_all(address)
+        if address.key[0] == DOWN_CLASS or address.key == UPLINK_KEY:
+            core.table.beyond.add_link(link)  # messages for every router leave by it, too
         core.on_changed(address)
 
     def bind(self, link: OutLink, address: LiveAddress) -> None:
@@ -65,6 +73,7 @@ class Receivers:
         for address, of_it in leaving.items():
             for link in of_it:
                 link.address = None
+                core.table.beyond.links.pop(link, None)
                 address.retired_egress += link.delivery_count
                 self._count_edge(address, link)
                 if address.made_by is link:

@@ -53,7 +53,7 @@ class Transit:
     def hops(self, address: LiveAddress, link: InLink | None, size: int, *, is_streamed: bool) -> list[OutLink]:
         """The links for a message that streams, is copied by an exchange, or is this router's own."""
         if address.distribution == "multicast":
-            found = [*elsewhere(address, link), *self._branches(address, link, size)]
+            found = [*_copied_to(address, link), *self._branches(address, link, size)]
         else:
             choose = self._closest if address.distribution == "closest" else self._balanced
             out = choose(address, link, self._priority(address, size))
@@ -149,6 +149,8 @@ class Transit:
                 continue
             if trunk.neighbour is not None and f"0/{trunk.neighbour}" in passed:
                 continue
+            if link is not None and link.attachment is trunk.attachment:
+                continue  # of a neighbour that does not say that it had it
             out = trunk.link_for(priority)
             if out is not None:
                 found[trunk] = out
@@ -274,4 +276,12 @@ class Transit:
             return
         branches = self._branches(address, link, size)
         address.transit += len(branches)
-        spread(link, address, [*elsewhere(address, link), *branches], delivery, size)
+        spread(link, address, [*_copied_to(address, link), *branches], delivery, size)
+
+
+def _copied_to(address: LiveAddress, link: InLink | None) -> list[OutLink]:
+    """Who gets a copy of a multicast message, but for other interiors. link  as for Transit.hops"""
+    found = list(elsewhere(address, link))
+    if address.beyond is not None:
+        found += address.beyond.elsewhere(link)
+    return found

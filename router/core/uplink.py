@@ -68,7 +68,8 @@ class _EdgeTransit(Transit):
 
     def _branches(self, address: LiveAddress, link: InLink | None, size: int) -> list[OutLink]:
         """A multicast message of an anonymous sender goes up as well, once: perhaps the address has its own link."""
-        if not isinstance(link, AnonymousInLink) or link.attachment.is_edge or address.edges:
+        is_sent_up = address.beyond is not None  # by way of that
+        if is_sent_up or not isinstance(link, AnonymousInLink) or link.attachment.is_edge or address.edges:
             return []
         up = self._uplink.link
         return [up] if up is not None else []
