@@ -6,7 +6,7 @@ from router.core.forward import give_copy
 from router.core.links import Connection
 from router.core.out_links import OutLink
 from router.core.ports import IncomingWire, OutgoingWire
-from router.core.trunk_links import ControlInLink
+from router.core.trunk_links import TOO_LARGE, ControlInLink
 from router.core.work import Work
 from router.values import Condition, Handle
 
@@ -26,7 +26,7 @@ class ServiceInLink(ControlInLink):
         judge: Callable[[bytes], Condition | None],
         limit: int,
     ) -> None:
-        """limit  bytes of a message: a longer one is never held"""
+        """limit  bytes of a message: a longer one is rejected, and not held while it comes"""
         super().__init__(identity, wire, attachment, work, _taken, limit)
         self.judge = judge
 
@@ -35,7 +35,8 @@ class ServiceInLink(ControlInLink):
         return 4
 
     def take(self, delivery: Handle, payload: bytes) -> None:
-        condition = self.judge(payload)
+        # `Gathering` looks at the limit as parts come, and never at a message that comes in one.
+        condition = TOO_LARGE if len(payload) > self.limit else self.judge(payload)
         if not self.is_open:
             return
         if condition is not None:

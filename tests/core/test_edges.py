@@ -14,6 +14,7 @@ from router.amqp.codec import decode_message, encode
 from router.connection.edge_messages import encode_service
 from router.core.core import NO_ROUTE
 from router.core.service_links import ServiceOutLink
+from router.edge.limits import MAX_MESSAGE_BYTES
 from router.edge.messages import Message
 from router.values import Described, uint, ulong
 from router.values import symbol as sym
@@ -636,6 +637,30 @@ def test_a_look_up_is_answered_to_its_asker_alone() -> None:
     decoded = decode_message(bytes(reply.payload))
     assert (decoded.body, decoded.correlation_id) == ([False, False], "c")
     assert decoded.application_properties == {"version": 1, "opcode": 1, "status": 3}
+
+
+@pytest.mark.parametrize("size", [MAX_MESSAGE_BYTES - 1000, MAX_MESSAGE_BYTES + 1, 100_000, 200_000])
+@pytest.mark.parametrize("service", ["_$qd.addr_lookup", "_$qd.edge_heartbeat"])
+def test_a_service_takes_no_message_over_the_limit_however_it_comes(service: str, size: int) -> None:
+    """Attack: a message without end, in one piece, which is decoded, and its texts held."""
+    fleet = star("E1")
+    edge = fleet["INT"].client(**EDGE)
+    own = edge.receiver(None, credit=10, source={"dynamic": True})
+    asking = edge.sender(service)
+    fleet.pump()
+    request = Message(
+        body=["orders", True],
+        application_properties={"version": uint(1), "opcode": uint(1), "filling": "x" * size},
+        reply_to=own.link.remote_source.address,
+        correlation_id="c",
+    )
+    sending = asking.send_bytes(encode_service(request, "0/x"))
+    fleet.pump()
+    assert sending.outcome == (ACCEPTED if size < MAX_MESSAGE_BYTES else REJECTED)
+    if size > MAX_MESSAGE_BYTES:
+        assert sending.updates[-1].refusal.name == "amqp:link:message-size-exceeded"
+    assert bool(own.complete) is (service == "_$qd.addr_lookup" and size < MAX_MESSAGE_BYTES)
+    fleet.no_errors()
 
 
 @pytest.mark.parametrize(
