@@ -3,11 +3,15 @@
 `workerThreads`: the router has one event loop. `allowRedirect` has no effect in qdrouterd 1.20 either, nor has a
 `console` section: its console is served by http listeners. `trustedCertsFile` of a listener is for the certificates of
 its clients, which it asks for where it has an sslProfile and EXTERNAL is among its `saslMechanisms`. Take the line out.
+
+A connector with the role `edge` is how an edge router reaches the interior. That of an interior router connects, and no
+message ever passes there: between interior routers the role is `inter-router`, at both ends.
 """
 
 from collections.abc import Iterator
 
-from policy.lint.findings import Family, Finding, Level, PolicyText, SectionText
+from policy.lint.findings import About, Family, Finding, Level, PolicyText, SectionText
+from policy.lint.fleet import FleetRouter, connectors_of, fleet
 
 ID = "PAL088"
 TITLE = "without effect"
@@ -36,3 +40,8 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             yield section.finding(ID, Level.NOTE, f"'{written}' has no effect", "trustedCertsFile")
     for section in policy.sections("console"):
         yield section.finding(ID, Level.NOTE, "a console section has no effect, and neither have its attributes")
+    for router in fleet(policy) or (FleetRouter(policy=policy, file=""),):
+        if router.mode == "interior":
+            for section in connectors_of(router, "edge"):
+                text = "the role 'edge' of an interior router's connector has no effect: no message passes there"
+                yield section.finding(ID, Level.WARNING, text, "role", About(instead="role: inter-router"))

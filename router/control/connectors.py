@@ -73,6 +73,12 @@ class Connectors:
             name_of=name_of,
         )
         log_configured("Connector", connector, attributes.get("protocolFamily"), profile_name, self._emit)
+        if connector.role == "edge" and self._router.core.network is not None:
+            text = (
+                f"Connector {connector.place} has role=edge and serves nothing: this router is an interior one. "
+                "With role=inter-router it joins another"
+            )
+            log(self._emit, "CONN_MGR", "warning", text)
         self._router.add_connector(connector)
 
     def delete(self, attributes: Mapping[str, Any]) -> None:

@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from daemon_process import eventually
+from daemon_process import Daemon, eventually
 from joined_routers import RouterNetwork, nodes, router_network
 
 from router.management.client import ForbiddenStatus, NotFoundStatus
@@ -146,3 +146,18 @@ def test_an_unknown_router_is_told(network: RouterNetwork) -> None:
     ran = network.routers["A"].tool("qdstat", "-t", "1", "-r", "D", "-g")
     assert ran.status == 1
     assert "is there a router of this name?" in ran.out + ran.err
+
+
+@pytest.mark.parametrize("mode", ["interior", "edge"])
+def test_an_interior_router_says_that_its_connector_of_role_edge_serves_nothing(
+    daemon: Callable[[str], Daemon], mode: str
+) -> None:
+    made = daemon(
+        f"router {{\n    mode: {mode}\n    id: A\n}}\n"
+        "listener {\n    name: plain\n    host: 127.0.0.1\n    port: 0\n    authenticatePeer: no\n}\n"
+        "connector {\n    name: up\n    host: 127.0.0.1\n    port: 1\n    role: edge\n}\n"
+    )
+    assert made.port()
+    assert made.log(r"CONN_MGR \(info\) Configured Connector: 127\.0\.0\.1:1 proto=any, role=edge")
+    warning = r"CONN_MGR \(warning\) Connector 127\.0\.0\.1:1 has role=edge and serves nothing: this router is"
+    assert bool(made.log(warning)) is (mode == "interior")
