@@ -232,8 +232,9 @@ class Account:
         least = min((limit for limit in limits if limit), default=0)
         if not least:
             return MAX_SESSION_BYTES
-        part = least // (8 * number)
-        return min(part, (self.limits.connection or least) // 16) if self._is_neighbour else part
+        if self._is_neighbour:
+            return min((self.limits.connection or least) // 16, least // (4 * number))
+        return least // (8 * number)
 
     def has_much_room(self) -> bool:
         """Is every level less than half full? What need not be held is held only then."""

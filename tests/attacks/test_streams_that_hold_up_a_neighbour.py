@@ -1,0 +1,235 @@
+"""Attack: large messages to a receiver on another router that grants no credit.
+
+All that streams to a neighbour shared one session. One such message filled its window, and no large message of anybody
+passed there any more; a thousand took every link for large messages, and the next the link for all small ones. Now each
+sender has a link and a session of its own, and each user a share of them: what is more waits behind his own.
+"""
+
+from itertools import pairwise
+
+import pytest
+from memory_net import ACCEPTED, Client, Fleet, Receiver, Sender, encoded
+from test_streaming import MEGABYTE
+
+from router.connection.lanes import CHANNELS_LEFT, SPARE
+from router.core.budget import Limits
+from router.core.remotes import DataOutLink
+from router.core.streaming_links import MOST_OF_USER
+from router.core.trunk_links import DataInLink
+
+PIECE = 64 * 1024
+LIMITS = Limits()
+
+
+def chain(*names: str) -> Fleet:
+    fleet = Fleet(*names, limits=LIMITS)
+    for one, other in pairwise(names):
+        fleet.connect(one, other)
+    fleet.settle()
+    return fleet
+
+
+def push(fleet: Fleet, sender: Sender, size: int) -> int:
+    """Begin a message of so many bytes, and send as much as the router takes. Returns how much it has not taken."""
+    payload = encoded(bytes(size))
+    sender.start()
+    left = len(payload)
+    for at in range(0, len(payload), PIECE):
+        if sender.link.session.outgoing_bytes > PIECE:
+            return left
+        sender.append(payload[at : at + PIECE])
+        fleet.pump()
+        left -= len(payload[at : at + PIECE])
+    sender.finish()
+    fleet.pump()
+    return 0
+
+
+def streaming(fleet: Fleet, router: str) -> list[DataOutLink]:
+    links = fleet[router].core.links.values()
+    return [link for link in links if isinstance(link, DataOutLink) and link.slot is None]
+
+
+def bystander(fleet: Fleet, last: str, client: Client | None = None) -> tuple[Sender, Receiver]:
+    receiver = fleet[last].client().receiver("good", credit=1000, accepts=True)
+    fleet.tick(2)
+    sender = (client or fleet["A"].client()).sender("good")
+    fleet.pump()
+    return sender, receiver
+
+
+@pytest.mark.parametrize("routers", ["AB", "ABC"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_one_that_stalls_holds_up_no_other(routers: str, is_first: bool) -> None:
+    fleet = chain(*routers)
+    stalled = fleet[routers[-1]].client().receiver("slow")
+    sender, receiver = bystander(fleet, routers[-1])
+    if not is_first:
+        assert push(fleet, sender, MEGABYTE) == 0
+    attacker = fleet["A"].client().sender("slow")
+    fleet.pump()
+    assert push(fleet, attacker, 64 * MEGABYTE)
+    for _ in range(3):
+        assert push(fleet, sender, 2 * MEGABYTE) == 0
+    assert len(receiver.bodies) == (3 if is_first else 4)
+    assert set(sender.outcomes) == {ACCEPTED}
+    assert not stalled.received
+    fleet.no_errors()
+
+
+def test_many_hold_up_neither_large_messages_nor_small_ones() -> None:
+    fleet = chain("A", "B")
+    fleet["B"].client().receiver("slow")
+    sender, receiver = bystander(fleet, "B")
+    for _ in range(11):
+        client = fleet["A"].client()
+        attackers = [client.sender("slow") for _ in range(100)]
+        fleet.pump()
+        for attacker in attackers:
+            attacker.start()
+            attacker.append(encoded(bytes(300_000))[:140_000])
+        fleet.pump()
+    assert len(streaming(fleet, "A")) == MOST_OF_USER
+    fleet["A"].remote_host = "10.0.0.2"  # another user
+    other, _ = bystander(fleet, "B")
+    for each in (sender, other):
+        small = each.send(b"small")
+        fleet.pump()
+        assert small.outcome == ACCEPTED
+    assert push(fleet, other, 2 * MEGABYTE) == 0
+    assert other.outcomes == [ACCEPTED] * 2
+    assert sum(len(item.payload) > MEGABYTE for item in receiver.received) <= 1
+    data = [link for link in fleet["A"].core.links.values() if isinstance(link, DataOutLink) and link.slot is not None]
+    assert all(link.leg is None for link in data)
+    fleet.no_errors()
+
+
+def test_what_does_not_fit_waits_and_comes() -> None:
+    fleet = chain("A", "B")
+    receiver = fleet["B"].client().receiver("slow", accepts=True)
+    fleet.tick(2)
+    client = fleet["A"].client()
+    senders = [client.sender("slow") for _ in range(MOST_OF_USER + 20)]
+    fleet.pump()
+    payload = encoded(bytes(300_000))
+    for sender in senders:
+        sender.start()
+        sender.append(payload[:140_000])
+        fleet.pump()
+    assert len(streaming(fleet, "A")) == MOST_OF_USER
+    receiver.flow(1000)
+    for sender in senders:
+        sender.append(payload[140_000:])
+        sender.finish()
+    fleet.pump()
+    assert [sender.outcomes for sender in senders] == [[ACCEPTED]] * len(senders)
+    assert all(link.leg is None and not link.queue for link in streaming(fleet, "A"))
+    (trunk,) = fleet["A"].core.network.trunks.values()  # type: ignore[union-attr]
+    assert len(trunk.streaming.idle) == MOST_OF_USER
+    fleet.no_errors()
+
+
+def test_a_waiting_one_that_is_aborted_frees_no_link_that_another_occupies() -> None:
+    fleet = chain("A", "B")
+    receiver = fleet["B"].client().receiver("slow", accepts=True)
+    fleet.tick(2)
+    client = fleet["A"].client()
+    senders = [client.sender("slow") for _ in range(MOST_OF_USER + 1)]
+    fleet.pump()
+    payload = encoded(bytes(300_000))
+    for sender in senders:
+        sender.start()
+        sender.append(payload[:140_000])
+        fleet.pump()
+    senders[-1].sent[0].abort()
+    fleet.pump()
+    (trunk,) = fleet["A"].core.network.trunks.values()  # type: ignore[union-attr]
+    assert trunk.streaming.idle == {}
+    receiver.flow(1000)
+    for sender in senders[:-1]:
+        sender.append(payload[140_000:])
+        sender.finish()
+    fleet.pump()
+    assert [sender.outcomes for sender in senders[:-1]] == [[ACCEPTED]] * MOST_OF_USER
+    assert len(trunk.streaming.idle) == MOST_OF_USER
+
+
+def test_links_of_senders_that_are_gone_are_taken_by_others() -> None:
+    fleet = chain("A", "B")
+    fleet["B"].client().receiver("slow")
+    fleet.tick(2)
+    (trunk,) = fleet["A"].core.network.trunks.values()  # type: ignore[union-attr]
+    for _ in range(3):
+        clients = []
+        for number in range(12):
+            fleet["A"].remote_host = f"10.0.1.{number}"
+            client = fleet["A"].client()
+            clients.append(client)
+            sender = client.sender("slow")
+            fleet.pump()
+            sender.start()
+            sender.append(bytes(140_000))
+            fleet.pump()
+        assert trunk.streaming.idle == {}
+        assert len({link.wire.session for link in streaming(fleet, "A")}) == len(clients)  # type: ignore[attr-defined]
+        assert len(streaming(fleet, "A")) == len(clients)
+        for client in clients:
+            client.kill()
+        fleet.pump()
+        assert len(trunk.streaming.idle) == len(streaming(fleet, "A"))
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_a_neighbour_that_ends_a_lane_or_goes_leaves_nothing(is_ended: bool) -> None:
+    fleet = chain("A", "B")
+    fleet["B"].client().receiver("slow")
+    fleet.tick(2)
+    sender = fleet["A"].client().sender("slow")
+    fleet.pump()
+    push(fleet, sender, 8 * MEGABYTE)
+    (trunk,) = fleet["A"].core.network.trunks.values()  # type: ignore[union-attr]
+    assert len(streaming(fleet, "A")) == 1
+    if is_ended:
+        peer = fleet["B"].peer(fleet["B"].ends[0])
+        (incoming,) = (each for each in peer.attachment.in_links if isinstance(each, DataInLink) and each.slot is None)
+        incoming.wire.session.close()  # type: ignore[attr-defined]
+        fleet["B"].work.touched.add(peer.engine)
+        fleet["B"].work.finish()
+        fleet.pump()
+        assert streaming(fleet, "A") == []
+        good, receiver = bystander(fleet, "B")
+        assert push(fleet, good, MEGABYTE) == 0
+        assert len(receiver.bodies) == 1
+    else:
+        fleet["A"].ends[0].kill()
+        fleet.pump()
+        assert trunk.streaming.idle == {}
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("sessions", [13, 14, 13 + CHANNELS_LEFT, 13 + CHANNELS_LEFT + 3, 45])
+def test_a_connection_with_few_sessions_keeps_some_for_others(sessions: int) -> None:
+    """Else both would begin the last session that there may be, and neither could answer."""
+    fleet = Fleet("A", "B", limits=LIMITS, channel_max=sessions - 1)
+    fleet.connect("A", "B", channel_max=sessions - 1)
+    fleet.settle()
+    for router in "AB":
+        fleet[router].client().receiver(f"at {router}", credit=1000, accepts=True)
+    fleet.tick(2)
+    for _ in range(12):
+        for router, other in ("AB", "BA"):
+            sender = fleet[router].client().sender(f"at {other}")
+            fleet[router].pump()
+            sender.start()
+            sender.append(encoded(bytes(300_000))[:140_000])
+            fleet[router].pump()
+        fleet.pump()
+    for router in "AB":
+        assert not fleet[router].ends[0].router_closed
+        taken = {link.wire.session for link in streaming(fleet, router)}  # type: ignore[attr-defined]
+        assert 1 <= len(taken) <= max(1, sessions - 13 - CHANNELS_LEFT + 2 * SPARE)
+        assert fleet[router].peer(fleet[router].ends[0]).engine.channels_left >= min(
+            sessions - 13, CHANNELS_LEFT - SPARE
+        )
+    fleet.no_errors()
