@@ -104,7 +104,7 @@ class TrunkLinks(PeerLinks):
         assert trunk is not None
         trunk.streaming.attach = lambda: self._attach_streaming(trunk, owner)
         trunk.streaming.is_alone = _is_alone
-        trunk.close = self._close_streaming
+        trunk.streaming.close = self._close_streaming
 
     def _attach_streaming(self, trunk: Trunk, owner: TrunkOwner) -> DataOutLink | None:
         if self._streaming is None or self._streaming_links >= MAX_STREAMING_LINKS:

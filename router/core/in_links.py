@@ -11,6 +11,7 @@ from router.core.budget import RECORD_BYTES
 from router.core.links import Connection, Counted, Lender, Link
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED
 from router.core.ports import IncomingWire
+from router.core.ways import WAY_FULL
 from router.core.weights import Weights
 from router.core.work import Work
 from router.values import Condition, Handle
@@ -67,7 +68,6 @@ class Merging(Protocol):
 OVER_RATE: Final = 1  # its connection sends more in a second than it may
 OVER_BUDGET: Final = 2  # a level of its connection's account holds too much
 LINK_OVER_BUDGET: Final = 4  # the link itself does
-WAY_FULL: Final = 8  # enough is on its way to the other router that its message left for
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET | WAY_FULL
 
 
@@ -87,7 +87,7 @@ class InLink(Link):
         *("accept", "annotations", "credit_withheld", "crossing", "dropped_presettled", "eased", "grant", "heading"),
         *("held", "holds", "inspect", "is_draining", "is_settled", "lender", "lent", "max_message_bytes", "merging"),
         *("on_over_credit", "on_oversize", "on_stalled", "on_updated", "owed", "passed_over", "redirected", "rest"),
-        *("records", "streamed_on", "update", "weights"),
+        *("records", "update", "weights"),
     )
     wire: IncomingWire
 
@@ -96,8 +96,7 @@ class InLink(Link):
         self.is_settled: Callable[[Handle], bool] = wire.is_settled
         self.update: Callable[[Handle, int], None] = wire.update
         self.accept: Callable[[Handle], None] = wire.accept_delivery
-        # Pacing puts its own here.
-        self.grant: Callable[[int], None] = wire.grant
+        self.grant: Callable[[int], None] = wire.grant  # pacing puts its own here
         # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
         self.inspect: Callable[[Handle, int], int] | None = None
         # Looks at the rest of the message just inspected, as it comes; None: nothing to do. Streams take it.
@@ -109,17 +108,13 @@ class InLink(Link):
         # The link to another router that presettled messages of this pass left on, whose credit theirs comes from.
         self.lender: Lender | None = None
         self.lent = 0  # credit to give back when that has some
-        # Past so many bytes on_oversize is asked, 0: never. It takes the delivery, its size now and its size before,
-        # and says whether it refused the message.
+        # Past so many bytes (0: never) on_oversize gets the delivery, its size and the one before. Did it refuse it?
         self.max_message_bytes = 0
         self.on_oversize: Callable[[Handle, int, int], bool] = _stop
         self.on_over_credit: Callable[[], None] | None = None
-        # Called with seconds: its message under way has made no progress for so long.
-        self.on_stalled: Callable[[float], None] | None = None
-        # Called with a delivery that the sender settled, or gave a state, after it had sent it.
-        self.on_updated: Callable[[Handle], None] = _ignore
-        # Its multicasts of which a receiver has given the outcome, and nobody has settled for all.
-        self.merging: dict[Handle, Merging] = {}
+        self.on_stalled: Callable[[float], None] | None = None  # gets seconds: its message made no progress for so long
+        self.on_updated: Callable[[Handle], None] = _ignore  # gets what the sender settled, or gave a state, later
+        self.merging: dict[Handle, Merging] = {}  # its multicasts with an outcome which nobody has settled for all
         self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken
         self.redirected = 0  # messages given to a fallback destination
         self.owed = 0  # credit to give back at the end of this pass
@@ -130,7 +125,6 @@ class InLink(Link):
         self.eased = 0  # of these, what is gone: it goes on when its turn comes
         self.held = 0  # bytes of its messages that wait on other links, or are on their way to other routers
         self.weights: Weights | None = None  # of the large ones on their way
-        self.streamed_on: Link | None = None  # its latest link to another router, of a message that had not come whole
         self.records = 0  # of all that are on their way, as of the latest second
 
     @property
@@ -159,8 +153,7 @@ class InLink(Link):
         if not self.is_open:
             return
         if self.wire.credit + owed < 0:
-            if self.on_over_credit is not None:
-                self.on_over_credit()
+            self.on_excess()
             return
         if self.is_draining or self.holds & _HOLDS_CREDIT:
             self.credit_withheld += owed
@@ -191,8 +184,8 @@ class InLink(Link):
         """The sender gave up `credit`. More than it had is an attack on our arithmetic: over its credit."""
         if self.wire.credit >= 0:
             self.offer(credit)
-        elif self.on_over_credit is not None:
-            self.on_over_credit()
+        else:
+            self.on_excess()
 
     def on_excess(self) -> None:
         """More has come than there was credit for, and waits."""
@@ -214,6 +207,7 @@ class InLink(Link):
 
     def go_on(self, why: int) -> None:
         """This reason not to take anything is gone."""
+        self.eased &= ~why
         if not self.holds & why:
             return
         self.holds &= ~why
@@ -225,30 +219,22 @@ class InLink(Link):
         if why & _HOLDS_CREDIT:
             self.grant_withheld()
 
-    def _ease(self, why: int) -> None:
+    def ease(self, why: int) -> None:
+        """This reason is about to be gone: it goes on when its turn comes."""
         self.eased |= why
         self.work.relieved[self] = None
 
     def relieve(self, has_time: Callable[[], bool]) -> bool:
-        eased, self.eased = self.eased, 0
         if self.is_open:
-            self.go_on(eased)
+            self.go_on(self.eased)
         return True
-
-    def wait_for_way(self) -> None:
-        if self.is_open and not self.attachment.is_neighbour:
-            self.hold(WAY_FULL)
-
-    def go_on_by_way(self) -> None:
-        self._ease(WAY_FULL)
 
     def count_records(self) -> None:
         """Charge a client's link for what is on its way to other routers, which no receiver here is charged for."""
         is_charged = self.crossing is not None and self.is_open and not self.attachment.is_neighbour
-        records = self.wire.unsettled_count if is_charged else 0
-        more, self.records = records - self.records, records
-        if more:
-            self.attachment.account.charge(more * RECORD_BYTES)
+        before, self.records = self.records, self.wire.unsettled_count if is_charged else 0
+        if self.records != before:
+            self.attachment.account.charge((self.records - before) * RECORD_BYTES)
 
     def charge(self, size: int) -> None:
         """`size` bytes more of its messages wait on other links; fewer, where it is negative."""
@@ -257,14 +243,13 @@ class InLink(Link):
         if held > limit > 0 and not self.holds & LINK_OVER_BUDGET and self.is_open:
             self.hold(LINK_OVER_BUDGET)
         elif self.holds & LINK_OVER_BUDGET and held <= limit - limit // 8:
-            self._ease(LINK_OVER_BUDGET)
+            self.ease(LINK_OVER_BUDGET)
         self.attachment.account.charge(size)
 
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
         self.count_records()
-        self.on_stalled = self.on_over_credit = self.inspect = None
-        self.crossing = self.weights = self.streamed_on = None
+        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = self.weights = None
         self.on_oversize, self.on_updated = _stop, _ignore
 
     # Outcomes (Origin)

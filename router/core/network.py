@@ -178,7 +178,10 @@ class Network:
 
     def forget(self, link: InLink | OutLink) -> None:
         """A link is gone while its connection goes on."""
-        if isinstance(link, DataOutLink):
+        if isinstance(link, InLink):
+            for each in self.trunks.values():
+                each.streaming.sender_gone(link)
+        elif isinstance(link, DataOutLink):
             data = link.trunk.data
             link.trunk.streaming.forget(link)
             if link.slot is not None and link.slot < len(data) and data[link.slot] is link:
@@ -256,7 +259,7 @@ class Network:
         """Close idle streaming links above `spare` on each connection, at most `at_once` of them."""
         for trunk in list(self.trunks.values()):
             for link in trunk.streaming.surplus(spare, at_once):
-                trunk.close(link)
+                trunk.streaming.close(link)
 
     # Control messages
 

@@ -150,7 +150,6 @@ class Trunk:
     neighbour   the router id that speaks on it and uses it, where that is known
     admitted    the only router id that may speak on it; None: any
     streaming   links for messages that have not come whole
-    close       closes a link of ours
     """
 
     tag: int
@@ -161,8 +160,7 @@ class Trunk:
     data: list[DataOutLink | None] = field(default_factory=list)
     neighbour: str | None = None
     admitted: str | None = None
-    streaming: StreamingLinks = field(default_factory=StreamingLinks)
-    close: Callable[[DataOutLink], None] = lambda _link: None
+    streaming: StreamingLinks[DataOutLink] = field(default_factory=StreamingLinks)
 
     def link_for(self, priority: int) -> DataOutLink | None:
         """The data link of this priority, or of the next lower one that there is."""

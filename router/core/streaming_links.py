@@ -8,13 +8,11 @@ Attack: large messages to receivers that take nothing. All other large messages 
 
 from collections.abc import Callable, Container
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, TypeVar
 
 from router.core.budget import Account, Level
 from router.core.in_links import InLink
-
-if TYPE_CHECKING:
-    from router.core.remotes import DataOutLink
+from router.core.out_links import OutLink
 
 # Links that one user's senders may have at a time; further messages of his wait behind his own.
 MOST_OF_USER: Final = 16
@@ -22,48 +20,62 @@ MOST_OF_USER: Final = 16
 _LOOKED_AT: Final = 8
 
 
-class StreamingLinks:
+L = TypeVar("L", bound=OutLink)
+
+
+class StreamingLinks(Generic[L]):
     """idle    links that no message occupies, the oldest first
     attach   attaches one more; None: it cannot be, now
+    close    closes one
     is_alone  (link, idle ones) → is every other link of its session idle?
     """
 
     def __init__(self) -> None:
-        self.idle: dict[DataOutLink, None] = {}
-        self.attach: Callable[[], DataOutLink | None] = lambda: None
-        self.is_alone: Callable[[DataOutLink, Container[DataOutLink]], bool] = lambda _link, _idle: True
-        self._owners: dict[DataOutLink, tuple[InLink, Level | Account]] = {}
-        self._of_user: dict[Level | Account, dict[DataOutLink, None]] = {}
+        self.idle: dict[L, None] = {}
+        self.attach: Callable[[], L | None] = lambda: None
+        self.close: Callable[[L], None] = lambda _link: None
+        self.is_alone: Callable[[L, Container[L]], bool] = lambda _link, _idle: True
+        self._users: dict[L, Level | Account] = {}
+        self._of_user: dict[Level | Account, dict[L, None]] = {}
+        self._senders: dict[L, InLink] = {}  # those that are there
+        self._of_sender: dict[InLink, L] = {}
+        self._untold: set[L] = set()  # of whose latest message nobody says what became of it
 
-    def take(self, sender: InLink | None) -> "DataOutLink | None":
+    def take(self, sender: InLink | None) -> L | None:
         """A link for a message that has not come whole, lest it holds up the others. None: there is none.
 
         sender  None: it is this router's own
         """
         if sender is None:
             return self._any()
-        own = sender.streamed_on
-        if own is not None and own in self.idle and self._owners[own][0] is sender and self.is_alone(own, self.idle):
+        own = self._of_sender.get(sender)
+        if own is not None and own in self.idle and self.is_alone(own, self.idle):
             del self.idle[own]
             return own
         account = sender.attachment.account
         user = account.user or account
-        of_user = self._of_user.setdefault(user, {})
-        if len(of_user) >= MOST_OF_USER and not sender.attachment.is_neighbour:
-            link = next((link for link in of_user if link in self.idle), None) or next(iter(of_user))
+        link = self._share_of(user) if not sender.attachment.is_neighbour else None
+        if link is not None:
             self.idle.pop(link, None)
             self._disown(link)
-        else:
-            found = self._any()
-            if found is None:
-                return None
-            link = found
-        self._owners[link] = sender, user
+        elif (link := self._any()) is None:
+            return None
+        self._users[link] = user
         self._of_user.setdefault(user, {})[link] = None
-        sender.streamed_on = link
+        if own is not None:
+            self._senders.pop(own, None)
+        self._senders[link] = sender
+        self._of_sender[sender] = link
         return link
 
-    def _any(self) -> "DataOutLink | None":
+    def _share_of(self, user: Level | Account) -> L | None:
+        """One of the user's own, where he has all he may: an idle one, or that which he took first."""
+        of_user = self._of_user.get(user, {})
+        if len(of_user) < MOST_OF_USER:
+            return None
+        return next((link for link in of_user if link in self.idle), None) or next(iter(of_user))
+
+    def _any(self) -> L | None:
         """One that is nobody's and alone, a new one, or the oldest idle one."""
         idle = self.idle
         found = next((link for link in islice(idle, _LOOKED_AT) if self._is_free(link)), None)
@@ -74,28 +86,46 @@ class StreamingLinks:
             self._disown(found)
         return found
 
-    def _is_free(self, link: "DataOutLink") -> bool:
-        owner = self._owners.get(link)
-        return (owner is None or not owner[0].is_open) and not link.unsettled and self.is_alone(link, self.idle)
+    def _is_free(self, link: L) -> bool:
+        return link not in self._senders and not link.unsettled and self.is_alone(link, self.idle)
 
-    def rest(self, link: "DataOutLink") -> None:
-        """Its message is over: it waits for the next."""
-        self.idle[link] = None
-
-    def forget(self, link: "DataOutLink") -> None:
-        """The link is gone."""
-        self.idle.pop(link, None)
-        self._disown(link)
-
-    def _disown(self, link: "DataOutLink") -> None:
-        owner = self._owners.pop(link, None)
-        if owner is not None:
-            of_user = self._of_user[owner[1]]
+    def _disown(self, link: L) -> None:
+        """It is somebody else's from now on, or nobody's."""
+        sender = self._senders.pop(link, None)
+        if sender is not None and self._of_sender.get(sender) is link:
+            del self._of_sender[sender]
+        user = self._users.pop(link, None)
+        if user is not None:
+            of_user = self._of_user[user]
             del of_user[link]
             if not of_user:
-                del self._of_user[owner[1]]
+                del self._of_user[user]
 
-    def surplus(self, spare: int, at_once: int) -> "list[DataOutLink]":
+    def rest(self, link: L) -> None:
+        """Its message is over: it waits for the next."""
+        self.idle[link] = None
+        (self._untold.discard if link.unsettled else self._untold.add)(link)
+
+    def sender_gone(self, sender: InLink) -> None:
+        """Others may have its link.
+
+        Attack: presettled messages to a receiver that takes nothing, each by a sender that goes. Whoever had the link
+        next would wait behind it; it is closed instead.
+        """
+        link = self._of_sender.pop(sender, None)
+        if link is None:
+            return
+        self._senders.pop(link, None)
+        if link in self.idle and link in self._untold:
+            self.close(link)
+
+    def forget(self, link: L) -> None:
+        """The link is gone."""
+        self.idle.pop(link, None)
+        self._untold.discard(link)
+        self._disown(link)
+
+    def surplus(self, spare: int, at_once: int) -> list[L]:
         """Idle links above `spare` that may be closed, at most `at_once`.
 
         Not one whose messages have no outcome yet: they would get one that nobody gave.
@@ -105,6 +135,5 @@ class StreamingLinks:
 
     def clear(self) -> None:
         """The connection is gone."""
-        self.idle.clear()
-        self._owners.clear()
-        self._of_user.clear()
+        for each in (self.idle, self._users, self._of_user, self._senders, self._of_sender, self._untold):
+            each.clear()

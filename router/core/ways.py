@@ -11,14 +11,24 @@ from typing import Final, Protocol
 
 from router.core.budget import RECORD_BYTES
 
+WAY_FULL: Final = 8  # why nothing is taken from a link (router.core.in_links)
 _NO_LIMIT: Final = 1 << 62
+
+
+class Peer(Protocol):
+    @property
+    def is_neighbour(self) -> bool: ...
 
 
 class Sender(Protocol):
     """A link whose messages go that way (router.core.in_links)."""
 
-    def wait_for_way(self) -> None: ...
-    def go_on_by_way(self) -> None: ...
+    is_open: bool
+
+    @property
+    def attachment(self) -> Peer: ...
+    def hold(self, why: int, /) -> None: ...
+    def ease(self, why: int, /) -> None: ...
 
 
 class Way:
@@ -60,9 +70,10 @@ class Way:
 
     def hold_back(self, sender: Sender) -> None:
         """The way is full: the sender waits."""
-        self.is_full = True
-        self._held_back[sender] = None
-        sender.wait_for_way()
+        if sender.is_open and not sender.attachment.is_neighbour:
+            self.is_full = True
+            self._held_back[sender] = None
+            sender.hold(WAY_FULL)
 
     def leave(self) -> None:
         """A message has its outcome."""
@@ -76,4 +87,4 @@ class Way:
             self.is_full = False
             held_back, self._held_back = self._held_back, {}
             for sender in held_back:
-                sender.go_on_by_way()
+                sender.ease(WAY_FULL)

@@ -233,3 +233,30 @@ def test_a_connection_with_few_sessions_keeps_some_for_others(sessions: int) -> 
             sessions - 13, CHANNELS_LEFT - SPARE
         )
     fleet.no_errors()
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_one_whose_sender_has_gone_holds_up_no_other(is_settled: bool) -> None:
+    """The whole message is at the other router, which does not say that nobody takes it."""
+    fleet = chain("A", "B")
+    fleet["B"].client().receiver("slow")
+    sender, _ = bystander(fleet, "B")
+    for number in range(3 * SPARE):
+        fleet["A"].remote_host = "10.0.0.2"  # another user
+        mallory = fleet["A"].client()
+        attacker = mallory.sender("slow")
+        fleet.pump()
+        attacker.send(bytes(300_000), is_settled=is_settled)
+        fleet.pump()
+        if number % 2:
+            mallory.kill()
+        else:
+            attacker.detach()
+        fleet.pump()
+        fleet["A"].remote_host = "10.0.0.1"
+        another = fleet["A"].client().sender("good")
+        fleet.pump()
+        for each in (sender, another):
+            assert push(fleet, each, MEGABYTE) == 0
+            assert each.outcomes[-1] == ACCEPTED
+    fleet.no_errors()
