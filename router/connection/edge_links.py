@@ -7,10 +7,11 @@ All of them pass the gate: vhost policy governs edges as it governs clients (net
 from collections.abc import Callable
 
 from policy.addressing.address import Address
-from router.amqp.engine import IncomingWire, OutgoingWire
+from router.amqp.engine import IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
 from router.connection.edge_messages import Unreadable, decode_service, encode_service
 from router.connection.edge_services import INVALID_FIELD, EdgeServices
+from router.connection.edge_streaming import EdgeStreaming, Owner
 from router.connection.inspection import condition_of
 from router.connection.peer_links import FORBIDDEN, PeerLinks, Wire, request_of
 from router.core.in_links import InLink
@@ -26,14 +27,20 @@ from router.values import Handle
 class EdgeLinks(PeerLinks):
     services: EdgeServices | None = None  # None before the Opens, and where this router is no interior one
     _downlink: OutLink | None = None
+    _streaming: EdgeStreaming | None = None
 
     @property
     def connection_id(self) -> int:
         return self.attachment.connection_id
 
-    def open_edge(self, services: EdgeServices) -> None:
-        """The Opens are exchanged."""
+    def open_edge(self, services: EdgeServices, owner: Owner, *, takes_streams: bool) -> None:
+        """The Opens are exchanged.
+
+        owner  hears of the end of links
+        takes_streams  the edge expects links for large messages
+        """
         self.services = services
+        self._streaming = EdgeStreaming(self, owner, self.messages.choose_composition) if takes_streams else None
         self._tracked: dict[int, str] = {}  # link → key of its address
         services.connected(self)
 
@@ -45,6 +52,13 @@ class EdgeLinks(PeerLinks):
     def attach(self, wire: Wire) -> None:
         super().attach(wire)
         link = wire.core
+        if (
+            self._streaming is not None
+            and isinstance(link, OutLink)
+            and link.owning_key
+            and link.owning_key[:2] == "M0"
+        ):
+            link.bypass = self._streaming.streaming
         if self.services is None or not isinstance(link, InLink) or isinstance(link, ServiceInLink):
             return
         live = self.core.table.bound(link)
@@ -88,6 +102,14 @@ class EdgeLinks(PeerLinks):
         self.limit_out(link)
         self.messages.choose_composition(link)
         self.log_attached(wire)
+        if self._streaming is not None:
+            link.bypass = self._streaming.streaming
+            self._streaming.begin()
+
+    def end(self, session: Session) -> None:
+        super().end(session)
+        if self._streaming is not None:
+            self._streaming.forget(session)
 
     def _is_anothers(self, address: Address) -> bool:
         """Does an edge with another login have this id now?
@@ -216,6 +238,9 @@ class EdgeLinks(PeerLinks):
     def cut_off(self) -> list[InLink | OutLink]:
         if self.services is not None:
             self.services.left(self.connection_id)
+        if self._streaming is not None:
+            self._streaming.end()
+            self._streaming = None
         return super().cut_off()
 
 

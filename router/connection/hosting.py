@@ -95,10 +95,9 @@ class Hosting:
         return True
 
     def _begin_own(self) -> Session:
-        window = self._peers.terms.session_bytes
         if self.attachment.is_neighbour:
-            window = min(window, self.attachment.account.session_bytes(len(self._peers.engine.sessions) + 1))
-        return self._peers.engine.begin_session(self, incoming_capacity_bytes=window)
+            return self._peers.begin_own(self)
+        return self._peers.engine.begin_session(self, incoming_capacity_bytes=self._peers.terms.session_bytes)
 
     def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
         """Call `call` with a session that is open, now or later; `failed` where there can be none."""

@@ -9,7 +9,7 @@ from typing import Any
 from router.amqp.terminus import RemoteOpen
 from router.connection.edge_links import EdgeLinks
 from router.connection.peer import Peer
-from router.connection.peer_open import report_annotations
+from router.connection.peer_open import STREAMING, report_annotations
 from router.connection.uplink_links import UplinkLinks
 
 
@@ -24,7 +24,7 @@ class EdgeRouter(Peer):
         if self.is_open and services is not None:
             report_annotations(self, remote)
             assert isinstance(self.links, EdgeLinks)
-            self.links.open_edge(services)
+            self.links.open_edge(services, self, takes_streams=STREAMING in remote.offered_capabilities)
 
 
 class InteriorRouter(Peer):
@@ -38,7 +38,8 @@ class InteriorRouter(Peer):
         if self.is_open and uplinks is not None:
             report_annotations(self, remote)
             assert isinstance(self.links, UplinkLinks)
-            self.links.open_uplink(uplinks, self, self.hosting)
+            takes_streams = STREAMING in remote.offered_capabilities
+            self.links.open_uplink(uplinks, self, self.hosting, takes_streams=takes_streams)
 
     @property
     def is_active(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from policy.addressing.address import FALLBACK_PHASE, Address, Unclear
 from router.admission.candidate import ConnectionShadow
 from router.admission.connection_gate import ConnectionGate, Direction, LinkRequest, Refusal
-from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session
+from router.amqp.engine import Engine, IncomingWire, OutgoingWire, Session, SessionOwner
 from router.amqp.terminus import Condition, Terminus, describe
 from router.connection.inspection import condition_of, target_of, wire_of
 from router.connection.peer_messages import PeerMessages
@@ -290,6 +290,18 @@ class PeerLinks:
         """Was its address made for it?"""
         address = self.core.table.bound(link)
         return address is not None and address.made_by is link
+
+    def begin_own(self, owner: SessionOwner) -> Session:
+        """Begin a session of ours with a router. Errors: CannotBegin"""
+        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
+        return self.engine.begin_session(owner, incoming_capacity_bytes=min(self.terms.session_bytes, most))
+
+    def close_own(self, link: OutLink) -> None:
+        """Detach a link of ours, whatever it carries."""
+        wire = wire_of(link)
+        self.drop(wire, "Link detached")
+        wire.close(is_peers_doing=False)
+        self._touch()
 
     def end_link(self, wire: Wire, condition: Condition, *, is_peers_doing: bool = False) -> None:
         _take_no_more(wire)

@@ -20,7 +20,9 @@ from router.effects import log
 from router.values import Array, int_, symbol
 
 PRODUCT: Final = "qpid-dispatch-router"  # what clients and neighbouring routers recognise
-CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol("qd.streaming-links")))
+# Offered by routers that expect further links for large messages at any time. Those of before 1.13 do not.
+STREAMING: Final = "qd.streaming-links"
+CAPABILITIES: Final = Array(symbol, (symbol("ANONYMOUS-RELAY"), symbol(STREAMING)))
 # Where receivers may be routed to a broker: JMS clients share subscriptions only where that is offered.
 SHARING: Final = Array(symbol, (*CAPABILITIES.values, symbol("SHARED-SUBS")))
 

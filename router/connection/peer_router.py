@@ -9,7 +9,7 @@ from router.amqp.engine import CannotBegin
 from router.amqp.terminus import RemoteOpen
 from router.connection.peer import Peer
 from router.connection.peer_links import PeerLinks
-from router.connection.peer_open import report_annotations
+from router.connection.peer_open import STREAMING, report_annotations
 from router.connection.trunk_links import TrunkLinks
 from router.effects import log
 from router.values import int_
@@ -17,8 +17,6 @@ from router.values import int_
 # Sessions whose backlog is looked at with each flush. A router has a dozen, most of which have nothing, and no message
 # is to pay for all. A backlog is seen six flushes after it has grown.
 _WATCHED_PER_FLUSH: Final = 2
-# Offered by routers that expect further data links at any time. Those of before 1.13 have as many as they began with.
-_STREAMING: Final = "qd.streaming-links"
 
 
 class NeighbourRouter(Peer):
@@ -45,7 +43,7 @@ class NeighbourRouter(Peer):
             try:
                 if self.is_outgoing:
                     links.begin_standing(self)
-                if _STREAMING in remote.offered_capabilities:
+                if STREAMING in remote.offered_capabilities:
                     links.begin_streaming(self)
             except CannotBegin as error:
                 text = f"[C{self.gate.connection_id}] no links with the router {remote.container_id}: {error}"

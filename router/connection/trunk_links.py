@@ -3,7 +3,6 @@
 The router that made the connection attaches all of them; the other answers. Source: docs/spec/network.md §4.
 """
 
-from collections.abc import Container
 from functools import partial
 from typing import Final, Protocol
 
@@ -73,13 +72,9 @@ class TrunkLinks(PeerLinks):
                 self._attach_standing(sessions, owner)
 
         for _ in range(1 + PRIORITIES):
-            session = self._begin_own(owner)
+            session = self.begin_own(owner)
             session.on_answer = partial(on_answer, session)
             sessions.append(session)
-
-    def _begin_own(self, owner: TrunkOwner) -> Session:
-        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
-        return self.engine.begin_session(owner, incoming_capacity_bytes=min(self.terms.session_bytes, most))
 
     def _attach_standing(self, sessions: list[Session], owner: TrunkOwner) -> None:
         control, *data = sessions
@@ -98,13 +93,12 @@ class TrunkLinks(PeerLinks):
 
     def begin_streaming(self, owner: TrunkOwner) -> None:
         """Begin sessions for streaming links; a message that comes before one is answered takes a data link."""
-        self._streaming = Lanes(self.engine, lambda: self._begin_own(owner), lambda: None)
+        self._streaming = Lanes(self.engine, lambda: self.begin_own(owner), lambda: None)
         self._streaming.begin(SPARE)
         trunk = self.trunk
         assert trunk is not None
         trunk.streaming.attach = lambda: self._attach_streaming(trunk, owner)
-        trunk.streaming.is_alone = _is_alone
-        trunk.streaming.close = self._close_streaming
+        trunk.streaming.close = self.close_own
 
     def _attach_streaming(self, trunk: Trunk, owner: TrunkOwner) -> DataOutLink | None:
         if self._streaming is None or self._streaming_links >= MAX_STREAMING_LINKS:
@@ -127,12 +121,6 @@ class TrunkLinks(PeerLinks):
         network = self.network
         heading = heading_of(network.node)
         return network.add_data_out(wire, trunk, self.attachment, slot, composer(network.node, heading), heading)
-
-    def _close_streaming(self, link: DataOutLink) -> None:
-        wire = wire_of(link)
-        self.drop(wire, "Link detached")
-        wire.close(is_peers_doing=False)
-        self._touch()
 
     def _remove(self, link: InLink | OutLink, why: str) -> None:
         super()._remove(link, why)
@@ -236,9 +224,3 @@ class TrunkLinks(PeerLinks):
         trunk, self.trunk = self.trunk, None
         if trunk is not None:
             self.network.disconnect(trunk)
-
-
-def _is_alone(link: DataOutLink, idle: Container[DataOutLink]) -> bool:
-    """Is every other link of its session idle?"""
-    wires = wire_of(link).session.wires.values()
-    return all(wire.core is link or wire.core in idle for wire in wires)

@@ -4,15 +4,14 @@ Nothing is judged on an uplink: this router chose the interior (policy §3.14). 
 """
 
 from functools import partial
-from typing import Protocol
+from typing import Final
 
 from policy.addressing.address import FALLBACK_PHASE, Address, phase_in
-from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session, SessionOwner
-from router.amqp.engine.links import LinkOwner
+from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
 from router.connection.edge_messages import Unreadable, decode_service, edge_composer
 from router.connection.edge_services import INVALID_FIELD
-from router.connection.lanes import Lanes
+from router.connection.edge_streaming import EdgeStreaming, Owner
 from router.connection.link_routes import Host
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.uplinks import Uplinks
@@ -28,32 +27,32 @@ from router.edge.standing import UPLINK as UP
 from router.effects import log
 from router.values import Handle
 
-
-class Owner(SessionOwner, LinkOwner, Protocol):
-    """The peer, which hears of the end of sessions and links that the router began."""
+_SESSIONS: Final[tuple[SessionName, ...]] = ("endpoint", "core")
 
 
 class UplinkLinks(PeerLinks):
     uplinks: Uplinks | None = None  # None before the Opens, and where this router is no edge
     host: Host
+    _streaming: EdgeStreaming | None = None
 
     @property
     def connection_id(self) -> int:
         return self.attachment.connection_id
 
-    def open_uplink(self, uplinks: Uplinks, owner: Owner, host: Host) -> None:
+    def open_uplink(self, uplinks: Uplinks, owner: Owner, host: Host, *, takes_streams: bool) -> None:
         """The Opens are exchanged.
 
         owner  hears of the end of links
         host   of links that go on here
+        takes_streams  the interior expects links for large messages
         """
+        self._streaming = EdgeStreaming(self, owner, _compose) if takes_streams else None
         self.uplinks = uplinks
         self.host = host
         self._owner = owner
-        lanes = partial(Lanes, self.engine, self._begin_own, self._attach_waiting)
-        self._standing: dict[SessionName, Lanes] = {"endpoint": lanes(most=1), "core": lanes(most=1)}
-        self._proxies = lanes()  # for the links of addresses
-        self._waiting: dict[int, AttachLink] = {}  # for a session: links are attached in their order
+        self._sessions: dict[SessionName, Session] = {}
+        self._answered: set[SessionName] = set()
+        self._waiting: dict[int, AttachLink] = {}  # until both sessions stand: links are attached in their order
         self._own: dict[int, tuple[AttachLink, Wire]] = {}
         self._numbers: dict[Wire, int] = {}
         uplinks.opened(self)
@@ -65,33 +64,31 @@ class UplinkLinks(PeerLinks):
     # What the machine asks for
 
     def attach_own(self, effect: AttachLink) -> None:
-        self._waiting[effect.link] = effect
         try:
-            for lanes in self._standing.values():
-                if not lanes.is_begun:
-                    lanes.begin()
-            self._attach_waiting()
+            self._begin_sessions()
+            if len(self._answered) < len(_SESSIONS):
+                self._waiting[effect.link] = effect
+            else:
+                self._attach(effect)
         except CannotBegin as error:
-            self._waiting.clear()
             text = f"[C{self.attachment.connection_id}] no link on the uplink: {error}"
             log(self._emit, "ROUTER_CORE", "error", text)
 
-    def _begin_own(self) -> Session:
-        most = self.attachment.account.session_bytes(len(self.engine.sessions) + 1)
-        return self.engine.begin_session(self._owner, incoming_capacity_bytes=min(self.terms.session_bytes, most))
+    def _begin_sessions(self) -> None:
+        for name in _SESSIONS:
+            if name not in self._sessions:
+                session = self._sessions[name] = self.begin_own(self._owner)
+                session.on_answer = partial(self._on_begun, name)
 
-    def _attach_waiting(self) -> None:
-        """Those go on for which there is a session."""
-        waiting = self._waiting
-        for number, effect in list(waiting.items()):
-            lanes = self._standing[effect.session] if effect.key is None else self._proxies
-            session = lanes.lease(len(waiting))
-            if session is None:
-                return
-            del waiting[number]
-            self._attach(effect, session)
+    def _on_begun(self, name: SessionName) -> None:
+        self._answered.add(name)
+        if len(self._answered) == len(_SESSIONS):
+            waiting, self._waiting = self._waiting, {}
+            for effect in waiting.values():
+                self._attach(effect)
 
-    def _attach(self, effect: AttachLink, session: Session) -> None:
+    def _attach(self, effect: AttachLink) -> None:
+        session = self._sessions[effect.session]
         name = f"qdlink.{self.core.random_name()}"
         source, target = _terminus(effect.source), _terminus(effect.target)
         wire: Wire
@@ -206,6 +203,10 @@ class UplinkLinks(PeerLinks):
             core.adopt(link, self.attachment)
         if effect.service in (UP, None):
             link.compose = edge_composer
+            if self._streaming is not None and (effect.key is None or phase_in(effect.key) == 0):
+                link.bypass = self._streaming.streaming
+        if effect.service == UP and self._streaming is not None:
+            self._streaming.begin()
         self.limit_out(link)
 
     def _on_room(self, number: int, credit: int) -> None:
@@ -221,20 +222,22 @@ class UplinkLinks(PeerLinks):
 
     def end(self, session: Session) -> None:
         super().end(session)
-        if self.uplinks is not None and self._is_own(session):
+        if self.uplinks is not None and self._streaming is not None:
+            self._streaming.forget(session)
+        if self.uplinks is not None and session in self._sessions.values():
             # The half of an uplink is none: a stand-by takes over, or the connector connects again.
             text = f"[C{self.connection_id}] The interior router ended a session of this edge: the uplink is closed"
             log(self._emit, "ROUTER_CORE", "warning", text)
             self._shut()
-
-    def _is_own(self, session: Session) -> bool:
-        return any(lanes.forget(session) for lanes in (*self._standing.values(), self._proxies))
 
     def cut_off(self) -> list[InLink | OutLink]:
         links = super().cut_off()
         uplinks, self.uplinks = self.uplinks, None
         if uplinks is not None:
             uplinks.closed(self)
+            if self._streaming is not None:
+                self._streaming.end()
+                self._streaming = None
         return links
 
 
@@ -247,6 +250,10 @@ def _terminus(end: End | None) -> Terminus | None:
         expiry_policy="link-detach",
         capabilities=(end.capability,) if end.capability is not None else (),
     )
+
+
+def _compose(link: OutLink) -> None:
+    link.compose = edge_composer
 
 
 def _ignore(_delivery: Handle) -> None:

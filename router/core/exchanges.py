@@ -23,6 +23,7 @@ from router.core.network import Network
 from router.core.out_links import OutLink
 from router.core.remotes import DataOutLink
 from router.core.selection import hops
+from router.core.streaming_links import LargeOutLink
 from router.core.subjects import MatchMethod, Subjects
 from router.core.uplink import Uplink
 from router.values import Handle
@@ -275,6 +276,8 @@ class _Picked:
         for out, _ in self.copies:
             if isinstance(out, DataOutLink) and out.slot is None:
                 out.trunk.streaming.rest(out)
+            elif isinstance(out, LargeOutLink):
+                out.home.rest(out)
 
 
 def _here(live: LiveAddress) -> list[OutLink]:

@@ -6,7 +6,7 @@ Sources: docs/spec/routing.md §6.2, §8, §9.
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final, Protocol, cast
 
 from router.core.budget import RECORD_BYTES, Level
 from router.core.crossings import CrossingWeights
@@ -29,6 +29,12 @@ _RECORDS_STEP: Final = 64
 OCCUPIED: Final = 1 << 30
 
 
+class Bypass(Protocol):
+    """Other links of the connection, for messages that have not come whole (router.core.streaming_links)."""
+
+    def take(self, sender: InLink | None, /) -> "OutLink | None": ...
+
+
 class OutLink(Link):
     """A link on which a client receives.
 
@@ -37,21 +43,8 @@ class OutLink(Link):
     """
 
     __slots__ = (
-        "compose",
-        "dropped_presettled",
-        "leg",
-        "load",
-        "on_sending",
-        "on_stalled",
-        "queue",
-        "records",
-        "room",
-        "room_given",
-        "send",
-        "sends_settled",
-        "unchecked",
-        "unsettled",
-        "weights",
+        *("bypass", "compose", "dropped_presettled", "leg", "load", "on_sending", "on_stalled", "queue", "records"),
+        *("room", "room_given", "send", "sends_settled", "unchecked", "unsettled", "weights"),
     )
     wire: OutgoingWire
     waits_for_others: ClassVar[bool] = True  # while the connection's receivers have too much that they do not settle
@@ -63,6 +56,7 @@ class OutLink(Link):
         self.on_sending: Callable[[bytes], None] | None = None
         # Makes the bytes to send where the receiver wants router annotations. None: the message as it is.
         self.compose: Callable[[InLink | None, int], bytes] | None = None
+        self.bypass: Bypass | None = None  # takes large messages past it; None: it takes them itself
         self.sends_settled = wire.wants_settled
         self.room = 0
         self.room_given = 0  # what room was when it was last worked out
@@ -167,6 +161,12 @@ class OutLink(Link):
         self.leg = None
         self.load -= OCCUPIED
         self.work.touched.add(self.engine)
+
+    def abort(self, outgoing: Handle) -> None:
+        """The streamed message that occupies the link will never be whole: the link is free for the next."""
+        self.wire.abort(outgoing)
+        self.vacate()
+        self.refresh_room()
 
     def break_off(self) -> None:
         """The link is about to be closed: its receiver must not take its part of a streamed message for the whole."""

@@ -200,6 +200,9 @@ class OutgoingWire(Wire, Protocol):
 
     @property
     def drain_limit(self) -> int | None: ...
+    def session_cores(self) -> Iterator[object]:
+        """The core's links of the session that it is on, its own among them."""
+        ...
 
     def admit(
         self,

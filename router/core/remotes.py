@@ -59,6 +59,7 @@ class DataOutLink(OutLink):
         self.slot = slot
         self.heading: Callable[[InLink | None], bytes] = _no_heading
         self.send_with = wire.inserting()
+        self.bypass = trunk.streaming
         self.lent_to: dict[Lent, None] = {}  # links that wait for credit of this one
 
     def write_early(self) -> None:
@@ -130,8 +131,15 @@ class DataOutLink(OutLink):
 
     def _become_idle(self) -> None:
         """A streaming link waits for the next message that needs one."""
-        if self.slot is None and self.is_open and self.leg is None and not self.queue:
+        if self.slot is None:
             self.trunk.streaming.rest(self)
+
+    def abort(self, outgoing: Handle) -> None:
+        """A streaming link is closed, as LargeOutLink.abort says."""
+        if self.slot is None:
+            self.trunk.streaming.close(self)
+        else:
+            super().abort(outgoing)
 
     @property
     def priority(self) -> int:

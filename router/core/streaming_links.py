@@ -6,13 +6,17 @@ its own, with a session of its own as far as there are enough, and each user a s
 Attack: large messages to receivers that take nothing. All other large messages between the routers waited for them.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from router.core.budget import Account, Level
 from router.core.in_links import InLink
+from router.core.links import Connection, Growing
 from router.core.out_links import OutLink
+from router.core.ports import OutgoingWire
+from router.core.work import Work
+from router.values import Handle
 
 # Links that one user's senders may have at a time; further messages of his wait behind his own.
 MOST_OF_USER: Final = 16
@@ -27,14 +31,12 @@ class StreamingLinks(Generic[L]):
     """idle    links that no message occupies, the oldest first
     attach   attaches one more; None: it cannot be, now
     close    closes one
-    is_alone  (link, idle ones) → is every other link of its session idle?
     """
 
     def __init__(self) -> None:
         self.idle: dict[L, None] = {}
         self.attach: Callable[[], L | None] = lambda: None
         self.close: Callable[[L], None] = lambda _link: None
-        self.is_alone: Callable[[L, Container[L]], bool] = lambda _link, _idle: True
         self._users: dict[L, Level | Account] = {}
         self._of_user: dict[Level | Account, dict[L, None]] = {}
         self._senders: dict[L, InLink] = {}  # those that are there
@@ -49,7 +51,7 @@ class StreamingLinks(Generic[L]):
         if sender is None:
             return self._any()
         own = self._of_sender.get(sender)
-        if own is not None and own in self.idle and self.is_alone(own, self.idle):
+        if own is not None and own in self.idle and self._is_alone(own):
             del self.idle[own]
             return own
         account = sender.attachment.account
@@ -87,7 +89,11 @@ class StreamingLinks(Generic[L]):
         return found
 
     def _is_free(self, link: L) -> bool:
-        return link not in self._senders and not link.unsettled and self.is_alone(link, self.idle)
+        return link not in self._senders and not link.unsettled and self._is_alone(link)
+
+    def _is_alone(self, link: L) -> bool:
+        """Is every other link of its session idle?"""
+        return all(core is link or core in self.idle for core in link.wire.session_cores())
 
     def _disown(self, link: L) -> None:
         """It is somebody else's from now on, or nobody's."""
@@ -102,9 +108,13 @@ class StreamingLinks(Generic[L]):
                 del self._of_user[user]
 
     def rest(self, link: L) -> None:
-        """Its message is over: it waits for the next."""
+        """Its message is over: it waits for the next, if there is none that waits."""
+        if not link.is_open or link.leg is not None or link.queue:
+            return
         self.idle[link] = None
         (self._untold.discard if link.unsettled else self._untold.add)(link)
+        if link in self._users and link not in self._senders:
+            self._close_if_untold(link)
 
     def sender_gone(self, sender: InLink) -> None:
         """Others may have its link.
@@ -116,6 +126,9 @@ class StreamingLinks(Generic[L]):
         if link is None:
             return
         self._senders.pop(link, None)
+        self._close_if_untold(link)
+
+    def _close_if_untold(self, link: L) -> None:
         if link in self.idle and link in self._untold:
             self.close(link)
 
@@ -137,3 +150,38 @@ class StreamingLinks(Generic[L]):
         """The connection is gone."""
         for each in (self.idle, self._users, self._of_user, self._senders, self._of_sender, self._untold):
             each.clear()
+
+
+class LargeOutLink(OutLink):
+    """Between an edge and its interior: bound to no address, since each message says which it is for."""
+
+    __slots__ = ("home",)
+
+    def __init__(
+        self,
+        identity: int,
+        wire: OutgoingWire,
+        attachment: Connection,
+        work: Work,
+        home: "StreamingLinks[LargeOutLink]",
+    ) -> None:
+        super().__init__(identity, wire, attachment, work)
+        self.home = home
+
+    def abort(self, outgoing: Handle) -> None:
+        """The message under way will never be whole. An aborted Transfer waits for the window, which it may have filled
+        itself, and the next message on the link behind it; a Detach does not.
+        """
+        self.home.close(self)
+
+    def vacate(self) -> None:
+        super().vacate()
+        self.home.rest(self)
+
+    def withdraw(self, leg: Growing) -> None:
+        super().withdraw(leg)
+        self.home.rest(self)
+
+    def release(self) -> None:
+        super().release()
+        self.home.forget(self)

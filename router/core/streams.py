@@ -163,15 +163,15 @@ class Leg:
         if out.unsettled.pop(self.handle, None) is not None:
             out.load -= 1
             out.unweigh(self.handle)
-        out.wire.abort(self.handle)
-        self._leave()
+        out.abort(self.handle)
 
     def cut(self) -> None:
         """The receiver settled before the end: it gets no more, and its link is free."""
         if not self.is_over and self.handle is not None:
             self.is_over = True
             self.out.wire.abort(self.handle)
-            self._leave()
+            self.out.vacate()
+            self.out.refresh_room()
             self.stream.link.work.resumable.add(self.stream)  # perhaps it alone held the others back
 
     def break_off(self) -> None:
@@ -184,10 +184,6 @@ class Leg:
         if not self.is_over:
             self.abort()
             self.stream.on_leg_lost(was_sent=True)
-
-    def _leave(self) -> None:
-        self.out.vacate()
-        self.out.refresh_room()
 
     def lose(self, *, was_sent: bool) -> None:
         """The link went away."""

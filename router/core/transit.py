@@ -14,6 +14,7 @@ from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.remotes import DataOutLink, RemoteRouter, Trunk
 from router.core.selection import elsewhere, least_loaded_elsewhere, next_in_turn_elsewhere
+from router.core.streaming_links import LargeOutLink
 from router.core.weights import LARGE_BYTES
 from router.values import Handle
 
@@ -59,9 +60,10 @@ class Transit:
             out = choose(address, link, self._priority(address, size))
             found = [out] if out is not None else []
         if is_streamed:
-            found = [(out.trunk.streaming.take(link) or out) if isinstance(out, DataOutLink) else out for out in found]
+            found = [(out.bypass.take(link) or out) if out.bypass is not None else out for out in found]
         for out in found:
             address.transit += isinstance(out, DataOutLink)
+            address.retired_egress += isinstance(out, LargeOutLink)  # it is bound to no address
         return found
 
     def _priority(self, address: LiveAddress, size: int, front: int | None = None) -> int:

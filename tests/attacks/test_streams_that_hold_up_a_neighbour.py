@@ -3,18 +3,21 @@
 All that streams to a neighbour shared one session. One such message filled its window, and no large message of anybody
 passed there any more; a thousand took every link for large messages, and the next the link for all small ones. Now each
 sender has a link and a session of its own, and each user a share of them: what is more waits behind his own.
+
+Between an edge and its interior there was one session for all messages: one large one held up every other, small or
+large, in its direction.
 """
 
 from itertools import pairwise
 
 import pytest
-from memory_net import ACCEPTED, Client, Fleet, Receiver, Sender, encoded
+from memory_net import ACCEPTED, RELEASED, Client, Fleet, Receiver, Sender, Vhosts, encoded
 from test_streaming import MEGABYTE
 
 from router.connection.lanes import CHANNELS_LEFT, SPARE
 from router.core.budget import Limits
 from router.core.remotes import DataOutLink
-from router.core.streaming_links import MOST_OF_USER
+from router.core.streaming_links import MOST_OF_USER, LargeOutLink
 from router.core.trunk_links import DataInLink
 
 PIECE = 64 * 1024
@@ -259,4 +262,121 @@ def test_one_whose_sender_has_gone_holds_up_no_other(is_settled: bool) -> None:
         for each in (sender, another):
             assert push(fleet, each, MEGABYTE) == 0
             assert each.outcomes[-1] == ACCEPTED
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("how", ["killed", "closed"])
+def test_sessions_are_free_when_what_stalled_in_them_is_given_up(how: str) -> None:
+    """Attack: begin a large message that stalls, break it off, and again on the next session, until each is full."""
+    fleet = chain("A", "B")
+    fleet["B"].client().receiver("slow")
+    sender, receiver = bystander(fleet, "B")
+    for number in range(MOST_OF_USER + 2):
+        fleet["A"].remote_host = f"10.0.1.{number}"
+        client = fleet["A"].client()
+        attacker = client.sender("slow")
+        fleet.pump()
+        assert push(fleet, attacker, 32 * MEGABYTE)
+        if how == "killed":
+            client.kill()
+        else:
+            attacker.close()
+        fleet.pump()
+        assert streaming(fleet, "A") == []
+        assert not any(isinstance(link, DataInLink) and link.slot is None for link in fleet["B"].core.links.values())
+        client.kill()
+    assert push(fleet, sender, 2 * MEGABYTE) == 0
+    assert sender.outcomes == [ACCEPTED]
+    assert len(receiver.bodies) == 1
+    fleet.no_errors()
+
+
+def star() -> Fleet:
+    fleet = Fleet("INT", edges=("E", "F"), limits=LIMITS)
+    for edge in "EF":
+        fleet.connect(edge, "INT", role="edge")
+    fleet.tick(2)
+    return fleet
+
+
+def push_to(fleet: Fleet, sender: Sender, address: str, size: int) -> int:
+    """As `push`, for a sender that may be anonymous."""
+    payload = encoded(bytes(size), address=address)
+    sender.start()
+    for at in range(0, len(payload), PIECE):
+        if sender.link.session.outgoing_bytes > PIECE:
+            return len(payload) - at
+        sender.append(payload[at : at + PIECE])
+        fleet.pump()
+    sender.finish()
+    fleet.pump()
+    return 0
+
+
+@pytest.mark.parametrize("is_anonymous", [False, True])
+@pytest.mark.parametrize(("origin", "end"), [("E", "INT"), ("INT", "F"), ("E", "F")])
+def test_nor_between_an_edge_and_its_interior(origin: str, end: str, is_anonymous: bool) -> None:
+    fleet = star()
+    stalled = fleet[end].client().receiver("slow")
+    receiver = fleet[end].client().receiver("good", credit=1000, accepts=True)
+    fleet.tick(3)
+    attacker = fleet[origin].client().sender(None if is_anonymous else "slow")
+    sender = fleet[origin].client().sender(None if is_anonymous else "good")
+    fleet.tick(2)
+    assert push_to(fleet, attacker, "slow", 64 * MEGABYTE)
+    for number in range(3):
+        small = sender.send(b"small", address="good")
+        fleet.pump()
+        assert small.outcome == ACCEPTED
+        assert push_to(fleet, sender, "good", MEGABYTE) == 0
+        assert len(receiver.bodies) == 2 * number + 2
+    assert set(sender.outcomes) == {ACCEPTED}
+    assert not stalled.received
+    large = [link for link in fleet[origin].core.links.values() if isinstance(link, LargeOutLink)]
+    assert sorted(link.delivery_count for link in large) == [1, 3]
+    fleet.no_errors()
+
+
+def test_a_stalled_message_of_an_edge_that_goes_leaves_nothing() -> None:
+    fleet = star()
+    fleet["F"].client().receiver("slow")
+    fleet.tick(3)
+    client = fleet["E"].client()
+    attacker = client.sender("slow")
+    fleet.tick(2)
+    assert push_to(fleet, attacker, "slow", 64 * MEGABYTE)
+    client.kill()
+    fleet.pump()
+    for router in ("E", "INT"):
+        assert not [link for link in fleet[router].core.links.values() if isinstance(link, LargeOutLink)]
+    fleet["E"].ends[0].kill()
+    fleet["INT"].ends[1].kill()
+    fleet.pump()
+    for router in ("E", "INT", "F"):
+        assert not [link for link in fleet[router].core.links.values() if isinstance(link, LargeOutLink)]
+    fleet.no_errors()
+
+
+def test_an_interior_that_refuses_such_a_link_gets_large_messages_on_the_others() -> None:
+    """By its policy. What was given to the refused one is released."""
+    group = {
+        "remoteHosts": "*", "sources": "*", "targets": "*", "allowAnonymousSender": True, "allowDynamicSource": True,
+        "maxSenders": 5,
+    }  # fmt: skip
+    vhosts = Vhosts(
+        {"$default": {"allowUnknownUser": True, "groups": {"$default": group}}}, policy={"enableVhostPolicy": True}
+    )
+    fleet = Fleet("INT", edges=("E",), limits=LIMITS, vhosts=vhosts)
+    fleet.connect("E", "INT", role="edge")
+    fleet.tick(2)
+    receiver = fleet["INT"].client().receiver("good", credit=1000, accepts=True)
+    fleet.tick(3)
+    sender = fleet["E"].client().sender("good")
+    fleet.tick(2)
+    outcomes = set()
+    for _ in range(3):
+        assert push_to(fleet, sender, "good", MEGABYTE) == 0
+        outcomes.add(sender.sent[-1].outcome)
+    assert outcomes == {RELEASED, ACCEPTED}
+    assert len(receiver.bodies) == 2
     fleet.no_errors()

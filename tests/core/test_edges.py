@@ -305,6 +305,7 @@ def test_a_sender_on_an_edge_hears_of_receivers_on_other_routers() -> None:
 def test_what_waits_on_the_uplink_is_released_when_nobody_receives_any_more() -> None:
     """Messages beyond the credit of a link that is used no longer are not kept for ever."""
     fleet = star(capacity=5)
+    fleet["E2"].client().receiver("other")  # a turn of the interior for its edge's frames ends here, and not below
     receiver = fleet["E2"].client().receiver("orders")
     senders = [fleet["E1"].client().sender("orders") for _ in range(3)]
     fleet.pump()

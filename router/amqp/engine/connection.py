@@ -359,9 +359,16 @@ class Engine:
             watched.append(session)
             if session.untaken:
                 session.charge_incoming()
-            if session.charge_outgoing() > CONGESTED_BYTES and not session.is_congested:
+            backlog = session.charge_outgoing()
+            if backlog > CONGESTED_BYTES and not session.is_congested:
                 session.is_congested = True
                 self._tell_senders(session)
+            elif session.is_congested and backlog <= RELIEVED_BYTES:
+                self._relieve(session)  # what waited went with its link, of which no Flow tells
+
+    def _relieve(self, session: Session) -> None:
+        session.is_congested = False
+        self._tell_senders(session)
 
     def _tell_senders(self, session: Session) -> None:
         """The session's congestion has begun or ended."""
@@ -482,8 +489,7 @@ class Engine:
             session = link.session
             if session.is_congested:
                 if session.backlog_bytes <= RELIEVED_BYTES:
-                    session.is_congested = False
-                    self._tell_senders(session)
+                    self._relieve(session)
             elif link.on_credit is not None:
                 link.on_credit()
         elif isinstance(link, IncomingWire) and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:

@@ -691,6 +691,14 @@ def _paying(pay: Callable[[int], None], plain: Callable[..., None]) -> Callable[
     return forward
 
 
+def _settle_or_abort(delivery: Handle) -> None:
+    """Of one that was not completed proton would keep what is not sent, and count it for ever."""
+    if lib.pn_link_current(lib.pn_delivery_link(delivery)) == delivery:
+        lib.pn_delivery_abort(delivery)
+    else:
+        _settle(delivery)
+
+
 def _exhaust(steps: Iterator[None]) -> None:
     """Do them in one go."""
     for _ in steps:
@@ -1031,10 +1039,13 @@ class OutgoingWire(_Wire):
         self.on_accepted = on_accepted
         self.on_credit = on_credit
 
+    def session_cores(self) -> Iterator[object]:
+        return (wire.core for wire in self.session.wires.values())
+
     def release_core(self) -> None:
         """The core has let go of the link: late dispositions are settled and forgotten."""
         self.core = self.on_credit = None
-        self.on_delivery = self.on_accepted = _settle
+        self.on_delivery = self.on_accepted = _settle_or_abort
 
     def _agree_on_settlement(self) -> None:
         """A receiver that wants settled messages gets no others; `unsettled` is for the sender of each to choose."""
