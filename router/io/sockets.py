@@ -6,12 +6,13 @@ Source: docs/journeys.md, three journeys.
 import asyncio
 import socket
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final, Generic, Protocol, TypeVar, cast
 
-from router.amqp.buffers import READ_BUFFER
+from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.core.work import FULL_BUFFER_BYTES
 from router.io.busy_poll import BusyPoll
-from router.io.read_share import ReadShare
+from router.io.read_share import ReadShare, next_read_bytes
 from router.io.turns import Turns
 
 _READ_BUFFER_VIEW: Final = memoryview(READ_BUFFER)
@@ -88,6 +89,8 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         self.connection: C | None = None
         self._transport: asyncio.Transport | None = None
         self._holds = Hold.NONE
+        self._alone_bytes = READ_BYTES  # of one read, while no other socket is busy
+        self._offered_bytes = 0  # of the read that comes
         self._pause: asyncio.TimerHandle | None = None
 
     def begin(self, transport: asyncio.Transport) -> None:
@@ -172,23 +175,27 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
             self.connection.on_pause = self.pause
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        connection = self.connection
+        connection, reads = self.connection, self.router.reads
+        size = self._offered_bytes = self._alone_bytes if reads.is_one else reads.size
         if connection is None or (intake := connection.intake) is None or intake.rest is None:
-            return _READ_BUFFER_VIEW[: self.router.reads.size]
+            return _READ_BUFFER_VIEW[:size]
         begin = connection.lay()
-        return _READ_BUFFER_VIEW[begin : begin + self.router.reads.size]
+        return _READ_BUFFER_VIEW[begin : begin + size]
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self.connection
+        begun_at = perf_counter()
         if connection is not None:
             connection.receive_read(nbytes)
             self.router.work.finish()
-            self.router.busy_poll.after_read(nbytes)
         else:
             self.discard(nbytes)
-        if nbytes >= self.router.reads.size:
+        if nbytes >= self._offered_bytes:
+            self._alone_bytes = next_read_bytes(nbytes, perf_counter() - begun_at)
             self.hold(Hold.PASS)
             self.router.reads.is_full(self)
+        if connection is not None:
+            self.router.busy_poll.after_read(nbytes)
 
     def read_again(self) -> None:
         """The next pass begins."""

@@ -202,6 +202,16 @@ def test_what_is_sent_stands_in_the_output(bench: Bench) -> None:
     assert bench.output() == b""
 
 
+def test_what_is_more_than_a_frame_is_pulled_at_once(bench: Bench) -> None:
+    """proton gives no more at once than the peer takes in a frame: a write for each would cost as many calls."""
+    load_message(bytes(3000))
+    for _ in range(30):
+        bench.steps.send_whole(bench.links[OUT], 3000)
+    size = bench.steps.pull(bench.transport, bench.left)
+    assert size > 30 * 3000
+    assert bench.steps.pull(bench.transport, bench.steps.step.left) <= 0
+
+
 @pytest.mark.parametrize("at", [0, 5, 11])
 def test_what_is_inserted_stands_at_its_place(at: int, bench: Bench) -> None:
     load_message(b"hello there, behind the message")

@@ -9,7 +9,7 @@ import socket
 from types import SimpleNamespace
 from typing import Any
 
-from router.amqp.buffers import READ_BYTES
+from router.amqp.buffers import MOST_READ_BYTES
 from router.io.read_share import ReadShare
 from router.io.runner import new_runner
 from router.io.sockets import Socket
@@ -46,9 +46,9 @@ async def flood(ours: socket.socket, reads: int) -> list[int]:
 def tcp_pair() -> tuple[socket.socket, socket.socket]:
     """A peer's socket and ours, with room for the attack."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * READS * READ_BYTES)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * READS * MOST_READ_BYTES)
         peer = socket.create_connection(server.getsockname())
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * READS * READ_BYTES)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * READS * MOST_READ_BYTES)
         return peer, server.accept()[0]
 
 
@@ -58,9 +58,9 @@ def test_a_full_socket_is_read_once_in_a_pass() -> None:
         peer.setblocking(False)
         sent = 0
         with contextlib.suppress(BlockingIOError):
-            while sent < READS * READ_BYTES:
-                sent += peer.send(bytes(READ_BYTES))
-        reads = min(READS, sent // READ_BYTES)
+            while sent < READS * MOST_READ_BYTES:
+                sent += peer.send(bytes(MOST_READ_BYTES))
+        reads = min(READS, sent // MOST_READ_BYTES)
         assert reads > 2, "the system's buffers hold no attack"
         passes = runner.run(flood(ours, reads))
     assert len(set(passes)) == len(passes)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from router.amqp.buffers import READ_BYTES
-from router.io.read_share import LEAST_BYTES, ReadShare
+from router.amqp.buffers import MOST_READ_BYTES, READ_BYTES
+from router.io.read_share import LEAST_BYTES, LITTLE_WORK_S, ReadShare, next_read_bytes
 from router.io.sockets import Socket
 
 
@@ -108,3 +108,28 @@ def test_a_socket_that_has_more_is_read_once_in_a_pass(size: int, is_read: bool)
     assert transport.is_read == is_read
     loop.end_pass()
     assert transport.is_read
+
+
+def test_reads_that_are_little_work_bring_more_and_those_of_much_work_less() -> None:
+    size = READ_BYTES
+    for _ in range(10):
+        size = next_read_bytes(size, LITTLE_WORK_S / 4)
+    assert size == MOST_READ_BYTES
+    assert next_read_bytes(size, 1.5 * LITTLE_WORK_S) == size
+    for _ in range(10):
+        size = next_read_bytes(size, 3 * LITTLE_WORK_S)
+    assert size == READ_BYTES
+    assert next_read_bytes(LEAST_BYTES, LITTLE_WORK_S) == READ_BYTES
+
+
+def test_a_socket_whose_messages_are_large_is_read_more_at_once_while_it_is_alone() -> None:
+    loop = Loop()
+    share = ReadShare(loop.call_soon)
+    end = Socket[Any](SimpleNamespace(reads=share))
+    end._transport = Transport()
+    for _ in range(3):
+        end.buffer_updated(len(end.get_buffer(-1)))  # nobody has it: no work at all
+        loop.end_pass()
+    assert len(end.get_buffer(-1)) == MOST_READ_BYTES
+    assert read_in_a_pass(share, loop, 2) == READ_BYTES // 2
+    assert len(end.get_buffer(-1)) == READ_BYTES // 2

@@ -176,7 +176,8 @@ static void accept(void *delivery) {
   pn.delivery_settle(delivery);
 }
 
-enum { SHORTEST = 8, LONGEST_FLOW = 64, ROOM = 512 };
+/* proton gives out no more at once than the peer takes in a frame. When it gives less than PULLS_ALL that is all. */
+enum { SHORTEST = 8, LONGEST_FLOW = 64, ROOM = 512, PULLS_ALL = 8 * 1024 };
 
 static size_t size_at(const uint8_t *at) { return (size_t)at[0] << 24 | at[1] << 16 | at[2] << 8 | at[3]; }
 
@@ -233,6 +234,6 @@ static ssize_t pull(void *transport, size_t left) {
     if (!used) kept = used = room; /* proton has no more of it, and is about to end */
     pn.transport_pop(transport, used);
     size += kept;
-    if ((kept == room && used == room) || output_bytes - size < ROOM) return (ssize_t)size;
+    if ((kept == room && used == room && room < PULLS_ALL) || output_bytes - size < ROOM) return (ssize_t)size;
   }
 }

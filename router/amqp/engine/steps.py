@@ -31,7 +31,8 @@ CONTROL: Final = (
     lib.PN_CONNECTION_REMOTE_CLOSE,
     lib.PN_TRANSPORT_ERROR,
 )
-# `pull` has taken everything when it took less than this: proton's output buffer, which it fills, is never smaller.
+# `pull` has taken everything when it took less than this. Proton gives no more at once than the peer takes in a frame,
+# and no less than that while it has more.
 PULLS_ALL_BYTES: Final = 8 * 1024
 _FEWEST_BYTES, _SHORTEST_FLOW, _LONGEST_FLOW = 8, 24, 64  # of a frame
 _FLOW_CODE, _GONE = b"\x00\x53\x13", b"\x70\xff\xff\xff\xfe"  # proton's handle of a link that it has detached
@@ -203,7 +204,7 @@ def _pull(transport: Pointer, left: int) -> int:
             kept = used = room  # proton has no more of it, and is about to end
         _output_pop(transport, used)
         size += kept
-        if kept == used == room or OUTPUT_BYTES - size < _ROOM:
+        if (kept == used == room and room < PULLS_ALL_BYTES) or OUTPUT_BYTES - size < _ROOM:
             return size
 
 
