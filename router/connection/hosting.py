@@ -50,9 +50,7 @@ class Hosting:
         self.unanswered = 0
         self.is_gone = False
         self._peers = links
-        # A broker sees one session for all links that the router attaches for others, as of 1.20.
-        most = MAX_LANES if links.attachment.is_neighbour else 1
-        self._lanes = Lanes(links.engine, self._begin_own, self._go_on, most=most)
+        self._lanes: Lanes | None = None  # for the links that the router attaches for others; None: there are none
         self._waiting: deque[_Waiting] = deque()  # for the answer to a Begin
 
     @property
@@ -88,11 +86,18 @@ class Hosting:
     def begin(self) -> bool:
         """Begin a session, so that an attach needs not wait for it. False: there can be none."""
         try:
-            if not self._lanes.is_begun:
-                self._lanes.begin()
+            if not self._all_lanes().is_begun:
+                self._all_lanes().begin()
         except CannotBegin:
             return False
         return True
+
+    def _all_lanes(self) -> Lanes:
+        if self._lanes is None:
+            # A broker sees one session for all, as of 1.20.
+            most = MAX_LANES if self.attachment.is_neighbour else 1
+            self._lanes = Lanes(self._peers.engine, self._begin_own, self._go_on, most=most)
+        return self._lanes
 
     def _begin_own(self) -> Session:
         if self.attachment.is_neighbour:
@@ -117,7 +122,7 @@ class Hosting:
         waiting = self._waiting
         while waiting and not self.is_gone:
             try:
-                session = self._lanes.lease(len(waiting))
+                session = self._all_lanes().lease(len(waiting))
             except CannotBegin:
                 self._fail_waiting()
                 return
@@ -134,13 +139,15 @@ class Hosting:
 
     def on_end(self, session: Session) -> None:
         """The peer has ended a session."""
-        self._lanes.forget(session)
-        if not self._lanes.is_begun:
+        lanes = self._all_lanes()
+        lanes.forget(session)
+        if not lanes.is_begun:
             self._fail_waiting()
         self._peers.end(session)
 
     def losing(self) -> Iterator[None]:
         """The connection is gone: each of the others learns it."""
+        self._lanes = None  # lest it refers to what refers to it
         for routed in list(self.routed):
             routed.lose()
             yield

@@ -221,6 +221,7 @@ class TrunkLinks(PeerLinks):
         return super().cut_off()
 
     def _leave(self) -> None:
+        self._streaming = None
         trunk, self.trunk = self.trunk, None
         if trunk is not None:
             self.network.disconnect(trunk)

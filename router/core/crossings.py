@@ -8,7 +8,7 @@ from collections.abc import Callable
 from router.core.in_links import InLink
 from router.core.links import Counted, Origin
 from router.core.ways import Way
-from router.core.weights import COPIES, Weights
+from router.core.weights import COPIES, Held
 from router.values import Handle
 
 
@@ -68,29 +68,36 @@ class CrossingWeights:
     def __init__(self, unsettled: dict[Handle, tuple[Origin, Handle, int]]) -> None:
         """unsettled  of the link"""
         self._unsettled = unsettled
-        self._on_their_way: dict[Handle, tuple[Weights, Way | None, int]] = {}
+        self._on_their_way: dict[Handle, tuple[Held, Way | None, int]] = {}
 
     def add(self, outgoing: Handle, size: int) -> None:
         """A message of `size` bytes is on its way; its record is there."""
         origin = self._unsettled[outgoing][0]
         sender = origin.sender
         assert isinstance(sender, InLink)
-        if sender.weights is None:
-            sender.weights = Weights(sender.charge)
-        sender.weights.add(outgoing, size)
-        way = origin.way if isinstance(origin, Crossing) else None
-        if way is not None:
-            way.add(COPIES * size, sender)
-        self._on_their_way[outgoing] = sender.weights, way, size
+        size *= COPIES
+        payer = sender.on_its_way
+        if payer is None:
+            payer = sender.on_its_way = Held(sender.charge)
+        held = payer.held = payer.held + size
+        if held > payer.charged:
+            payer.charge()
+        way = None
+        if isinstance(origin, Crossing):
+            way = origin.way
+            way.add(size, sender)
+        self._on_their_way[outgoing] = payer, way, size
 
     def drop(self, outgoing: Handle) -> None:
         """It is settled; nothing happens where it was small."""
         entry = self._on_their_way.pop(outgoing, None)
         if entry is not None:
-            weights, way, size = entry
-            weights.drop(outgoing)
+            payer, way, size = entry
+            held = payer.held = payer.held - size
+            if held * 2 <= payer.charged:
+                payer.charge()
             if way is not None:
-                way.drop(COPIES * size)
+                way.drop(size)
 
     def clear(self) -> None:
         """The link is gone."""

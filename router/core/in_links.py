@@ -12,7 +12,7 @@ from router.core.links import Connection, Counted, Lender, Link
 from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED
 from router.core.ports import IncomingWire
 from router.core.ways import WAY_FULL
-from router.core.weights import Weights
+from router.core.weights import Held
 from router.core.work import Work
 from router.values import Condition, Handle
 
@@ -87,7 +87,7 @@ class InLink(Link):
         *("accept", "annotations", "credit_withheld", "crossing", "dropped_presettled", "eased", "grant", "heading"),
         *("held", "holds", "inspect", "is_draining", "is_settled", "lender", "lent", "max_message_bytes", "merging"),
         *("on_over_credit", "on_oversize", "on_stalled", "on_updated", "owed", "passed_over", "redirected", "rest"),
-        *("records", "update", "weights"),
+        *("records", "on_its_way", "update"),
     )
     wire: IncomingWire
 
@@ -124,7 +124,7 @@ class InLink(Link):
         self.holds = 0  # why nothing is taken from it, as flags
         self.eased = 0  # of these, what is gone: it goes on when its turn comes
         self.held = 0  # bytes of its messages that wait on other links, or are on their way to other routers
-        self.weights: Weights | None = None  # of the large ones on their way
+        self.on_its_way: Held | None = None  # of large messages; None: there was none
         self.records = 0  # of all that are on their way, as of the latest second
 
     @property
@@ -249,7 +249,7 @@ class InLink(Link):
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
         self.count_records()
-        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = self.weights = None
+        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = self.on_its_way = None
         self.on_oversize, self.on_updated = _stop, _ignore
 
     # Outcomes (Origin)

@@ -147,7 +147,8 @@ class StreamingLinks(Generic[L]):
         return list(islice((link for link in self.idle if not link.unsettled), min(over, at_once)))
 
     def clear(self) -> None:
-        """The connection is gone."""
+        """The connection is gone. What refers to it, and it to that, would stay until cycles are looked for."""
+        self.attach, self.close = lambda: None, lambda _link: None
         for each in (self.idle, self._users, self._of_user, self._senders, self._of_sender, self._untold):
             each.clear()
 

@@ -47,10 +47,6 @@ class Way:
         self._limit = limit or _NO_LIMIT
         self._held_back: dict[Sender, None] = {}
 
-    @property
-    def _held(self) -> int:
-        return self.bytes + self.count * RECORD_BYTES
-
     def enter(self, sender: Sender) -> None:
         """A message of this sender is on it."""
         self.count += 1
@@ -59,8 +55,8 @@ class Way:
 
     def add(self, size: int, sender: Sender) -> None:
         """So are `size` bytes of it."""
-        self.bytes += size
-        if self._held > self._limit:
+        held = self.bytes = self.bytes + size
+        if held + self.count * RECORD_BYTES > self._limit:
             self.hold_back(sender)
 
     def drop(self, size: int) -> None:
@@ -83,7 +79,7 @@ class Way:
 
     def ease(self) -> None:
         """Those who wait go on when there is room again."""
-        if self._held <= self._limit - self._limit // 8:
+        if self.bytes + self.count * RECORD_BYTES <= self._limit - self._limit // 8:
             self.is_full = False
             held_back, self._held_back = self._held_back, {}
             for sender in held_back:

@@ -18,37 +18,52 @@ COPIES: Final = 2
 STREAMED_BYTES: Final = 128 * 1024
 
 
-class Weights:
-    """wait  charges the receiver's account for so many bytes more"""
+class Held:
+    """Bytes that somebody is charged for by steps, lest each message costs a change of every level.
 
-    __slots__ = ("_charged", "_held", "_sizes", "_wait")
+    held     bytes
+    charged  of them or for some of the next, at most a quarter more
+    """
+
+    __slots__ = ("_wait", "charged", "held")
 
     def __init__(self, wait: Callable[[int], None]) -> None:
+        """wait  charges an account for so many bytes more"""
         self._wait = wait
+        self.held = self.charged = 0
+
+    def charge(self) -> None:
+        """More is held than is charged, or less than half of it."""
+        size = self.held + self.held // 4
+        more, self.charged = size - self.charged, size
+        self._wait(more)
+
+
+class Weights(Held):
+    """Of each large message on its way by one link."""
+
+    __slots__ = ("_sizes",)
+
+    def __init__(self, wait: Callable[[int], None]) -> None:
+        super().__init__(wait)
         self._sizes: dict[Handle, int] = {}
-        self._held = 0
-        self._charged = 0
 
     def add(self, outgoing: Handle, size: int) -> None:
         """A message of `size` bytes is on its way."""
         self._sizes[outgoing] = size
-        held = self._held = self._held + COPIES * size
-        if held > self._charged:
-            self._charge(held + held // 4)  # and for some of the next, lest each cost a change of every level
+        held = self.held = self.held + COPIES * size
+        if held > self.charged:
+            self.charge()
 
     def drop(self, outgoing: Handle) -> None:
         """It is settled; nothing happens where it was small."""
         size = self._sizes.pop(outgoing, 0)
-        held = self._held = self._held - COPIES * size
-        if size and held * 2 <= self._charged:
-            self._charge(held + held // 4)
+        held = self.held = self.held - COPIES * size
+        if size and held * 2 <= self.charged:
+            self.charge()
 
     def clear(self) -> None:
         """The link is gone."""
         self._sizes.clear()
-        self._held = 0
-        self._charge(0)
-
-    def _charge(self, size: int) -> None:
-        more, self._charged = size - self._charged, size
-        self._wait(more)
+        self.held = 0
+        self.charge()

@@ -71,9 +71,9 @@ def held_by(client: Client) -> int:
         size += link.records * RECORD_BYTES
         if (weights := link.weights) is not None:
             assert set(weights._sizes) <= set(link.unsettled)
-            assert weights._held == COPIES * sum(weights._sizes.values())
-            assert weights._held <= weights._charged <= 2 * weights._held
-            size += weights._charged
+            assert weights.held == COPIES * sum(weights._sizes.values())
+            assert weights.held <= weights.charged <= 2 * weights.held
+            size += weights.charged
     return size
 
 
