@@ -31,7 +31,7 @@ SUITES = {
     "unit": [*ANY_WORKER, "-m", f"{UNIT} and not slow"],
     "slow": [*ANY_WORKER, "-m", f"{UNIT} and slow"],
     "python": [*ANY_WORKER, "tests/amqp", "tests/core"],
-    "interop": [*MORE_WORKERS, "-m", "interop and not timing"],
+    "interop": [*MORE_WORKERS, "-m", "interop and not timing and not spark"],
     "timing": [*ANY_WORKER, "-m", "timing"],
     "clients": [*A_GROUP_EACH, "tests/clients"],
     "brokers": [*A_FILE_EACH, "tests/brokers"],

@@ -32,7 +32,16 @@ def _nothing_stays_running(tmp_path: Path) -> Iterator[None]:
 def stop(pidfile: Path) -> None:
     pid = int(pidfile.read_text())
     os.kill(pid, signal.SIGTERM)
-    eventually(lambda: not Path(f"/proc/{pid}").exists())
+    assert eventually(lambda: has_ended(pid))
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or a zombie: its parent is the test run, which waits for it when the suite is over."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.mark.parametrize("content", ["root:x:0:0\n", "4711\n", ""])

@@ -199,6 +199,7 @@ class Chaos:
             assert net.core.budgets.router.held == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_sliced", [False, True])
 @pytest.mark.parametrize("seed", range(3))
 def test_nobody_is_told_what_is_not_true_when_connections_die(seed: int, is_sliced: bool) -> None:

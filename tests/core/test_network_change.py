@@ -9,6 +9,7 @@ from memory_net import ACCEPTED, MODIFIED, RELEASED, End, Fleet, Receiver, Sende
 RING = ("AB", "BC", "CD", "DA")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("distribution", ["balanced", "closest", "multicast"])
 def test_no_message_is_lost_or_accepted_by_nobody_whatever_breaks(distribution: str, seed: int) -> None:

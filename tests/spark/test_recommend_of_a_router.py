@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "daemon"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "attacks"))
 
 import raw_peer
-from daemon_process import Daemon, daemon, write_users
+from daemon_process import Daemon, daemon, start, write_users
 from daemons import logged_in, peer_of
 
 pytest.importorskip("pyspark")
@@ -123,43 +123,45 @@ def end(router: Daemon) -> None:
     assert router.wait() == 0
 
 
-@pytest.fixture
-def start(daemon: Callable[..., Daemon], tmp_path: Path) -> Callable[..., Daemon]:
-    """A router with the policy of a folder, and a trail of its own."""
-    sasl = write_users(tmp_path, {user: f"{user}'s" for user in ("alice", "bob", "carol", "mallory")}, "PLAIN")
-
-    def started(policy: Path, audit: str) -> Daemon:
-        return daemon(CONFIGURATION.format(sasl=sasl, folder=tmp_path, audit=audit, policy=policy))
-
-    return started
+def configuration(folder: Path, policy: Path, audit: str) -> str:
+    """Of a router with the policy of a folder, and a trail of its own."""
+    users = {user: f"{user}'s" for user in ("alice", "bob", "carol", "mallory")}
+    logins = folder / f"logins-of-{audit}"
+    logins.mkdir()
+    sasl = write_users(logins, users, "PLAIN")
+    return CONFIGURATION.format(sasl=sasl, folder=folder, audit=audit, policy=policy)
 
 
-@pytest.fixture
-def table(start: Callable[..., Daemon], tmp_path: Path) -> Path:
-    """An event table of what a router allowed and denied; its policy is in policy/all.json."""
-    (tmp_path / "policy").mkdir()
-    (tmp_path / "policy" / "all.json").write_text(json.dumps([["vhost", VHOST]]))
-    router = start(tmp_path / "policy", "audit")
-    assert uses(router) == [True, True]
-    for number in range(SECRETS):
-        assert not asks(router, "alice", raw_peer.attach_receiver(f"secret.{number}"))
-    for name in (MARKUP, FORMULA):
-        with peer_of(router) as stranger:  # whoever fails to log in says who he is
-            stranger.send(raw_peer.SASL + raw_peer.plain(name, "wrong"))
-            stranger.read_until(0x44)  # the outcome
-        assert not asks(router, "alice", raw_peer.attach_receiver(f"/{name}"))
-    with peer_of(router) as mallory:  # no user of the vhost
-        logged_in(mallory, "mallory", "mallory's").read_until(raw_peer.CLOSE)
-    end(router)
-    ran("spark.cli", "ingest", tmp_path / "audit", tmp_path / "table")
-    return tmp_path / "table"
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder: `table` is of what a router allowed and denied, policy/all.json its policy. To be read only."""
+    folder = tmp_path_factory.mktemp("used")
+    (folder / "policy").mkdir()
+    (folder / "policy" / "all.json").write_text(json.dumps([["vhost", VHOST]]))
+    router = start(folder, configuration(folder, folder / "policy", "audit"))
+    try:
+        assert uses(router) == [True, True]
+        for number in range(SECRETS):
+            assert not asks(router, "alice", raw_peer.attach_receiver(f"secret.{number}"))
+        for name in (MARKUP, FORMULA):
+            with peer_of(router) as stranger:  # whoever fails to log in says who he is
+                stranger.send(raw_peer.SASL + raw_peer.plain(name, "wrong"))
+                stranger.read_until(0x44)  # the outcome
+            assert not asks(router, "alice", raw_peer.attach_receiver(f"/{name}"))
+        with peer_of(router) as mallory:  # no user of the vhost
+            logged_in(mallory, "mallory", "mallory's").read_until(raw_peer.CLOSE)
+        end(router)
+    finally:
+        router.end()
+    ran("spark.cli", "ingest", folder / "audit", folder / "table")
+    return folder
 
 
 def test_the_recommended_policy_permits_what_was_used_and_no_more(
-    table: Path, start: Callable[..., Daemon], tmp_path: Path
+    used: Path, daemon: Callable[..., Daemon], tmp_path: Path
 ) -> None:
-    before, out = tmp_path / "policy" / "all.json", tmp_path / "out"
-    said = ran("spark.cli", "recommend", table, before, "--out", out)
+    out = tmp_path / "out"
+    said = ran("spark.cli", "recommend", used / "table", used / "policy" / "all.json", "--out", out)
     assert "WARNING" not in said
     assert "lint:" not in said
     ran("policy.cli.main", "lint", out / "recommended.json")
@@ -172,10 +174,10 @@ def test_the_recommended_policy_permits_what_was_used_and_no_more(
     assert (staff["sources"], staff["targets"]) == ("orders.new", "orders.done")
     assert "-" in (out / "recommended.diff").read_text()
     # Nothing that was recorded is decided otherwise, and a router that has it agrees.
-    ran("spark.cli", "replay", table, out / "recommended.json")
+    ran("spark.cli", "replay", used / "table", out / "recommended.json")
     (tmp_path / "narrow").mkdir()
     (tmp_path / "narrow" / "all.json").write_bytes((out / "recommended.json").read_bytes())
-    router = start(tmp_path / "narrow", "audit-of-the-second")
+    router = daemon(configuration(tmp_path, tmp_path / "narrow", "audit-of-the-second"))
     assert uses(router) == [True, True]
     assert not asks(router, "alice", raw_peer.attach_receiver("orders.old"))
     assert not asks(router, "alice", raw_peer.attach_receiver("never.used"))
@@ -184,13 +186,13 @@ def test_the_recommended_policy_permits_what_was_used_and_no_more(
     end(router)
 
 
-def test_a_report_of_findings_that_detect_has_written(table: Path, tmp_path: Path) -> None:
+def test_a_report_of_findings_that_detect_has_written(used: Path, tmp_path: Path) -> None:
     """By thresholds that `report` itself does not have."""
     out, thresholds = tmp_path / "out", tmp_path / "thresholds.json"
     thresholds.write_text(json.dumps({"address_probing": {"enabled": False}, "first_seen": {"enabled": False}}))
-    ran("spark.cli", "detect", table, "--out", out, "--thresholds", thresholds)
+    ran("spark.cli", "detect", used / "table", "--out", out, "--thresholds", thresholds)
     kept = out / "findings.jsonl"
-    ran("spark.cli", "report", table, "--out", out, "--findings", kept, "--format", "html", "--format", "json")
+    ran("spark.cli", "report", used / "table", "--out", out, "--findings", kept, "--format", "html", "--format", "json")
 
     shown = [json.loads(line) for line in (out / "findings.json").read_text().splitlines()]
     assert shown == [json.loads(line) for line in kept.read_text().splitlines()]
@@ -201,10 +203,10 @@ def test_a_report_of_findings_that_detect_has_written(table: Path, tmp_path: Pat
     assert {"alice", "mallory", "secret.0"} <= set(page.texts)  # the denials are counted as ever
 
 
-def test_the_report_names_who_was_denied_and_what_and_runs_nothing(table: Path, tmp_path: Path) -> None:
+def test_the_report_names_who_was_denied_and_what_and_runs_nothing(used: Path, tmp_path: Path) -> None:
     out = tmp_path / "report"
     formats = [word for form in ("html", "csv", "json", "ocsf") for word in ("--format", form)]
-    ran("spark.cli", "report", table, "--out", out, *formats)
+    ran("spark.cli", "report", used / "table", "--out", out, *formats)
 
     page = _Elements()
     page.feed((out / "report.html").read_text("utf-8"))
