@@ -299,7 +299,7 @@ class Peer(Asker):
 
     def _on_budget(self, level: Level, step: BudgetStep) -> None:
         """A level that is over its limit costs the connection something. Recorded once a minute for each step."""
-        self.attachment.held_back_count += step != "closed"
+        self.attachment.held_back_count += step in ("held_back", "not_sent_to")
         now_s = self.core.work.now_s
         if step == "closed":
             if self.engine.is_deaf:

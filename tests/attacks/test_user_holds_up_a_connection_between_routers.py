@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, Client, Fleet, Receiver, Sender
+from memory_net import ACCEPTED, RELEASED, Client, Fleet, Receiver, Sender
 
 from router.core.budget import MIB, Limits
 from router.core.remotes import DataOutLink
 from router.core.streaming_links import MOST_OF_USER
+from router.effects import Audit
 
 LIMITS = Limits(link=1 * MIB, connection=2 * MIB, user=6 * MIB, host=12 * MIB, router=24 * MIB)
 EDGE: dict[str, Any] = {"role": "edge"}
@@ -71,11 +72,11 @@ class Mallory:
         return sent
 
 
-WAYS: list[tuple[list[str], str]] = [
-    (["A"], "B"),
-    (["A", "B"], "C"),
-    (["E1"], "C"),
-    (["A"], "E2"),
+WAYS = [
+    pytest.param(["A"], "B"),
+    pytest.param(["A", "B"], "C", marks=pytest.mark.slow),
+    pytest.param(["E1"], "C"),
+    pytest.param(["A"], "E2", marks=pytest.mark.slow),
 ]
 
 
@@ -158,4 +159,31 @@ def test_one_user_has_a_share_of_the_links_for_large_messages() -> None:
     assert [sending.outcome for sender in mallory.senders for sending in sender.sent] == [ACCEPTED] * len(
         mallory.senders
     )
+    fleet.no_errors()
+
+
+def test_what_has_no_room_where_its_receiver_is_is_released_and_on_record() -> None:
+    """From two routers, each of which lets him have as much on its way as he may."""
+    fleet = fleet_of("A", "B", "C", limits=Limits(link=MIB, connection=2 * MIB, user=2 * MIB, host=12 * MIB))
+    send_honestly = honest_traffic(fleet, ["A", "B"], "C")
+    mallory = Mallory(fleet, ["A", "B"], "C", credit=0, count=12, is_settled=False)
+    fleet.tick(3)
+    sent = mallory.flood(15_000, 12)
+    outcomes = [outcome for sender in mallory.senders for outcome in sender.outcomes]
+    assert set(outcomes) == {RELEASED, None}
+    waiting = {end.net.core.budgets.user("anonymous from 10.0.0.66").held for end in fleet["C"].ends}
+    assert all(held <= 2 * MIB + 100_000 for held in waiting)
+    events = [effect.event for effect in fleet["C"].effects if isinstance(effect, Audit)]
+    kept = [event for event in events if event["reason"] == "byte_budget"]
+    assert {event["rule"]["item"].split("'")[1] for event in kept} == {"anonymous from 10.0.0.66"}
+    assert len(kept) <= len(mallory.receivers)
+    send_honestly()
+    for receiver in mallory.receivers:
+        receiver.accepts = True
+        receiver.flow(100_000)
+    fleet.tick(3)
+    outcomes = [outcome for sender in mallory.senders for outcome in sender.outcomes]
+    assert len(outcomes) == sent
+    assert set(outcomes) == {RELEASED, ACCEPTED}
+    assert outcomes.count(ACCEPTED) == sum(len(receiver.bodies) for receiver in mallory.receivers)
     fleet.no_errors()
