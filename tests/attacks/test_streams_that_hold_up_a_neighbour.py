@@ -271,7 +271,7 @@ def test_sessions_are_free_when_what_stalled_in_them_is_given_up(how: str) -> No
     fleet = chain("A", "B")
     fleet["B"].client().receiver("slow")
     sender, receiver = bystander(fleet, "B")
-    for number in range(MOST_OF_USER + 2):
+    for number in range(SPARE + 2):
         fleet["A"].remote_host = f"10.0.1.{number}"
         client = fleet["A"].client()
         attacker = client.sender("slow")
