@@ -175,7 +175,8 @@ def test_what_has_no_room_where_its_receiver_is_is_released_and_on_record() -> N
     assert all(held <= 2 * MIB + 100_000 for held in waiting)
     events = [effect.event for effect in fleet["C"].effects if isinstance(effect, Audit)]
     kept = [event for event in events if event["reason"] == "byte_budget"]
-    assert {event["rule"]["item"].split("'")[1] for event in kept} == {"anonymous from 10.0.0.66"}
+    assert all("userByteBudget of 'anonymous from 10.0.0.66'" in str(event["rule"]) for event in kept)
+    assert kept
     assert len(kept) <= len(mallory.receivers)
     send_honestly()
     for receiver in mallory.receivers:

@@ -14,7 +14,7 @@ from router.core.forward import Fanout
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.streams import Leg
-from router.core.weights import COPIES, LARGE_BYTES
+from router.core.weights import COPIES, LARGE_BYTES, Weights
 from router.core.work import FULL_BUFFER_BYTES
 
 ADDRESSES = ("a", "b", "m", "m2")
@@ -70,6 +70,7 @@ def held_by(client: Client) -> int:
     for link in attachment.out_links:
         size += link.records * RECORD_BYTES
         if (weights := link.weights) is not None:
+            assert isinstance(weights, Weights)
             assert set(weights._sizes) <= set(link.unsettled)
             assert weights.held == COPIES * sum(weights._sizes.values())
             assert weights.held <= weights.charged <= 2 * weights.held
