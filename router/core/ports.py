@@ -204,6 +204,11 @@ class OutgoingWire(Wire, Protocol):
         """The core's links of the session that it is on, its own among them."""
         ...
 
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of that session that have not left, for want of window or credit."""
+        ...
+
     def admit(
         self,
         core: object,

@@ -1060,6 +1060,11 @@ class OutgoingWire(_Wire):
         return self.session.is_congested
 
     @property
+    def backlog_bytes(self) -> int:
+        """Bytes of the link's session that have not left."""
+        return self.session.backlog_bytes
+
+    @property
     def wants_settled(self) -> bool:
         return bool(lib.pn_link_remote_snd_settle_mode(self.link) == lib.PN_SND_SETTLED)
 
