@@ -1,4 +1,4 @@
-"""Whatever users do over several routers: when they are gone, nothing is charged but what routers hold of each other."""
+"""Whatever users do over several routers: when they are gone, only what routers hold of each other is charged."""
 
 import random
 from typing import Any
