@@ -255,6 +255,8 @@ class PeerLinks:
 
     def detached(self, wire: Wire, *, is_closed: bool) -> None:
         """The peer detaches."""
+        if isinstance(wire.core, OutLink):
+            wire.core.drop_unsent()
         self.routed.end(wire, is_closed=is_closed)
         self._drop(wire, "Link detached")
 

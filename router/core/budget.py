@@ -86,6 +86,7 @@ class Level:
     held    bytes, at present
     peak    the most that was held
     leaving of the bytes held: those of connections that are closed, which closing another does not free
+    wide    so much of the limit is for bytes that are held beside its budget
     """
 
     __slots__ = (
@@ -100,13 +101,14 @@ class Level:
         "name",
         "peak",
         "using",
+        "wide",
     )
 
     def __init__(self, kind: Kind, name: str, limit: int) -> None:
         self.kind = kind
         self.name = name
         self.limit = limit
-        self.held = self.peak = self.leaving = 0
+        self.held = self.peak = self.leaving = self.wide = 0
         self.using = 0  # accounts that hold something
         self.accounts: dict[Account, None] = {}
         self.held_back: dict[Account, None] = {}
@@ -135,18 +137,19 @@ class Level:
             self.limit += size
             self._resume += size
             self._last += size
+            self.wide += size
 
     def room_for(self, account: "Account") -> int:
         """Bytes that an account may add at its leisure: up to three quarters of the limit, or to its share of it.
 
         Attack: somebody fills three quarters, so that there is no room for what others may have.
         """
-        user = account.user
+        user, limit = account.user, self.limit - self.wide
         if self.kind == "router" and user is not None:
-            of_own = self.limit // account.count_users() - user.held
+            of_own = limit // account.count_users() - user.held
         else:
-            of_own = (self.limit - self.leaving) // max(1, self.using) - account.held
-        return max(self.limit - self.limit // 4 - self.held, of_own)
+            of_own = (limit - self.leaving) // max(1, self.using) - account.held
+        return max(limit - limit // 4 - self.held, of_own)
 
     def _over(self, account: "Account") -> None:
         if account not in self.held_back and self._has_more_than_its_share(account):
@@ -165,7 +168,8 @@ class Level:
         """
         user = account.user
         if self.kind != "router" or user is None:
-            return account.held * self.using > self.limit - self.leaving
+            kept, wide = (account.kept, self.wide) if self.kind == "user" else (0, 0)
+            return (account.held - kept) * self.using > self.limit - wide - self.leaving
         share = self.limit // account.count_users()
         return user.held > share and account.held * user.using > share - user.leaving
 
@@ -285,10 +289,16 @@ class Account:
     def keep(self, size: int) -> None:
         """`size` bytes more, or fewer, are held of what came from other routers for its receivers.
 
-        As addresses: whoever sends to a slow receiver does not stop what its connection sends.
+        They are beside its own budget and its user's.
+
+        Attack: messages from other routers to slow receivers of a user, by somebody else. They filled his budget: what
+        he sent was held back, and where he had many connections one of them was closed.
         """
         self.kept += size
-        self._charge_others(size)
+        self.own.widen(size)
+        if self.user is not None:
+            self.user.widen(size)
+        self.charge(size)
 
     def level_without_room(self, size: int) -> Level | None:
         """The level, if there is one, that has no room to keep `size` bytes more."""

@@ -304,6 +304,10 @@ class OutLink(Link):
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
         self.on_stalled = None
 
+    def drop_unsent(self) -> None:
+        """The receiver has detached: what has not left for it never does."""
+        self.wire.drop_unsent(reversed(self.unsettled))
+
     def give_up_queue(self) -> None:
         """Nobody is there any more for what waits: tell its origins."""
         queue, self.queue = self.queue, deque()

@@ -4,7 +4,7 @@ The core imports nothing of the engine and the engine nothing of the core. Each 
 checker compares the two where a `router.connection.peer` hands the engine's objects to the core.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
 from policy.addressing.address import Address
@@ -202,6 +202,15 @@ class OutgoingWire(Wire, Protocol):
     def drain_limit(self) -> int | None: ...
     def session_cores(self) -> Iterator[object]:
         """The core's links of the session that it is on, its own among them."""
+        ...
+
+    def drop_unsent(self, latest: Iterable[Handle], /) -> None:
+        """The link is gone: free what has not left of its unsettled deliveries, the latest first."""
+        ...
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of that session that have not left, for want of window or credit."""
         ...
 
     def admit(

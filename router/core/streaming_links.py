@@ -6,11 +6,12 @@ its own, with a session of its own as far as there are enough, and each user a s
 Attack: large messages to receivers that take nothing. All other large messages between the routers waited for them.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
-from router.core.budget import Account, Level
+from router.core.budget import Account
 from router.core.in_links import InLink
 from router.core.links import Connection, Growing
 from router.core.out_links import OutLink
@@ -28,17 +29,17 @@ L = TypeVar("L", bound=OutLink)
 
 
 class StreamingLinks(Generic[L]):
-    """idle    links that no message occupies, the oldest first
+    """idle    links that no message occupies: those whose senders are gone first, then the oldest
     attach   attaches one more; None: it cannot be, now
     close    closes one
     """
 
     def __init__(self) -> None:
-        self.idle: dict[L, None] = {}
+        self.idle: OrderedDict[L, None] = OrderedDict()
         self.attach: Callable[[], L | None] = lambda: None
         self.close: Callable[[L], None] = lambda _link: None
-        self._users: dict[L, Level | Account] = {}
-        self._of_user: dict[Level | Account, dict[L, None]] = {}
+        self._users: dict[L, str | Account] = {}
+        self._of_user: dict[str | Account, dict[L, None]] = {}
         self._senders: dict[L, InLink] = {}  # those that are there
         self._of_sender: dict[InLink, L] = {}
         self._untold: set[L] = set()  # of whose latest message nobody says what became of it
@@ -55,7 +56,8 @@ class StreamingLinks(Generic[L]):
             del self.idle[own]
             return own
         account = sender.attachment.account
-        user = account.user or account
+        # By his name, which stays when he comes again. Attack: a user who reconnects, each time with a further share.
+        user = account.user.name if account.user is not None else account
         link = self._share_of(user) if not sender.attachment.is_neighbour else None
         if link is not None:
             self.idle.pop(link, None)
@@ -70,7 +72,7 @@ class StreamingLinks(Generic[L]):
         self._of_sender[sender] = link
         return link
 
-    def _share_of(self, user: Level | Account) -> L | None:
+    def _share_of(self, user: str | Account) -> L | None:
         """One of the user's own, where he has all he may: an idle one, or that which he took first."""
         of_user = self._of_user.get(user, {})
         if len(of_user) < MOST_OF_USER:
@@ -80,7 +82,15 @@ class StreamingLinks(Generic[L]):
     def _any(self) -> L | None:
         """One that is nobody's and alone, a new one, or the oldest idle one."""
         idle = self.idle
-        found = next((link for link in islice(idle, _LOOKED_AT) if self._is_free(link)), None)
+        found: L | None = None
+        for link in list(islice(idle, _LOOKED_AT)):
+            if link in self._users and link not in self._senders:
+                self._close_if_untold(link)
+            if link in idle and self._is_free(link):
+                found = link
+                break
+            if link in idle:
+                idle.move_to_end(link)  # others are looked at next
         if found is None:
             found = self.attach() or next(iter(idle), None)
         if found is not None:
@@ -89,7 +99,8 @@ class StreamingLinks(Generic[L]):
         return found
 
     def _is_free(self, link: L) -> bool:
-        return link not in self._senders and not link.unsettled and self._is_alone(link)
+        is_nobodys = link not in self._senders and not link.unsettled
+        return is_nobodys and self._is_alone(link) and not link.wire.backlog_bytes
 
     def _is_alone(self, link: L) -> bool:
         """Is every other link of its session idle?"""
@@ -120,16 +131,23 @@ class StreamingLinks(Generic[L]):
         """Others may have its link.
 
         Attack: presettled messages to a receiver that takes nothing, each by a sender that goes. Whoever had the link
-        next would wait behind it; it is closed instead.
+        next would wait behind it; it is closed instead, when all has left.
         """
         link = self._of_sender.pop(sender, None)
         if link is None:
             return
         self._senders.pop(link, None)
         self._close_if_untold(link)
+        if link in self.idle:
+            self.idle.move_to_end(link, last=False)
 
     def _close_if_untold(self, link: L) -> None:
-        if link in self.idle and link in self._untold:
+        """Not before all has left: what has not would stay in the session with the link gone, and count for ever.
+
+        Attack: presettled messages that are a little larger than the window, by senders that go. Once half a MiB of
+        them stayed nothing passed by the session any more; with each session so, nobody's large messages passed.
+        """
+        if link in self.idle and link in self._untold and not link.wire.backlog_bytes:
             self.close(link)
 
     def forget(self, link: L) -> None:
@@ -141,10 +159,11 @@ class StreamingLinks(Generic[L]):
     def surplus(self, spare: int, at_once: int) -> list[L]:
         """Idle links above `spare` that may be closed, at most `at_once`.
 
-        Not one whose messages have no outcome yet: they would get one that nobody gave.
+        Not one whose messages have no outcome yet: they would get one that nobody gave. Nor one with some to send.
         """
         over = max(len(self.idle) - spare, 0)
-        return list(islice((link for link in self.idle if not link.unsettled), min(over, at_once)))
+        done = (link for link in self.idle if not (link.unsettled or link.wire.backlog_bytes))
+        return list(islice(done, min(over, at_once)))
 
     def clear(self) -> None:
         """The connection is gone. What refers to it, and it to that, would stay until cycles are looked for."""

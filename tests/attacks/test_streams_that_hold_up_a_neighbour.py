@@ -380,3 +380,60 @@ def test_an_interior_that_refuses_such_a_link_gets_large_messages_on_the_others(
     assert outcomes == {RELEASED, ACCEPTED}
     assert len(receiver.bodies) == 2
     fleet.no_errors()
+
+
+def test_what_had_not_left_when_its_sender_went_does_not_stay_for_ever() -> None:
+    """Attack: presettled messages a little larger than the window. A session kept for ever, and counted, what had not
+    left when the link closed: half a MiB stopped it, and with each session so no large message passed any more.
+
+    A user who reconnects has no further links.
+    """
+    fleet = chain("A", "B")
+    slow = fleet["B"].client()
+    slow.receiver("slow")
+    sender, receiver = bystander(fleet, "B")
+    fleet["A"].remote_host = "10.0.0.2"  # another user
+    for _ in range(MOST_OF_USER + 4):
+        client = fleet["A"].client()
+        attacker = client.sender("slow")
+        fleet.pump()
+        assert push(fleet, attacker, 4 * MEGABYTE + 400_000) == 0
+        attacker.sent[0].settle()
+        fleet.pump()
+        client.kill()
+        fleet.pump()
+    assert len(streaming(fleet, "A")) == MOST_OF_USER
+    sessions = fleet["A"].peer(fleet["A"].ends[0]).engine.sessions.values()
+    assert any(session.backlog_bytes for session in sessions)
+    assert push(fleet, sender, 2 * MEGABYTE) == 0
+    slow.kill()
+    fleet.pump()
+    assert not any(session.backlog_bytes for session in sessions)
+    assert push(fleet, sender, 2 * MEGABYTE) == 0
+    assert sender.outcomes == [ACCEPTED] * 2
+    assert len(receiver.bodies) == 2
+    fleet.no_errors()
+
+
+def test_idle_links_of_senders_that_are_there_hide_none_that_are_nobodys() -> None:
+    """Each sender that came got one more link, where the oldest idle ones were others'."""
+    fleet = chain("A", "B")
+    receiver = fleet["B"].client().receiver("good", credit=1000, accepts=True)
+    fleet.tick(2)
+    client = fleet["A"].client()
+    staying = [client.sender("good") for _ in range(MOST_OF_USER)]
+    fleet.pump()
+    for sender in staying:
+        assert push(fleet, sender, MEGABYTE) == 0
+    fleet["A"].remote_host = "10.0.0.2"  # another user
+    for _ in range(12):
+        coming = fleet["A"].client()
+        sender = coming.sender("good")
+        fleet.pump()
+        assert push(fleet, sender, MEGABYTE) == 0
+        assert sender.outcomes == [ACCEPTED]
+        coming.kill()
+        fleet.pump()
+    assert len(streaming(fleet, "A")) <= MOST_OF_USER + 2
+    assert len(receiver.bodies) == MOST_OF_USER + 12
+    fleet.no_errors()

@@ -188,3 +188,34 @@ def test_what_has_no_room_where_its_receiver_is_is_released_and_on_record() -> N
     assert set(outcomes) == {RELEASED, ACCEPTED}
     assert outcomes.count(ACCEPTED) == sum(len(receiver.bodies) for receiver in mallory.receivers)
     fleet.no_errors()
+
+
+@pytest.mark.parametrize("connections", [3, 14])
+def test_whose_receivers_are_flooded_goes_on_sending(connections: int) -> None:
+    """He filled the budget of the receivers' user, who was held back, or lost one of many connections."""
+    limits = Limits(link=1 * MIB, connection=2 * MIB, user=4 * MIB, host=64 * MIB, router=256 * MIB)
+    fleet = fleet_of("A", "B", "C", limits=limits)
+    fleet["B"].remote_host = "10.0.0.7"
+    clients = [fleet["B"].client() for _ in range(connections)]
+    for number, client in enumerate(clients):
+        client.receiver(f"slow{number}")
+    taker = fleet["A"].client().receiver("quick", credit=1000, accepts=True)
+    fleet.tick(3)
+    senders = [client.sender("quick") for client in clients]
+    for number in range(connections):
+        for router, host in (("A", 1), ("C", 1), ("A", 2), ("C", 2)):
+            fleet[router].remote_host = f"10.0.1.{host}"
+            client = fleet[router].client()
+            attacker = client.sender(f"slow{number}")
+            fleet.pump()
+            for _ in range(4):
+                for _ in range(min(attacker.credit, 25)):
+                    attacker.send(bytes(15_000))
+                fleet.pump()
+    for _ in range(20):
+        sent = [sender.send(bytes(15_000)) for sender in senders]
+        fleet.pump()
+        assert [each.outcome for each in sent] == [ACCEPTED] * len(sent)
+    assert len(taker.bodies) == 20 * len(senders)
+    assert not any(client.router_closed for client in clients)
+    fleet.no_errors()

@@ -363,7 +363,7 @@ class Engine:
             if backlog > CONGESTED_BYTES and not session.is_congested:
                 session.is_congested = True
                 self._tell_senders(session)
-            elif session.is_congested and backlog <= RELIEVED_BYTES:
+            elif session.is_congested and (backlog <= RELIEVED_BYTES or session.find_lost()):
                 self._relieve(session)  # what waited went with its link, of which no Flow tells
 
     def _relieve(self, session: Session) -> None:

@@ -4,7 +4,7 @@ Messages do not pass through an Owner: the link objects call what the core put i
 admitted. Sources: AMQP 1.0 part 2; docs/journeys.md, the data plane.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Final, Literal, Protocol, TypeVar
@@ -127,7 +127,7 @@ class Session:
 
     __slots__ = (
         "awaits_begin", "channel", "engine", "incoming", "is_closing", "is_congested", "is_counted", "is_ended",
-        "is_watched", "on_answer", "outgoing", "owner", "pointer", "untaken", "wires",
+        "is_watched", "lost", "on_answer", "outgoing", "owner", "pointer", "untaken", "wires",
     )  # fmt: skip
 
     def __init__(self, engine: Holder, pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
@@ -144,6 +144,7 @@ class Session:
         self.is_congested = False
         self.is_ended = False
         self.untaken = 0  # deliveries on its links that the router has not taken
+        self.lost = 0  # bytes of messages that never leave, since their links went before
         # Charged for what the engine holds of it:
         self.incoming = SESSION_BYTES
         self.outgoing = 0
@@ -162,7 +163,19 @@ class Session:
         if not -_STEP_BYTES < holds - self.outgoing < _STEP_BYTES:
             more, self.outgoing = holds - self.outgoing, holds
             self.engine.account.wait(more)
-        return holds
+        return holds - self.lost
+
+    def find_lost(self) -> bool:
+        """Is all that has not left of links that are gone? Then it holds up nothing from now on.
+
+        It does not leave, and the engine counts it for as long as the session is there: messages that were settled as
+        they were sent. Attack: a receiver that detaches while the window is full; nothing came on the session any more.
+        """
+        links = (wire.link for wire in self.wires.values() if isinstance(wire, OutgoingWire))
+        if any(lib.pn_link_queued(link) or lib.pn_link_current(link) for link in links):
+            return False
+        self.lost = int(_backlog(self.pointer))
+        return True
 
     def free_charges(self) -> None:
         """The session is gone, and what the engine held of it."""
@@ -174,7 +187,7 @@ class Session:
     @property
     def backlog_bytes(self) -> int:
         """The bytes that the engine holds for want of session window or link credit from the peer."""
-        return int(_backlog(self.pointer))
+        return int(_backlog(self.pointer)) - self.lost
 
     @property
     def is_full(self) -> bool:
@@ -1060,6 +1073,11 @@ class OutgoingWire(_Wire):
         return self.session.is_congested
 
     @property
+    def backlog_bytes(self) -> int:
+        """Bytes of the link's session that have not left."""
+        return self.session.backlog_bytes
+
+    @property
     def wants_settled(self) -> bool:
         return bool(lib.pn_link_remote_snd_settle_mode(self.link) == lib.PN_SND_SETTLED)
 
@@ -1106,6 +1124,16 @@ class OutgoingWire(_Wire):
         growing = lib.pn_link_current(self.link)
         if growing:
             lib.pn_delivery_abort(growing)
+
+    def drop_unsent(self, latest: Iterable[Handle]) -> None:
+        """The link is about to be released: what has not left of its unsettled deliveries never does, and is freed.
+
+        latest  the latest first
+        """
+        for delivery in latest:
+            if not lib.pn_delivery_pending(delivery):
+                return
+            lib.pn_delivery_abort(delivery)
 
     def buffered(self, delivery: Handle) -> int:
         """Bytes of a growing delivery that are not yet in a frame."""
