@@ -13,7 +13,7 @@ from typing import Final
 from router.amqp.engine import Engine, Session
 
 # Of one kind on a connection, each of which has a window and a channel.
-MAX_LANES: Final = 64
+MAX_LANES: Final = 128
 # Channels that are left to others: the peer's own sessions, and those of another kind.
 CHANNELS_LEFT: Final = 16
 # Sessions in advance, for links that do not wait for one.

@@ -139,6 +139,12 @@ class Level:
             self._last += size
             self.wide += size
 
+    def grow(self, size: int) -> None:
+        """As `widen`, for one connection more, or fewer."""
+        if self.limit:
+            self.widen(size)
+            self.wide -= size
+
     def room_for(self, account: "Account") -> int:
         """Bytes that an account may add at its leisure: up to three quarters of the limit, or to its share of it.
 
@@ -357,6 +363,8 @@ class Account:
             level.held_back.pop(self, None)
             if not level.accounts:
                 self._budgets.forget(level)
+            elif level is self.user and self._is_neighbour:
+                level.grow(-2 * self.limits.user)
         self.levels = self.levels[:1]
         self.behind.clear()
 
@@ -416,12 +424,15 @@ class Budgets:
         return Level("connection", name, own), self._hosts[host], self.router
 
     def user(self, name: str, *, is_neighbour: bool = False) -> Level:
-        """is_neighbour  as of levels_for"""
+        """is_neighbour  as of levels_for: one connection more is there, which has as much as the others"""
         if is_neighbour:
             name = f"router {name}"
-        if name not in self._users:
-            self._users[name] = Level("user", name, 2 * self.limits.user if is_neighbour else self.limits.user)
-        return self._users[name]
+        level = self._users.get(name)
+        if level is None:
+            level = self._users[name] = Level("user", name, 2 * self.limits.user if is_neighbour else self.limits.user)
+        elif is_neighbour:
+            level.grow(2 * self.limits.user)
+        return level
 
     @property
     def user_count(self) -> int:

@@ -21,6 +21,8 @@ from router.values import Handle
 
 # Links that one user's senders may have at a time; further messages of his wait behind his own.
 MOST_OF_USER: Final = 16
+# The same for a connection to another router, which has users of its own. Attack: a user on many edges, or routers.
+MOST_OF_NEIGHBOUR: Final = 3 * MOST_OF_USER
 # So many idle links are looked at for one that was nobody's or is nobody's any more.
 _LOOKED_AT: Final = 8
 
@@ -56,9 +58,10 @@ class StreamingLinks(Generic[L]):
             del self.idle[own]
             return own
         account = sender.attachment.account
+        is_neighbour = sender.attachment.is_neighbour
         # By his name, which stays when he comes again. Attack: a user who reconnects, each time with a further share.
-        user = account.user.name if account.user is not None else account
-        link = self._share_of(user) if not sender.attachment.is_neighbour else None
+        user = account.user.name if account.user is not None and not is_neighbour else account
+        link = self._share_of(user, MOST_OF_NEIGHBOUR if is_neighbour else MOST_OF_USER)
         if link is not None:
             self.idle.pop(link, None)
             self._disown(link)
@@ -72,10 +75,10 @@ class StreamingLinks(Generic[L]):
         self._of_sender[sender] = link
         return link
 
-    def _share_of(self, user: str | Account) -> L | None:
+    def _share_of(self, user: str | Account, most: int) -> L | None:
         """One of the user's own, where he has all he may: an idle one, or that which he took first."""
         of_user = self._of_user.get(user, {})
-        if len(of_user) < MOST_OF_USER:
+        if len(of_user) < most:
             return None
         return next((link for link in of_user if link in self.idle), None) or next(iter(of_user))
 

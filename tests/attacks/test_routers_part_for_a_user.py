@@ -13,7 +13,7 @@ from router.core.budget import MIB, Limits
 from router.linkstate.limits import MAX_SEQUENCE
 from router.values import int_, long
 
-LIMITS = Limits(link=2 * MIB, connection=4 * MIB)
+LIMITS = Limits(link=2 * MIB, connection=4 * MIB, user=2 * MIB)
 SIZE = 20_000
 EDGE: dict[str, Any] = {"role": "edge"}
 
@@ -70,7 +70,7 @@ def test_what_is_long_is_not_held_for_a_neighbour_that_is_held_back() -> None:
     neighbour = FakeNeighbour(net)
     neighbour.tick(3)
     account = net.peer(neighbour.client).attachment.account
-    account.charge(5 * MIB)
+    account.charge(9 * MIB // 2)
     assert account.behind
     held = account.held
     for number in range(1, 100):
@@ -85,4 +85,4 @@ def test_what_is_long_is_not_held_for_a_neighbour_that_is_held_back() -> None:
     assert net.host.own_links == {"TEST": 1}
     told = [text for text in net.log_texts("ROUTER") if "is held back" in text]
     assert 0 < len(told) <= 8 * 4
-    account.charge(-5 * MIB)
+    account.charge(-9 * MIB // 2)
