@@ -55,6 +55,10 @@ class Lanes:
         self.sessions[session] = None
         self._on_ready()
 
+    @property
+    def _least(self) -> Session | None:
+        return min(self.sessions, key=lambda session: len(session.wires), default=None)
+
     def lease(self, wanted: int = 1) -> Session | None:
         """For one link: a session without links, or where there can be no more the one with the fewest.
 
@@ -62,7 +66,7 @@ class Lanes:
 
         wanted  links that wait for a session, this one too
         """
-        least = min(self.sessions, key=lambda session: len(session.wires), default=None)
+        least = self._least
         if least is not None and not least.wires:
             return least
         if not self._begun:
@@ -74,7 +78,7 @@ class Lanes:
 
         Others are begun for those that come next.
         """
-        least = min(self.sessions, key=lambda session: len(session.wires), default=None)
+        least = self._least
         if not self._begun and sum(not session.wires for session in self.sessions) < SPARE:
             self.begin(SPARE)
         return least

@@ -14,8 +14,8 @@ from router.connection.trunk_links import TrunkLinks
 from router.effects import log
 from router.values import int_
 
-# Sessions whose backlog is looked at with each flush. A router has a dozen, most of which have nothing, and no message
-# is to pay for all. A backlog is seen six flushes after it has grown.
+# Sessions whose backlog is looked at with each flush. A router has a dozen, and one for each sender of large messages;
+# most have nothing, and no message is to pay for all. A backlog is seen when all have had their turn.
 _WATCHED_PER_FLUSH: Final = 2
 
 

@@ -19,9 +19,6 @@ from router.core.remotes import PRIORITIES, ControlOutLink, DataOutLink, Trunk
 from router.core.trunk_links import DataInLink
 from router.effects import log
 
-# On one connection. Attack: clients that begin messages and do not end them, each of which would have its own.
-MAX_STREAMING_LINKS: Final = 1024
-
 _CONTROL: Final = "qd.router"
 _DATA: Final = "qd.router-data"
 _NOT_A_ROUTER: Final = Condition(
@@ -41,7 +38,6 @@ class TrunkLinks(PeerLinks):
     _incoming_slots = 0  # data links in either direction so far
     _outgoing_slots = 0
     _streaming: Lanes | None = None  # for messages that do not come in one piece; None: the peer does not take such
-    _streaming_links = 0
     _arrivals: Arrivals
 
     @property
@@ -101,7 +97,7 @@ class TrunkLinks(PeerLinks):
         trunk.streaming.close = self.close_own
 
     def _attach_streaming(self, trunk: Trunk, owner: TrunkOwner) -> DataOutLink | None:
-        if self._streaming is None or self._streaming_links >= MAX_STREAMING_LINKS:
+        if self._streaming is None:
             return None
         terminus = Terminus(capabilities=(_DATA,), expiry_policy="link-detach")
         try:
@@ -111,7 +107,6 @@ class TrunkLinks(PeerLinks):
             wire = session.attach_sender(self._name(), owner, source=terminus, target=terminus)
         except CannotBegin:
             return None
-        self._streaming_links += 1
         # The message waits in the link's queue for the credit that comes with the peer's answer.
         link = self._add_data_out(wire, trunk, None)
         self.limit_out(link)
@@ -121,11 +116,6 @@ class TrunkLinks(PeerLinks):
         network = self.network
         heading = heading_of(network.node)
         return network.add_data_out(wire, trunk, self.attachment, slot, composer(network.node, heading), heading)
-
-    def _remove(self, link: InLink | OutLink, why: str) -> None:
-        super()._remove(link, why)
-        if isinstance(link, DataOutLink) and link.slot is None:
-            self._streaming_links -= 1
 
     def _name(self) -> str:
         return f"qdlink.{self.core.random_name()}"

@@ -39,9 +39,14 @@ class Limits:
     router: int = 1024 * MIB
 
     @property
+    def routers_login(self) -> int:
+        """Of one login of routers, for each of its connections: one user that has all he may cannot fill it."""
+        return 2 * self.user
+
+    @property
     def neighbour(self) -> int:
-        """Of a connection to another router: one user that has all he may cannot fill it."""
-        return 2 * self.user or self.connection
+        """Of a connection to another router."""
+        return self.routers_login or self.connection
 
 
 NO_LIMITS: Final = Limits(link=0, connection=0, user=0, host=0, router=0)
@@ -364,7 +369,7 @@ class Account:
             if not level.accounts:
                 self._budgets.forget(level)
             elif level is self.user and self._is_neighbour:
-                level.grow(-2 * self.limits.user)
+                level.grow(-self.limits.routers_login)
         self.levels = self.levels[:1]
         self.behind.clear()
 
@@ -429,9 +434,11 @@ class Budgets:
             name = f"router {name}"
         level = self._users.get(name)
         if level is None:
-            level = self._users[name] = Level("user", name, 2 * self.limits.user if is_neighbour else self.limits.user)
+            level = self._users[name] = Level(
+                "user", name, self.limits.routers_login if is_neighbour else self.limits.user
+            )
         elif is_neighbour:
-            level.grow(2 * self.limits.user)
+            level.grow(self.limits.routers_login)
         return level
 
     @property

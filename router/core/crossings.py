@@ -3,7 +3,7 @@
 Source: docs/spec/network.md §10.3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from router.core.in_links import InLink
 from router.core.links import Counted, Origin
@@ -99,7 +99,8 @@ class CrossingWeights:
             if way is not None:
                 way.drop(size)
 
-    def clear(self) -> None:
-        """The link is gone."""
+    def clearing(self) -> Iterator[None]:
+        """The link is gone: give back what its messages hold, one in each step."""
         for outgoing in list(self._on_their_way):
             self.drop(outgoing)
+            yield

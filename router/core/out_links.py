@@ -321,7 +321,7 @@ class OutLink(Link):
         unsettled, self.unsettled = self.unsettled, {}
         self.count_records()
         if self.weights is not None:
-            self.weights.clear()
+            self.work.begin(self.weights.clearing())
         queue, self.queue = self.queue, deque()
         leg, self.leg = self.leg, None
         self.load = 0

@@ -23,6 +23,8 @@ from router.values import Handle
 MOST_OF_USER: Final = 16
 # The same for a connection to another router, which has users of its own. Attack: a user on many edges, or routers.
 MOST_OF_NEIGHBOUR: Final = 3 * MOST_OF_USER
+# On one connection. Attack: clients that begin messages and do not end them, each of which would have its own.
+MAX_STREAMING_LINKS: Final = 1024
 # So many idle links are looked at for one that was nobody's or is nobody's any more.
 _LOOKED_AT: Final = 8
 
@@ -40,6 +42,7 @@ class StreamingLinks(Generic[L]):
         self.idle: OrderedDict[L, None] = OrderedDict()
         self.attach: Callable[[], L | None] = lambda: None
         self.close: Callable[[L], None] = lambda _link: None
+        self._all: set[L] = set()
         self._users: dict[L, str | Account] = {}
         self._of_user: dict[str | Account, dict[L, None]] = {}
         self._senders: dict[L, InLink] = {}  # those that are there
@@ -95,11 +98,17 @@ class StreamingLinks(Generic[L]):
             if link in idle:
                 idle.move_to_end(link)  # others are looked at next
         if found is None:
-            found = self.attach() or next(iter(idle), None)
+            found = self._attached() or next(iter(idle), None)
         if found is not None:
             idle.pop(found, None)
             self._disown(found)
         return found
+
+    def _attached(self) -> L | None:
+        link = self.attach() if len(self._all) < MAX_STREAMING_LINKS else None
+        if link is not None:
+            self._all.add(link)
+        return link
 
     def _is_free(self, link: L) -> bool:
         is_nobodys = link not in self._senders and not link.unsettled
@@ -155,6 +164,7 @@ class StreamingLinks(Generic[L]):
 
     def forget(self, link: L) -> None:
         """The link is gone."""
+        self._all.discard(link)
         self.idle.pop(link, None)
         self._untold.discard(link)
         self._disown(link)
@@ -171,7 +181,7 @@ class StreamingLinks(Generic[L]):
     def clear(self) -> None:
         """The connection is gone. What refers to it, and it to that, would stay until cycles are looked for."""
         self.attach, self.close = lambda: None, lambda _link: None
-        for each in (self.idle, self._users, self._of_user, self._senders, self._of_sender, self._untold):
+        for each in (self._all, self.idle, self._users, self._of_user, self._senders, self._of_sender, self._untold):
             each.clear()
 
 

@@ -7,7 +7,7 @@ Attack: a receiver that reads and never settles, with senders whose messages are
 credit, their bytes were not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from router.values import Handle
@@ -62,8 +62,9 @@ class Weights(Held):
         if size and held * 2 <= self.charged:
             self.charge()
 
-    def clear(self) -> None:
-        """The link is gone."""
+    def clearing(self) -> Iterator[None]:
+        """The link is gone: give back what its messages hold, in one step."""
         self._sizes.clear()
         self.held = 0
         self.charge()
+        yield

@@ -183,14 +183,14 @@ class Socket(asyncio.BufferedProtocol, Generic[C]):
         return _READ_BUFFER_VIEW[begin : begin + size]
 
     def buffer_updated(self, nbytes: int) -> None:
-        connection = self.connection
-        begun_at = perf_counter()
+        connection, is_full = self.connection, nbytes >= self._offered_bytes
+        begun_at = perf_counter() if is_full else 0.0
         if connection is not None:
             connection.receive_read(nbytes)
             self.router.work.finish()
         else:
             self.discard(nbytes)
-        if nbytes >= self._offered_bytes:
+        if is_full:
             self._alone_bytes = next_read_bytes(nbytes, perf_counter() - begun_at)
             self.hold(Hold.PASS)
             self.router.reads.is_full(self)

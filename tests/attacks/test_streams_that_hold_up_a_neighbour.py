@@ -15,6 +15,7 @@ from memory_net import ACCEPTED, RELEASED, Client, Fleet, Receiver, Sender, Vhos
 from test_streaming import MEGABYTE
 
 from router.connection.lanes import CHANNELS_LEFT, SPARE
+from router.core import streaming_links
 from router.core.budget import Limits
 from router.core.remotes import DataOutLink
 from router.core.streaming_links import MOST_OF_USER, LargeOutLink
@@ -46,6 +47,23 @@ def push(fleet: Fleet, sender: Sender, size: int) -> int:
     sender.finish()
     fleet.pump()
     return 0
+
+
+LARGE = encoded(bytes(300_000))
+
+
+def begin_large(fleet: Fleet, senders: list[Sender]) -> None:
+    for sender in senders:
+        sender.start()
+        sender.append(LARGE[:140_000])
+        fleet.pump()
+
+
+def end_large(fleet: Fleet, senders: list[Sender]) -> None:
+    for sender in senders:
+        sender.append(LARGE[140_000:])
+        sender.finish()
+    fleet.pump()
 
 
 def streaming(fleet: Fleet, router: str) -> list[DataOutLink]:
@@ -114,17 +132,10 @@ def test_what_does_not_fit_waits_and_comes() -> None:
     client = fleet["A"].client()
     senders = [client.sender("slow") for _ in range(MOST_OF_USER + 20)]
     fleet.pump()
-    payload = encoded(bytes(300_000))
-    for sender in senders:
-        sender.start()
-        sender.append(payload[:140_000])
-        fleet.pump()
+    begin_large(fleet, senders)
     assert len(streaming(fleet, "A")) == MOST_OF_USER
     receiver.flow(1000)
-    for sender in senders:
-        sender.append(payload[140_000:])
-        sender.finish()
-    fleet.pump()
+    end_large(fleet, senders)
     assert [sender.outcomes for sender in senders] == [[ACCEPTED]] * len(senders)
     assert all(link.leg is None and not link.queue for link in streaming(fleet, "A"))
     (trunk,) = fleet["A"].core.network.trunks.values()  # type: ignore[union-attr]
@@ -139,20 +150,13 @@ def test_a_waiting_one_that_is_aborted_frees_no_link_that_another_occupies() -> 
     client = fleet["A"].client()
     senders = [client.sender("slow") for _ in range(MOST_OF_USER + 1)]
     fleet.pump()
-    payload = encoded(bytes(300_000))
-    for sender in senders:
-        sender.start()
-        sender.append(payload[:140_000])
-        fleet.pump()
+    begin_large(fleet, senders)
     senders[-1].sent[0].abort()
     fleet.pump()
     (trunk,) = fleet["A"].core.network.trunks.values()  # type: ignore[union-attr]
     assert trunk.streaming.idle == {}
     receiver.flow(1000)
-    for sender in senders[:-1]:
-        sender.append(payload[140_000:])
-        sender.finish()
-    fleet.pump()
+    end_large(fleet, senders[:-1])
     assert [sender.outcomes for sender in senders[:-1]] == [[ACCEPTED]] * MOST_OF_USER
     assert len(trunk.streaming.idle) == MOST_OF_USER
 
@@ -436,4 +440,23 @@ def test_idle_links_of_senders_that_are_there_hide_none_that_are_nobodys() -> No
         fleet.pump()
     assert len(streaming(fleet, "A")) <= MOST_OF_USER + 2
     assert len(receiver.bodies) == MOST_OF_USER + 12
+    fleet.no_errors()
+
+
+def test_links_have_a_bound_of_whoever_sends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an edge, too: beyond it what is large goes where small messages do, or waits behind another."""
+    monkeypatch.setattr(streaming_links, "MAX_STREAMING_LINKS", 3)
+    fleet = star()
+    receiver = fleet["INT"].client().receiver("good", credit=1000, accepts=True)
+    fleet.tick(3)
+    senders = []
+    for number in range(5):
+        fleet["E"].remote_host = f"10.0.2.{number}"
+        senders.append(fleet["E"].client().sender("good"))
+        fleet.tick()
+    begin_large(fleet, senders)
+    assert sum(isinstance(link, LargeOutLink) for link in fleet["E"].core.links.values()) == 3
+    end_large(fleet, senders)
+    assert [sender.outcomes for sender in senders] == [[ACCEPTED]] * len(senders)
+    assert len(receiver.bodies) == len(senders)
     fleet.no_errors()
