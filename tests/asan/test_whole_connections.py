@@ -58,6 +58,16 @@ def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> Non
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.parametrize("steps", ["compiled", "python"])
+@pytest.mark.parametrize("attack", ["session_ends_in_mid_message", "receiver_leaves_with_a_full_window"])
+def test_no_attack_corrupts_memory(attack: str, steps: str, built: Sanitized) -> None:
+    """Those of which nothing else tells each time."""
+    arguments = "-m", "pytest", "-q", "-p", "sanitized_modules", "-p", "no:xdist", "-p", "no:cacheprovider"
+    environment = {"PALISADE_ENGINE": steps if steps == "python" else "", "PYTHONPATH": str(ROOT / "tests" / "fuzz")}
+    result = python(built, *arguments, f"tests/attacks/test_{attack}.py", **environment)
+    assert result.returncode == 0, result.stdout
+
+
 def test_no_torn_message_between_routers_is_read_behind_its_end(built: Sanitized) -> None:
     result = python(built, "-m", "tests.fuzz.fronts", "--seconds", SECONDS, "--seed", SEED)
     assert result.returncode == 0, result.stdout

@@ -14,7 +14,6 @@ The scenarios run in a child process, because what they look for ends it.
 
 import argparse
 import gc
-import importlib.util
 import json
 import os
 import random
@@ -33,23 +32,12 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent / "core")]
 
+import sanitized_modules  # noqa: E402, F401  before those of the router
 import wire  # noqa: E402
 from answers import Answers  # noqa: E402
 from orders import LIBERTIES, Scenario, Step, scenario  # noqa: E402
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES  # noqa: E402
-
-
-def use_sanitized_modules() -> None:
-    """Load our compiled modules from the folder that PALISADE_FUZZ_MODULES names, not those beside the sources."""
-    for path in sorted(Path(os.environ.get("PALISADE_FUZZ_MODULES", os.devnull)).glob("**/_*.so")):
-        package = ".".join(path.parent.relative_to(os.environ["PALISADE_FUZZ_MODULES"]).parts)
-        spec = importlib.util.spec_from_file_location(f"{package}.{path.name.split('.')[0]}", path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
 
 
 class Session:
@@ -58,7 +46,8 @@ class Session:
     def __init__(self, made: Scenario) -> None:
         from memory_net import Net, Vhosts
 
-        from router.amqp.engine import connection, limit_slices
+        from router.amqp.engine import STREAM_AT_BYTES, connection, limit_slices, links
+        from router.connection import inspection
 
         group = {
             "users": "*", "remoteHosts": "*", "sources": "a, b, m", "targets": "a, b, m, c", "maxSessions": 3,
@@ -76,6 +65,10 @@ class Session:
         if is_stingy:
             terms["session_bytes"] = 65536
             terms["max_frame_bytes"] = 16384
+        # Messages that stream need not be large here.
+        streams_at = terms.pop("streams_at") or STREAM_AT_BYTES
+        for module in (links, inspection):
+            vars(module)["STREAM_AT_BYTES"] = streams_at
         limit_slices(-1e-9 if terms.get("is_sliced") else 0)  # one event at once, or all
         self.net = Net({"m": "multicast", "c": "closest"}, vhosts=vhosts, **terms)  # type: ignore[arg-type]
         self.made = made
@@ -342,7 +335,6 @@ def in_frames(data: bytes) -> list[str]:
 
 def work(options: argparse.Namespace, liberties: Sequence[str]) -> int:
     """Scenarios one after the other. `options.progress` always holds the number of the one that runs."""
-    use_sanitized_modules()
     ends = time.monotonic() + options.seconds
     number = options.start
     with open(options.progress, "r+b", buffering=0) as progress:
@@ -362,7 +354,6 @@ def work(options: argparse.Namespace, liberties: Sequence[str]) -> int:
 
 
 def replay(path: str, *, is_loud: bool) -> int:
-    use_sanitized_modules()
     run(load(path), is_loud=is_loud)
     print("no failure")
     return 0
@@ -370,7 +361,6 @@ def replay(path: str, *, is_loud: bool) -> int:
 
 def shrink(path: str) -> int:
     """Put into the file as few steps as still fail, and print them."""
-    use_sanitized_modules()
     made = load(path)
     if not fails(made):
         print("alone it does not fail")

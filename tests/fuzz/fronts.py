@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT), str(HERE)]
 
-from connections import use_sanitized_modules  # noqa: E402
+import sanitized_modules  # noqa: E402, F401
 
 if TYPE_CHECKING:
     from router.amqp.layout.front import Known
@@ -81,7 +81,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", default="1")
     options = parser.parse_args()
-    use_sanitized_modules()
     end, count = time.monotonic() + options.seconds, 0
     while time.monotonic() < end:
         for _ in range(100):

@@ -107,6 +107,7 @@ class Peer:
         self.names = 0
         self.said: list[bytes] = []
         self.boldness = chance.choice((0.02, 0.1, 0.3))
+        self.is_narrow = chance.random() < 0.3  # its windows are small, and its messages come in many parts
 
     def dares(self, liberty: str, share: float = 1.0) -> bool:
         return liberty in self.takes and self.chance.random() < self.boldness * share
@@ -169,8 +170,8 @@ class Peer:
         numbers = {}
         if self.dares("window", 5):
             numbers = {key: self.number_at_large() for key in ("next_id", "incoming", "outgoing")}
-        elif chance.random() < 0.2:
-            numbers = {"incoming": chance.choice((0, 1, 3))}
+        elif chance.random() < 0.2 or self.is_narrow:
+            numbers = {"incoming": chance.choice((0, 1, 1, 3))}
         old = self.sessions.get(channel)
         if old is None:
             self.sessions[channel] = Session(channel)
@@ -251,7 +252,7 @@ class Peer:
 
     def transfer(self, session: Session, link: Link) -> bytes:
         chance = self.chance
-        is_last = chance.random() < 0.75
+        is_last = chance.random() < (0.3 if self.is_narrow else 0.75)
         size = chance.choice((0, 1, 100, 100, 300)) if chance.random() < 0.97 else chance.choice((5000, 30000))
         is_settled: bool | None = chance.random() < 0.3
         is_aborted = False
@@ -310,7 +311,7 @@ class Peer:
             for key in ("credit", "count", "next_in", "window", "next_out"):
                 if chance.random() < 0.5:
                     numbers[key] = self.number_at_large()
-        elif chance.random() < 0.1:
+        elif chance.random() < 0.1 or self.is_narrow:
             numbers["window"] = chance.choice((0, 1, 5))
         body = wire.flow(self.handle_for(session, link), drain=chance.random() < 0.1, echo=chance.random() < 0.1,
                          **numbers)  # fmt: skip
@@ -318,7 +319,8 @@ class Peer:
 
     def session_flow(self, session: Session) -> bytes:
         chance = self.chance
-        numbers: dict[str, Any] = {"window": chance.choice((2048, 0, 1, 100)), "next_out": session.next_id}
+        windows = (0, 1, 2) if self.is_narrow else (2048, 0, 1, 100)
+        numbers: dict[str, Any] = {"window": chance.choice(windows), "next_out": session.next_id}
         if self.dares("flow numbers", 2):
             numbers = {key: self.number_at_large() for key in ("next_in", "window", "next_out")}
         return wire.frame(wire.flow(None, echo=chance.random() < 0.3, **numbers), self.channel_for(session))
@@ -495,6 +497,7 @@ def scenario(seed: str, liberties: Sequence[str]) -> Scenario:
         "strip": chance.choice(("both", "both", "in", "out", "none")),
         "is_stingy": chance.random() < 0.3,
         "is_sliced": chance.random() < 0.5,
+        "streams_at": chance.choice((None, None, 150)),
     }
     # Most scenarios take a liberty or two out of those they may; some are honest, some take all.
     taken = list(liberties)

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.codec import encode
 from router.amqp.engine import pool
+from router.amqp.engine.ended import EndedSessions
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import (
@@ -173,6 +174,7 @@ class Engine:
         "collector",
         "connection",
         "drains",
+        "ended",
         "ending",
         "heard",
         "intake",
@@ -236,6 +238,7 @@ class Engine:
         # The links whose deliveries lead to anything. The kind of event says which kind of wire it is.
         self.heard: dict[Pointer, Any] = {}
         self.sessions: dict[Pointer, Session] = {}
+        self.ended = EndedSessions()
         self.account: Account = Unlimited()
         # Sessions on which the router sends, and those from which it has not taken everything.
         self.watched: deque[Session] = deque()
@@ -317,6 +320,8 @@ class Engine:
             self._watch_backlog()
         if self.is_deaf or self.afterwards or _first_event(self.collector):
             self.drain()
+        if self.ended:
+            self.ended.look()
 
     def write_early(self) -> None:
         """Write what is ready in the midst of a pass; `flush` follows at its end."""
@@ -535,7 +540,8 @@ class Engine:
             self.forget(link.link)
         session.owner.on_end(session)
         session.free_charges()
-        session.end()
+        lib.pn_session_close(pointer)
+        self.ended.free(pointer)
 
     def _end_links(self, session: Session) -> Iterator[None]:
         """Release the links of a session that the peer has ended, one by one, then the session.
@@ -561,7 +567,7 @@ class Engine:
             yield
         del self.sessions[session.pointer]
         session.free_charges()
-        lib.pn_session_free(session.pointer)
+        self.ended.free(session.pointer)
 
     def _on_attach(self, event: Pointer) -> None:
         pointer = lib.pn_event_link(event)
@@ -813,6 +819,9 @@ class Engine:
         yield from self._let_go()
         for session in sessions:
             lib.pn_session_free(session.pointer)
+            yield
+        while self.ended:
+            self.ended.let_go()
             yield
         lib.pn_connection_release(self.connection)
         lib.pn_decref(self.transport)

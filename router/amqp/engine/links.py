@@ -322,10 +322,6 @@ class Session:
         engine.promise_link(self, encoded, peer_sends=kind is IncomingWire)
         return kind(engine, make(self.pointer, encoded), owner)
 
-    def end(self) -> None:
-        lib.pn_session_close(self.pointer)
-        lib.pn_session_free(self.pointer)
-
 
 def _make_real(terminus: Pointer, kind: int) -> None:
     """proton takes a terminus without an address for none, and copies it as that; of these only the one of a container

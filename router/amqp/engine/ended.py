@@ -1,0 +1,47 @@
+"""Keeps the sessions that have ended until nothing of their links is under way.
+
+proton lets go of a session with the last thing that refers to it. Where that is a link that was never detached, because
+an event of it came last, proton frees the link with the session, and looks at it once more. Attack: a peer ends a
+session in the midst of a message that it receives; the router read memory, and freed it again, that was another's.
+"""
+
+from collections import deque
+from typing import Final
+
+from router.amqp.engine.library import Pointer, lib
+
+# Looked at in a flush: many sessions that end must not cost every pass.
+_AT_ONCE: Final = 8
+
+
+class EndedSessions:
+    """Sessions that the router has freed, each with one reference that is ours."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: deque[Pointer] = deque()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def free(self, session: Pointer) -> None:
+        """Free it as soon as nothing refers to it."""
+        lib.pn_incref(session)
+        self._kept.append(session)
+        lib.pn_session_free(session)
+
+    def look(self) -> None:
+        """Let go of those to which nothing refers but us."""
+        kept = self._kept
+        for _ in range(min(len(kept), _AT_ONCE)):
+            session = kept.popleft()
+            lib.pn_incref(session)
+            if lib.pn_decref(session) > 1:
+                kept.append(session)
+            else:
+                lib.pn_decref(session)
+
+    def let_go(self) -> None:
+        """Let go of one, whatever refers to it: the transport is unbound, so proton keeps none of its links."""
+        lib.pn_decref(self._kept.popleft())
