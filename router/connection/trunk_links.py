@@ -11,7 +11,7 @@ from router.amqp.terminus import Condition, Terminus
 from router.connection.inspection import condition_of, wire_of
 from router.connection.lanes import SPARE, Lanes
 from router.connection.peer_links import PeerLinks, Wire
-from router.connection.trunk_messages import Arrivals, composer, heading_of, router_for
+from router.connection.trunk_messages import Arrivals, composer, heading_of, passage_for
 from router.core.in_links import InLink
 from router.core.network import MAX_TRUNKS, Network
 from router.core.out_links import OutLink
@@ -164,10 +164,10 @@ class TrunkLinks(PeerLinks):
             else:
                 slot = self._incoming_slots if self._incoming_slots < PRIORITIES else None
                 self._incoming_slots += 1
-                route = partial(
-                    router_for, gate=self.gate, network=network, arrivals=self._arrivals, resolve=self._resolve
+                passage = partial(
+                    passage_for, gate=self.gate, network=network, arrivals=self._arrivals, resolve=self._resolve
                 )
-                link = network.add_data_in(wire, attachment, slot, route)
+                link = network.add_data_in(wire, attachment, slot, passage)
             self.limit_in(link)
             if isinstance(link, DataInLink) and link.slot is not None:
                 link.on_stalled = partial(self._on_stalled_in, link)

@@ -20,11 +20,9 @@ from router.core.core import NO_ADDRESS
 from router.core.in_links import Annotations, InLink, Redirected
 from router.core.network import Network
 from router.core.remotes import DEFAULT_PRIORITY, PRIORITIES
-from router.core.selection import AnonymousInLink
 from router.core.transit import Look
+from router.core.trunk_links import DataInLink, Passage
 from router.values import Handle
-
-Route = Callable[[Handle, int], tuple[LiveAddress, int] | None]
 
 _HEADER_START: Final = b"\x00\x53\x70"
 _LIST0, _LIST8, _LIST32 = 0x45, 0xC0, 0xD0
@@ -105,7 +103,7 @@ class Arrivals:
         """As of front.Known: the section is at one of `places`."""
         return self._known.peel
 
-    def inspector(self, link: AnonymousInLink, gate: ConnectionGate) -> Callable[[Handle, int], int]:
+    def inspector(self, link: DataInLink, gate: ConnectionGate) -> Callable[[Handle, int], int]:
         """The `inspect` of messages whose annotations are not known."""
         look_closer = inspector(link, gate, strips=False, may_be_opaque=False)
         known, places = self._known, self.places
@@ -123,14 +121,14 @@ class Arrivals:
         return inspect
 
 
-def router_for(
-    link: AnonymousInLink,
+def passage_for(
+    link: DataInLink,
     gate: ConnectionGate,
     network: Network,
     arrivals: Arrivals,
     resolve: Callable[[str], Address | Unclear],
-) -> Route:
-    """The `route` of a neighbour's data link. A message without an address is refused, one without a way released."""
+) -> Passage:
+    """For a neighbour's data link. A message without an address is refused, one without a way released."""
     inspect, peel, places = arrivals.inspector(link, gate), arrivals.peel, arrivals.places
     addresses, known_target = network.core.table.addresses, gate.known_target
 
@@ -166,19 +164,14 @@ def router_for(
             named = judged
         return named, phase
 
-    def route(delivery: Handle, size: int) -> tuple[LiveAddress, int] | None:
-        found = peel(size)
+    def way_of(delivery: Handle, size: int, found: int) -> tuple[LiveAddress, int] | None:
+        """found  what `peel` has said"""
         own: Annotations | None
         if found >= 0:
-            taken = own = link.annotations = places[found >> PLACE_SHIFT]
+            own = link.annotations = places[found >> PLACE_SHIFT]
             size = found & SIZE_MASK
             if not found & USUAL and not is_whole(delivery, size):
                 return None
-            # Hot: one sender's messages, one after the other.
-            if taken is not None and taken.to and (named := known_target(taken.to)) is not None:
-                address = addresses.get(taken.key if named is taken.named else taken.key_of(named))
-                if address is not None and taken.passed <= network.radius + 1:
-                    return address, size
         else:
             size = inspect(delivery, size)
             if size < 0:
@@ -195,7 +188,26 @@ def router_for(
             return None
         return address, size
 
-    return route
+    def forward(link: DataInLink, _address: None, delivery: Handle, size: int) -> None:
+        link.arrived += 1
+        if link.arrived > link.most and not link.owed:  # as `arrive`
+            link.arrive(0)
+        found = peel(size)
+        if found >= 0 and found & USUAL:
+            # One sender's messages, one after the other: as `way_of`, without a call.
+            taken = link.annotations = places[found >> PLACE_SHIFT]
+            if taken is not None and taken.to and (named := known_target(taken.to)) is not None:
+                address = addresses.get(taken.key if named is taken.named else taken.key_of(named))
+                if address is not None and taken.passed <= network.radius + 1:
+                    forward = address.forward
+                    forward(link, address, delivery, found & SIZE_MASK)
+                    return
+        way = way_of(delivery, size, found)
+        if way is not None:
+            address, size = way
+            address.forward(link, address, delivery, size)
+
+    return Passage(forward, lambda delivery, size: way_of(delivery, size, peel(size)))
 
 
 Heading = Callable[[InLink | None], bytes]

@@ -17,14 +17,13 @@ from router.core.in_links import InLink
 from router.core.out_links import OutLink
 from router.core.ports import IncomingWire, OutgoingWire
 from router.core.remotes import PRIORITIES, ControlOutLink, DataOutLink, RemoteRouter, Trunk
-from router.core.selection import AnonymousInLink
 from router.core.transit import Look, Transit
 from router.core.trunk_links import (
     ControlInLink,
     DataInLink,
+    Passage,
     begin_control,
     begin_data,
-    forward_data,
     take_control,
 )
 from router.core.updates import Updates
@@ -220,16 +219,14 @@ class Network:
         wire: IncomingWire,
         attachment: Attachment,
         slot: int | None,
-        router_for: Callable[[AnonymousInLink], Callable[[Handle, int], tuple[LiveAddress, int] | None]],
+        passage_for: Callable[[DataInLink], Passage],
     ) -> InLink:
-        """slot        the priority; None: a streaming link
-        router_for  makes the link's `route`
-        """
+        """slot  the priority; None: a streaming link"""
         core = self.core
         link = DataInLink(core.next_identity(), wire, attachment, core.work, slot)
         link.on_updated = Updates(link, core.all_receivers).on_updated
-        link.route = router_for(link)
-        wire.admit(link, None, forward_data, begin_data, link.on_updated)
+        forward, link.route = passage_for(link)
+        wire.admit(link, None, forward, begin_data, link.on_updated)
         core.adopt(link, attachment)
         link.grant_initial(attachment.capacity)
         return link

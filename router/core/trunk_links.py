@@ -4,8 +4,9 @@ Source: docs/spec/network.md §4.2, §10.2.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from router.core.addresses import LiveAddress
 from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
 from router.core.links import Connection
 from router.core.ports import IncomingWire
@@ -186,15 +187,15 @@ class DataInLink(AnonymousInLink):
             self.work.touched.add(self.engine)
 
 
-def forward_data(link: DataInLink, _address: None, delivery: Handle, size: int) -> None:
-    """By the address in the message, as `forward_anonymous`; the message is in transit, and entered elsewhere."""
-    link.arrived += 1
-    if link.arrived > link.most and not link.owed:  # as `arrive`: hot
-        link.arrive(0)
-    routed = link.route(delivery, size)
-    if routed is not None:
-        address, size = routed
-        address.forward(link, address, delivery, size)
+class Passage(NamedTuple):
+    """The way of the messages of a neighbour's data link.
+
+    forward  (link, None, delivery, size), for one that stands in the buffer, whole. Hot
+    route    as of AnonymousInLink, for one that has not come whole
+    """
+
+    forward: Callable[[DataInLink, None, Handle, int], None]
+    route: Callable[[Handle, int], tuple[LiveAddress, int] | None]
 
 
 def begin_data(link: DataInLink, address: None, delivery: Handle, size: int) -> None:

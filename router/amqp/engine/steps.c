@@ -161,12 +161,21 @@ static void *send_as(void *link, size_t size, void *origin) {
   return delivery;
 }
 
-/* As `send_whole`, with `inserted` before the byte at `at`, which is not behind `size`. */
+/* As `send_whole`, with `inserted` before the byte at `at`, which is not behind `size`. A short one is put together first:
+ * that costs less than three calls. */
 static void *send_with(void *link, size_t size, size_t at, const char *inserted, size_t inserted_size) {
+  static char whole[1024];
   void *delivery = new_delivery(link);
-  if (at) pn.link_send(link, message, at);
-  pn.link_send(link, inserted, inserted_size);
-  pn.link_send(link, message + at, size - at);
+  if (size <= sizeof whole && inserted_size <= sizeof whole - size) {
+    memcpy(whole, message, at);
+    memcpy(whole + at, inserted, inserted_size);
+    memcpy(whole + at + inserted_size, message + at, size - at);
+    pn.link_send(link, whole, size + inserted_size);
+  } else {
+    if (at) pn.link_send(link, message, at);
+    pn.link_send(link, inserted, inserted_size);
+    pn.link_send(link, message + at, size - at);
+  }
   pn.link_advance(link);
   return delivery;
 }
