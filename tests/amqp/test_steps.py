@@ -212,12 +212,20 @@ def test_what_is_more_than_a_frame_is_pulled_at_once(bench: Bench) -> None:
     assert bench.steps.pull(bench.transport, bench.steps.step.left) <= 0
 
 
-@pytest.mark.parametrize("at", [0, 5, 11])
-def test_what_is_inserted_stands_at_its_place(at: int, bench: Bench) -> None:
-    load_message(b"hello there, behind the message")
-    bench.steps.send_with(bench.links[OUT], 11, at, b"<inserted>", 10)
-    assert bench.output().endswith(b"hello there"[:at] + b"<inserted>" + b"hello there"[at:])
-    assert message_bytes(11) == b"hello there"
+@pytest.mark.parametrize("size", [11, 1013, 1014, 1015, 1024, 1025, 100_000])
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_what_is_inserted_stands_at_its_place(size: int, share: float, bench: Bench) -> None:
+    """Also around the length up to which the parts are put together first."""
+    message, at = (b"hello there " * (size // 12 + 1))[:size], int(size * share)
+    load_message(message + b", behind the message")
+    bench.steps.send_with(bench.links[OUT], size, at, b"<inserted>", 10)
+    written, expected = bench.output(), message[:at] + b"<inserted>" + message[at:]
+    if size < 100_000:
+        assert written.endswith(expected)
+    else:  # in several frames
+        assert expected[:500] in written
+        assert written.endswith(expected[-500:])
+    assert message_bytes(size) == message
 
 
 TRANSFERS = st.tuples(
