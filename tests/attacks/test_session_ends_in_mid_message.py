@@ -171,3 +171,23 @@ def test_a_neighbour_ends_it(links: int) -> None:
     for router in "AB":
         assert len(fleet[router].peer(fleet[router].ends[0]).engine.ended) == 0
     fleet.no_errors()
+
+
+def test_what_it_holds_is_paid_for_until_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(MANY // 2, window=PIECE, credit=10)
+    peer = scene.client.router.peer
+    assert peer is not None
+    account, ended = peer.attachment.account, peer.engine.ended
+    scene.begin(4 * PIECE)
+    scene.net.advance(2.0)
+    held_by_the_engine = peer.engine.sessions[next(reversed(peer.engine.sessions))].outgoing
+    assert held_by_the_engine > MEGABYTE // 4
+    with monkeypatch.context() as patched:
+        patched.setattr("router.amqp.engine.ended._AT_ONCE", 0)
+        scene.end_session()
+        assert len(ended) == 1
+        assert account.held >= held_by_the_engine
+    peer.engine.touch()
+    scene.net.work.finish()
+    assert len(ended) == 0
+    assert account.held < PIECE

@@ -539,9 +539,8 @@ class Engine:
             link.cut_short()
             self.forget(link.link)
         session.owner.on_end(session)
-        session.free_charges()
         lib.pn_session_close(pointer)
-        self.ended.free(pointer)
+        self.ended.free(session)
 
     def _end_links(self, session: Session) -> Iterator[None]:
         """Release the links of a session that the peer has ended, one by one, then the session.
@@ -566,8 +565,7 @@ class Engine:
                 return
             yield
         del self.sessions[session.pointer]
-        session.free_charges()
-        self.ended.free(session.pointer)
+        self.ended.free(session)
 
     def _on_attach(self, event: Pointer) -> None:
         pointer = lib.pn_event_link(event)
