@@ -150,6 +150,11 @@ class Session:
         self.outgoing = 0
         engine.account.charge(SESSION_BYTES)
 
+    def living(self) -> "Iterator[IncomingWire | OutgoingWire]":
+        """Its links. One that is released before its turn comes does not come: the engine's object may be gone."""
+        wires = self.wires
+        return (wire for pointer, wire in list(wires.items()) if pointer in wires)
+
     def charge_incoming(self) -> None:
         """Charge for what has come and is not taken: while a link is held, or a message comes in parts."""
         holds = SESSION_BYTES + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
