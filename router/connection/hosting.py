@@ -145,12 +145,15 @@ class Hosting:
             self._fail_waiting()
         self._peers.end(session)
 
-    def losing(self) -> Iterator[None]:
-        """The connection is gone: each of the others learns it."""
+    def losing(self) -> Iterator[Iterator[None]]:
+        """The connection is gone: the steps in which each of the others learns it."""
         self._lanes = None  # lest it refers to what refers to it
-        for routed in list(self.routed):
-            routed.lose()
-            yield
+        return map(_losing, list(self.routed))
+
+
+def _losing(routed: Onward) -> Iterator[None]:
+    routed.lose()
+    yield from ()
 
 
 def _failing(waiting: deque[_Waiting]) -> Iterator[None]:

@@ -25,8 +25,6 @@ from router.connection.terms import ConnectionTerms
 from router.core.attachments import Attachment, BudgetStep
 from router.core.budget import Kind, Level
 from router.core.core import Core
-from router.core.in_links import InLink
-from router.core.out_links import OutLink
 from router.effects import RouterReason, log
 from router.faults import fault_text
 
@@ -113,6 +111,7 @@ class Peer(Asker):
         self._recorded_at_s: dict[tuple[Kind, BudgetStep], int] = {}
         self.last_delivery_s: int | None = None
         self._losing: Iterator[None] | None = None  # its links go, one with each step
+        self._parting: Iterator[None] = iter(())  # likewise what others attached that goes on to the peer
         self._delivery_total = 0
         self.engine = Engine(
             self,
@@ -332,11 +331,12 @@ class Peer(Asker):
         """
         if self._losing is None:
             lost = self.links.cut_off()
-            self._losing = self._lose(lost)
+            self._losing = self._lose(chain(self.links.losing_routed(), map(self.links.losing, lost)))
             self.engine.stop_listening()
             self.core.work.later(self._losing)
             self.surroundings.link_routes.lost(self.hosting)
-            self.core.work.begin(self.hosting.losing())
+            self._parting = self._lose(self.hosting.losing())
+            self.core.work.begin(self._parting)
 
     def end(self) -> None:
         """The socket is closed: give everything back, in turns. Call once."""
@@ -347,8 +347,8 @@ class Peer(Asker):
             self.core.work.touched.discard(self.engine)
             self.core.work.later(self._give_back())
 
-    def _lose(self, links: list[InLink | OutLink]) -> Iterator[None]:
-        for steps in chain(self.links.losing_routed(), map(self.links.losing, links)):
+    def _lose(self, each: Iterator[Iterator[None]]) -> Iterator[None]:
+        for steps in each:
             try:
                 yield from steps
             except Exception as error:  # the connection's end itself has been reported before
@@ -357,9 +357,10 @@ class Peer(Asker):
             yield
 
     def _give_back(self) -> Iterator[None]:
-        """INVARIANT: the links are gone from the core before the engine's objects are released: they use them."""
+        """INVARIANT: the links are gone before the engine's objects are released: they use them."""
         if self._losing is not None:
             yield from self._losing
+        yield from self._parting
         if self.is_open:
             self._log("Connection Closed")
         yield from self.engine.freeing()

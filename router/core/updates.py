@@ -16,7 +16,8 @@ class Updates:
     """Those of one incoming link.
 
     receivers  where its messages may be
-    updated    deliveries whose sender settled or gave a state in this pass
+    updated    deliveries whose sender gave a state, or settled (then True), and which have not been carried. Some may
+               have been settled towards it meanwhile: the engine may have released them
     """
 
     __slots__ = ("link", "receivers", "updated")
@@ -24,13 +25,13 @@ class Updates:
     def __init__(self, link: InLink, receivers: Callable[[], Iterable[OutLink]]) -> None:
         self.link = link
         self.receivers = receivers
-        self.updated: set[Handle] = set()
+        self.updated: dict[Handle, bool] = {}
 
     def on_updated(self, source: Handle) -> None:
         """The sender settled first, answered a three-way receiver, or gave a state of its own."""
         if not self.updated:
             self.link.engine.afterwards.append(self._carry)
-        self.updated.add(source)
+        self.updated[source] = self.link.is_settled(source)
 
     def _carry(self) -> None:
         """Carry the sender's dispositions to the copies of its messages.
@@ -40,10 +41,10 @@ class Updates:
         sender know their copies.
         """
         link = self.link
-        updated, self.updated = self.updated, set()
+        updated, self.updated = self.updated, {}
         if not link.is_open:
             return
-        settled = {source for source in updated if link.is_settled(source)}
+        settled = {source for source, is_settled in updated.items() if is_settled}
         found: set[Handle] = set()  # settled ones whose copies are settled now
         queued: set[Handle] = set()  # those of them whose credit returns when the copy is written
         for source in settled:
@@ -52,7 +53,7 @@ class Updates:
                 copies.on_sender_settled()
                 found.add(source)
         if len(found) < len(updated):
-            self._search(updated - found, settled - found, found, queued)
+            self._search(updated.keys() - found, settled - found, found, queued)
         for source in found:
             link.settle(source)
             if source not in queued:

@@ -59,7 +59,15 @@ def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> Non
 
 
 @pytest.mark.parametrize("steps", ["compiled", "python"])
-@pytest.mark.parametrize("attack", ["session_ends_in_mid_message", "receiver_leaves_with_a_full_window"])
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "session_ends_in_mid_message",
+        "receiver_leaves_with_a_full_window",
+        "routed_links_used_when_gone",
+        "sender_settles_in_turns",
+    ],
+)
 def test_no_attack_corrupts_memory(attack: str, steps: str, built: Sanitized) -> None:
     """Those of which nothing else tells each time."""
     arguments = "-m", "pytest", "-q", "-p", "sanitized_modules", "-p", "no:xdist", "-p", "no:cacheprovider"

@@ -534,7 +534,7 @@ class Engine:
             self.ending, self.is_late = self._end_links(session), True
             return
         session.is_ended = True
-        for link in list(session.wires.values()):
+        for link in session.living():
             link.owner.on_detach(link, is_closed=False)
             link.cut_short()
             self.forget(link.link)
@@ -548,13 +548,12 @@ class Engine:
         Our End leaves before the first, with the flush at the end of this turn: proton then lets go of each at once.
         Where the connection ends meanwhile, `freeing` does the rest.
         """
-        wires = list(session.wires.values())
-        for wire in wires:
+        for wire in session.living():
             if self.is_deaf:
                 return
             wire.owner.on_detach(wire, is_closed=False)
             yield
-        for wire in wires:
+        for wire in session.living():
             if self.is_deaf:
                 return
             self.forget(wire.link)

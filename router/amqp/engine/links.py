@@ -150,6 +150,11 @@ class Session:
         self.outgoing = 0
         engine.account.charge(SESSION_BYTES)
 
+    def living(self) -> "Iterator[IncomingWire | OutgoingWire]":
+        """Its links. One that is released before its turn comes does not come: the engine's object may be gone."""
+        wires = self.wires
+        return (wire for pointer, wire in list(wires.items()) if pointer in wires)
+
     def charge_incoming(self) -> None:
         """Charge for what has come and is not taken: while a link is held, or a message comes in parts."""
         holds = SESSION_BYTES + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
@@ -364,8 +369,8 @@ class _Wire:
     """
 
     __slots__ = (
-        "_source", "_target", "awaits_detach", "core", "engine", "is_answered_later", "is_counted", "link", "name",
-        "named", "on_answer", "owner", "session", "size",
+        "_source", "_target", "awaits_detach", "core", "engine", "has_left", "is_answered_later", "is_counted", "link",
+        "name", "named", "on_answer", "owner", "session", "size",
     )  # fmt: skip
     settle = staticmethod(_settle)
     is_settled = staticmethod(_is_settled)
@@ -383,6 +388,7 @@ class _Wire:
         self._target: Terminus | Literal["unread"] | None = "unread"
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
+        self.has_left = False  # our Detach has been said
         self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
         engine.account.charge(self.size)
@@ -493,11 +499,18 @@ class _Wire:
                 lib.pn_condition_set_description(ours, description)
             if room >= max(lib.pn_data_encoded_size(lib.pn_condition_info(theirs)), 0):
                 lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
-        if is_closed:
-            lib.pn_link_close(self.link)
-        else:
-            lib.pn_link_detach(self.link)
+        self._leave(is_closed=is_closed)
         self.engine.touch()
+
+    def _leave(self, *, is_closed: bool) -> None:
+        """Say our Detach, where that is something new: not again, and not on a session whose End is said.
+
+        Attack: a peer attaches and detaches such links, on and on: proton keeps a link of which something is still to be
+        said as it is released, with all its texts, and looks at it no more before the session ends.
+        """
+        if not (self.has_left or self.session.is_closing):
+            self.has_left = True
+            (lib.pn_link_close if is_closed else lib.pn_link_detach)(self.link)
 
     def _agree_on_settlement(self) -> None:
         """Answer the peer's settlement modes."""
@@ -523,14 +536,14 @@ class _Wire:
         """
         if condition is not None:
             set_condition(lib.pn_link_condition(self.link), condition)
-        lib.pn_link_close(self.link)
+        self._leave(is_closed=True)
         if is_peers_doing:
             self.ignore()
 
     def detach(self, condition: Condition) -> None:
         """Send a Detach that is not closing, with the error: the peer keeps its terminus."""
         set_condition(lib.pn_link_condition(self.link), condition)
-        lib.pn_link_detach(self.link)
+        self._leave(is_closed=False)
 
     def ignore(self) -> None:
         """Do nothing more for the link until the peer detaches it; it counts towards MAX_UNANSWERED_DETACHES."""
@@ -545,10 +558,7 @@ class _Wire:
 
     def answer_detach(self, *, is_closed: bool) -> None:
         """Answer the peer's Detach in kind and release the link with its deliveries."""
-        if is_closed:
-            lib.pn_link_close(self.link)
-        else:
-            lib.pn_link_detach(self.link)
+        self._leave(is_closed=is_closed)
         self.cut_short()
         self.engine.forget(self.link)
         lib.pn_link_free(self.link)
