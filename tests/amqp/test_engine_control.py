@@ -1,5 +1,6 @@
 """The engine by itself: frames in, calls to its owner and bytes out."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -301,3 +302,23 @@ def test_freeing_twice_is_harmless() -> None:
     owner.engine.free()
     owner.engine.flush()
     assert owner.engine.is_freed
+
+
+@pytest.mark.parametrize("gone", ["link", "session", "connection"])
+def test_what_the_engine_has_released_is_not_asked(gone: str) -> None:
+    """Else an order of events that nobody thought of would read memory that is another's."""
+    owner = opened(attach("s", is_receiver=False))
+    ((link, *_),), (session,) = owner.heard("attach"), owner.heard("begin")
+    asking: list[Callable[[], object]] = [lambda: link.grant(1), lambda: link.credit, lambda: link.remote_condition]
+    if gone == "link":
+        owner.say(frame(DETACH, uint(0), True))
+    else:
+        asking += [session.show_window, lambda: session.backlog_bytes, lambda: session.is_full]
+        if gone == "session":
+            owner.say(frame(END))
+        else:
+            owner.engine.free()
+            asking += [owner.engine.close, lambda: owner.engine.tick(1)]
+    for ask in asking:
+        with pytest.raises(TypeError, match="Released"):
+            ask()

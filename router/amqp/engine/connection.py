@@ -21,6 +21,7 @@ from router.amqp.engine.ended import EndedSessions
 from router.amqp.engine.intake import Intake
 from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import (
+    GONE,
     Account,
     IncomingWire,
     LinkOwner,
@@ -556,8 +557,9 @@ class Engine:
         for wire in session.living():
             if self.is_deaf:
                 return
-            self.forget(wire.link)
-            self._release(wire.link)
+            link = wire.link
+            self.forget(link)
+            self._release(link)
             yield
         for _ in self._let_go():
             if self.is_deaf:
@@ -623,8 +625,10 @@ class Engine:
                 link.answer_detach(is_closed=is_closed)
 
     def forget(self, pointer: Pointer) -> None:
+        """The link is about to be released: nothing is asked of it any more."""
         link = self.links.pop(pointer, None)
         if link is not None:
+            link.link = GONE
             link.free_charges()
             link.session.wires.pop(pointer, None)
             if link.awaits_detach:
@@ -811,19 +815,23 @@ class Engine:
         lib.pn_collector_release(self.collector)
         yield
         for link in links:
-            self._release(link.link)
+            pointer, link.link = link.link, GONE
+            self._release(pointer)
             yield
         yield from self._let_go()
         for session in sessions:
-            lib.pn_session_free(session.pointer)
+            pointer, session.pointer = session.pointer, GONE
+            lib.pn_session_free(pointer)
             yield
         while self.ended:
             self.ended.let_go()
             yield
-        lib.pn_connection_release(self.connection)
-        lib.pn_decref(self.transport)
-        lib.pn_decref(self.connection)
-        lib.pn_collector_free(self.collector)
+        connection, transport, collector = self.connection, self.transport, self.collector
+        self.connection = self.transport = self.collector = GONE
+        lib.pn_connection_release(connection)
+        lib.pn_decref(transport)
+        lib.pn_decref(connection)
+        lib.pn_collector_free(collector)
         for paid in (*links, *sessions):
             paid.free_charges()
             yield

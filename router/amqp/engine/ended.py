@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final
 
 from router.amqp.engine.library import lib
-from router.amqp.engine.links import Session
+from router.amqp.engine.links import GONE, Session
 
 # Looked at in a flush: many sessions that end must not cost every pass.
 _AT_ONCE: Final = 64
@@ -46,5 +46,6 @@ class EndedSessions:
     def let_go(self) -> None:
         """Let go of the oldest, whatever refers to it: nothing does, or the transport is unbound and keeps no link."""
         session = self._kept.popleft()
-        lib.pn_decref(session.pointer)
+        pointer, session.pointer = session.pointer, GONE
+        lib.pn_decref(pointer)
         session.free_charges()

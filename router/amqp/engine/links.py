@@ -115,6 +115,16 @@ class Holder(Protocol):
     def forget(self, pointer: Pointer, /) -> None: ...
 
 
+class Released:
+    """Stands for an object that the engine has released: whoever asks something of it gets a TypeError.
+
+    Attack: any order of events in which a link is used once more. proton would read and write memory that is another's.
+    """
+
+
+GONE: Final[Pointer] = Released()
+
+
 class Session:
     """One session, begun by the peer or by the router.
 
@@ -123,6 +133,7 @@ class Session:
     on_answer     the peer has answered our Begin: links may be attached. Not called once we have closed the session
     is_closing    we have ended it, or shall when it is answered
     wires         its links, by their proton pointer
+    pointer       proton's session; GONE once that is released
     """
 
     __slots__ = (
@@ -505,8 +516,8 @@ class _Wire:
     def _leave(self, *, is_closed: bool) -> None:
         """Say our Detach, where that is something new: not again, and not on a session whose End is said.
 
-        Attack: a peer attaches and detaches such links, on and on: proton keeps a link of which something is still to be
-        said as it is released, with all its texts, and looks at it no more before the session ends.
+        Attack: a peer attaches and detaches such links, on and on: proton keeps a link of which something is still to
+        be said as it is released, with all its texts, and looks at it no more before the session ends.
         """
         if not (self.has_left or self.session.is_closing):
             self.has_left = True
@@ -560,8 +571,9 @@ class _Wire:
         """Answer the peer's Detach in kind and release the link with its deliveries."""
         self._leave(is_closed=is_closed)
         self.cut_short()
-        self.engine.forget(self.link)
-        lib.pn_link_free(self.link)
+        link = self.link
+        self.engine.forget(link)
+        lib.pn_link_free(link)
 
     def cut_short(self) -> None:
         """The link is about to be released: a message under way on it will never be whole."""
