@@ -813,6 +813,7 @@ class Engine:
         lib.pn_collector_release(self.collector)
         yield
         for link in links:
+            link.has_left = True
             self._release(link.link)
             yield
         yield from self._let_go()
