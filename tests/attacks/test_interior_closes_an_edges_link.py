@@ -7,6 +7,9 @@ link was gone.
 import pytest
 from memory_net import Fleet
 
+from router.connection.uplink_links import UplinkLinks
+from router.values import Condition
+
 
 @pytest.mark.parametrize("is_sender", [True, False])
 @pytest.mark.parametrize("comes_again", [True, False])
@@ -21,12 +24,13 @@ def test_the_link_is_not_touched_again(is_sender: bool, comes_again: bool) -> No
     *_, name = (wire.name for wire in edge.engine.links.values())
     (other,) = (wire for wire in interior.engine.links.values() if wire.name == name)
     before = len(edge.engine.links)
-    interior.links.end_link(other, None)
+    interior.links.end_link(other, Condition(name="amqp:resource-limit-exceeded", description=""))
     fleet["INT"].work.finish()
     fleet.pump()
     assert len(edge.engine.links) == before - 1
-    released = {wire.link for wire in edge.engine.links.values()}
-    assert {wire.link for _, wire in edge.links._own.values()} <= released
+    assert isinstance(edge.links, UplinkLinks)
+    there = {wire.link for wire in edge.engine.links.values()}
+    assert {wire.link for _, wire in edge.links._own.values()} <= there
     end.close()
     fleet.pump()
     if comes_again:

@@ -507,8 +507,8 @@ class _Wire:
     def _leave(self, condition: Condition | None = None, *, is_closed: bool) -> None:
         """Say our Detach, where that is something new: not again, and not on a session whose End is said.
 
-        Attack: a peer attaches and detaches such links, on and on: proton keeps a link of which something is still to be
-        said as it is released, with all its texts, and looks at it no more before the session ends.
+        Attack: a peer attaches and detaches such links, on and on: proton keeps a link of which something is still to
+        be said as it is released, with all its texts, and looks at it no more before the session ends.
         """
         if not (self.has_left or self.session.is_closing):
             self.has_left = True
