@@ -11,7 +11,7 @@ from typing import Final
 from router.core.addresses import LiveAddress, Treatment
 from router.core.forward import give_copy
 from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
-from router.core.links import Connection, Growing
+from router.core.links import Connection, Growing, Queued
 from router.core.out_links import OutLink
 from router.core.ports import OutgoingWire
 from router.core.streams import Leg
@@ -156,10 +156,16 @@ class RoutedOut(_Routed, OutLink):
         super().vacate()
         self.path.relay_credit()
 
+    def enqueue(self, item: Queued) -> None:
+        """The sender may have left before a large message's turn comes, and the engine released what it had of it."""
+        if isinstance(item.leg, Leg):
+            item.leg.tag = self.path.inward.wire.tag(item.leg.stream.source)
+        super().enqueue(item)
+
     def occupy(self, leg: Growing) -> None:
         super().occupy(leg)
         assert isinstance(leg, Leg)
-        self.wire.next_tag = self.path.inward.wire.tag(leg.stream.source)
+        self.wire.next_tag = self.path.inward.wire.tag(leg.stream.source) if leg.tag is None else leg.tag
 
     def _drop_presettled(self) -> None:
         """The receiver gave credit for each: what waits is for its session's window."""

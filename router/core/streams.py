@@ -48,12 +48,13 @@ class Leg:
     of it; afterwards the engine may have made another delivery of it.
     """
 
-    __slots__ = ("handle", "has_waited", "is_decided", "is_over", "out", "stream", "waiting", "waiting_bytes")
+    __slots__ = ("handle", "has_waited", "is_decided", "is_over", "out", "stream", "tag", "waiting", "waiting_bytes")
 
     def __init__(self, stream: "Stream", out: OutLink) -> None:
         self.stream = stream
         self.out = out
         self.handle: Handle | None = None
+        self.tag: bytes | None = None  # the sender's, where the copy has it and waits
         self.is_over = False  # sent, aborted or lost: takes no more
         self.is_decided = False  # its receiver has given the outcome, which counts from the end of the copy
         self.waiting: list[bytes] = []  # chunks held until the link has room to start

@@ -66,6 +66,8 @@ def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> Non
         "receiver_leaves_with_a_full_window",
         "routed_links_used_when_gone",
         "sender_settles_in_turns",
+        "tag_of_a_message_that_is_gone",
+        "interior_closes_an_edges_link",
     ],
 )
 def test_no_attack_corrupts_memory(attack: str, steps: str, built: Sanitized) -> None:

@@ -399,7 +399,7 @@ class _Wire:
         self._target: Terminus | Literal["unread"] | None = "unread"
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
-        self.has_left = False  # our Detach has been said
+        self.has_left = False  # our Detach has been said, or the link is released: nothing is said of it any more
         self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
         engine.account.charge(self.size)
@@ -499,6 +499,8 @@ class _Wire:
 
     def detach_as(self, other: "_Wire", *, is_closed: bool) -> None:
         """Detach as the peer of another link did, with its error, as far as that fits into a frame."""
+        if self.has_left:
+            return
         theirs, ours = lib.pn_link_remote_condition(other.link), lib.pn_link_condition(self.link)
         if lib.pn_condition_is_set(theirs):
             name, description = lib.pn_condition_get_name(theirs), lib.pn_condition_get_description(theirs)
@@ -513,7 +515,7 @@ class _Wire:
         self._leave(is_closed=is_closed)
         self.engine.touch()
 
-    def _leave(self, *, is_closed: bool) -> None:
+    def _leave(self, condition: Condition | None = None, *, is_closed: bool) -> None:
         """Say our Detach, where that is something new: not again, and not on a session whose End is said.
 
         Attack: a peer attaches and detaches such links, on and on: proton keeps a link of which something is still to
@@ -521,6 +523,8 @@ class _Wire:
         """
         if not (self.has_left or self.session.is_closing):
             self.has_left = True
+            if condition is not None:
+                set_condition(lib.pn_link_condition(self.link), condition)
             (lib.pn_link_close if is_closed else lib.pn_link_detach)(self.link)
 
     def _agree_on_settlement(self) -> None:
@@ -545,16 +549,13 @@ class _Wire:
 
         is_peers_doing  counts towards MAX_UNANSWERED_DETACHES
         """
-        if condition is not None:
-            set_condition(lib.pn_link_condition(self.link), condition)
-        self._leave(is_closed=True)
+        self._leave(condition, is_closed=True)
         if is_peers_doing:
             self.ignore()
 
     def detach(self, condition: Condition) -> None:
         """Send a Detach that is not closing, with the error: the peer keeps its terminus."""
-        set_condition(lib.pn_link_condition(self.link), condition)
-        self._leave(is_closed=False)
+        self._leave(condition, is_closed=False)
 
     def ignore(self) -> None:
         """Do nothing more for the link until the peer detaches it; it counts towards MAX_UNANSWERED_DETACHES."""
@@ -564,6 +565,7 @@ class _Wire:
 
     def free_charges(self) -> None:
         """The link is gone, and what the engine held of it."""
+        self.has_left = True
         self.engine.account.charge(-self.size)
         self.size = 0
 
