@@ -213,8 +213,8 @@ class UplinkLinks(PeerLinks):
         if self.uplinks is not None:
             self.uplinks.carry_out(self.uplinks.machine.credit_changed(number, credit, self.uplinks.clock()))
 
-    def drop(self, wire: Wire, why: str) -> None:
-        super().drop(wire, why)
+    def _drop(self, wire: Wire, why: str) -> None:
+        super()._drop(wire, why)
         number = self._numbers.pop(wire, None) if self.uplinks is not None else None
         if number is not None and self.uplinks is not None:
             del self._own[number]

@@ -18,6 +18,8 @@ from sanitized import Missing, Sanitized, sanitized  # noqa: E402
 
 SECONDS = os.environ.get("PALISADE_ASAN_SECONDS", "25")
 SEED = os.environ.get("PALISADE_ASAN_SEED", "20261122")
+# Those of whose harm nothing else tells each time.
+ATTACKS = ("session_ends_in_mid_message", "receiver_leaves_with_a_full_window", "interior_refuses_an_edges_link")
 # Uses memory that it has freed, in the engine itself: what the guard keeps from it.
 USE_AFTER_FREE = """
 from cproton_ffi import ffi, lib
@@ -59,9 +61,8 @@ def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> Non
 
 
 @pytest.mark.parametrize("steps", ["compiled", "python"])
-@pytest.mark.parametrize("attack", ["session_ends_in_mid_message", "receiver_leaves_with_a_full_window"])
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_no_attack_corrupts_memory(attack: str, steps: str, built: Sanitized) -> None:
-    """Those of which nothing else tells each time."""
     arguments = "-m", "pytest", "-q", "-p", "sanitized_modules", "-p", "no:xdist", "-p", "no:cacheprovider"
     environment = {"PALISADE_ENGINE": steps if steps == "python" else "", "PYTHONPATH": str(ROOT / "tests" / "fuzz")}
     result = python(built, *arguments, f"tests/attacks/test_{attack}.py", **environment)
