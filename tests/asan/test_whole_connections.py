@@ -1,7 +1,7 @@
 """The AMQP engine and our own C under AddressSanitizer, while peers say everything in every order.
 
-Short here: PALISADE_ASAN_SECONDS says how long (default 25, for each of the two ways that our steps are made). An hour
-by hand: `python -m tests.fuzz.sanitized --seconds 3600 --seed 7`.
+Short here: PALISADE_ASAN_SECONDS says how long (default 25, for each campaign and each of the two ways that our steps
+are made). An hour by hand: `python -m tests.fuzz.sanitized neighbours --seconds 3600 --seed 7`.
 """
 
 import os
@@ -55,7 +55,21 @@ def test_the_sanitizer_sees_the_engines_memory(built: Sanitized) -> None:
 
 @pytest.mark.parametrize("steps", ["compiled", "python"])
 def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> None:
-    arguments = "-m", "tests.fuzz.connections", "--seconds", SECONDS, "--seed", f"{SEED}-{steps}"
+    run_campaign("connections", steps, built)
+
+
+@pytest.mark.parametrize("steps", ["compiled", "python"])
+def test_no_hostile_neighbour_corrupts_memory(steps: str, built: Sanitized) -> None:
+    run_campaign("neighbours", steps, built)
+
+
+@pytest.mark.parametrize("steps", ["compiled", "python"])
+def test_no_change_of_a_network_corrupts_memory(steps: str, built: Sanitized) -> None:
+    run_campaign("networks", steps, built)
+
+
+def run_campaign(name: str, steps: str, built: Sanitized) -> None:
+    arguments = "-m", f"tests.fuzz.{name}", "--seconds", SECONDS, "--seed", f"{SEED}-{steps}"
     result = python(built, *arguments, PALISADE_ENGINE=steps if steps == "python" else "")
     assert result.returncode == 0, result.stdout
 
