@@ -4,10 +4,11 @@
     python -m tests.fuzz.neighbours --replay 1:47            one scenario again, step by step
 
 A scenario is a network of two routers and an edge with honest clients, and one or two hostile peers of the first
-router. Each takes the place of a router or of an edge, by proton's own client: so its frames come in an order that AMQP
-allows; tests/fuzz/connections.py has the others. What is in them is hostile (tests/fuzz/utterances.py), and so is what
-the peers do: links of all kinds, messages that do not end, sessions ended and links detached in the midst of a message,
-those that the router began or attached too, windows of one frame, sockets that are not read, connections killed.
+router. Each takes the place of a router or of an edge, by proton's own client: so most of its frames come in an order
+that AMQP allows; tests/fuzz/connections.py has the others. What is in them is hostile (tests/fuzz/utterances.py), and
+so is what the peers do: links of all kinds, messages that do not end, sessions ended and links detached in the midst
+of a message, those that the router began or attached too, windows of one frame, sockets that are not read, connections
+killed.
 
 A failure is a crash of the process, a report of a sanitizer where proton and our C are built with one (tests/asan), an
 engine that falls silent, an error in a router's log, a connection between the honest routers that ends, an honest
@@ -29,6 +30,7 @@ sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent / "core")]
 import rounds  # noqa: E402
 import sanitized_modules  # noqa: E402, F401  before those of the router
 import utterances  # noqa: E402
+import wire  # noqa: E402
 from memory_net import Client, Fleet, Net, Received, Receiver, Sender, Sending, encoded  # noqa: E402
 from proton import Condition, Endpoint, symbol  # noqa: E402
 
@@ -232,13 +234,15 @@ class Hostile:
             self._end(self.chance.choice(sessions))
 
     def end_busy_session(self) -> None:
-        """One by which a message comes that has not come whole."""
-        busy = [end for end in self.live_receivers() if end._open is not None]
-        if routed := [end for end in busy if end in self.client.attached_by_router]:
-            busy = routed
-        if busy:
-            totals["sessions ended in the midst of a message"] += 1
-            self._end(self.chance.choice(busy).link.session)
+        """One by which a message comes that has not come whole, or by which one may, while its window is full."""
+        receivers = self.live_receivers()
+        if self.client.is_reading:
+            receivers = [end for end in receivers if end._open is not None]
+        if lanes := [end for end in receivers if end in self.client.attached_by_router]:
+            receivers = lanes
+        if receivers:
+            totals["sessions ended in the midst of a message, or with a full window"] += 1
+            self._end(self.chance.choice(receivers).link.session)
 
     def _end(self, session: Any) -> None:
         self.parts = [part for part in self.parts if part[0].link.session != session]
@@ -267,6 +271,13 @@ class Hostile:
         if receivers := self.live_receivers():
             self.chance.choice(receivers).drain(self.chance.choice((0, 5)))
 
+    def say_another_frame(self) -> None:
+        """One of which its engine knows nothing: it is in order by chance alone, and confuses that engine itself."""
+        client = self.client
+        if not (client.transport.pending() > 0 or client.router.has_more or client.router.waits_for_room):
+            client.say(wire.frame(utterances.performative(self.chance), self.chance.randrange(24)))
+            totals["frames that no engine made"] += 1
+
     def stop_reading(self) -> None:
         self.client.stop_reading()
 
@@ -286,9 +297,9 @@ class Hostile:
 STEPS: Final[tuple[tuple[Callable[[Hostile], None], float], ...]] = (
     (Hostile.say_hello, 6), (Hostile.say_control, 8), (Hostile.route, 3), (Hostile.send, 14),
     (Hostile.begin_message, 6), (Hostile.go_on, 10), (Hostile.abort, 3), (Hostile.attach, 8), (Hostile.detach, 3),
-    (Hostile.begin_session, 2), (Hostile.end_session, 1.2), (Hostile.end_busy_session, 3), (Hostile.give_outcome, 10),
-    (Hostile.change_state, 4), (Hostile.give_credit, 4), (Hostile.drain, 2), (Hostile.stop_reading, 2),
-    (Hostile.read, 3), (Hostile.wait, 6), (Hostile.close, 0.2), (Hostile.leave, 0.4),
+    (Hostile.begin_session, 2), (Hostile.end_session, 1.2), (Hostile.end_busy_session, 4), (Hostile.give_outcome, 10),
+    (Hostile.change_state, 4), (Hostile.give_credit, 4), (Hostile.drain, 2), (Hostile.stop_reading, 4),
+    (Hostile.read, 4), (Hostile.say_another_frame, 1), (Hostile.wait, 6), (Hostile.close, 0.2), (Hostile.leave, 0.4),
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ The hostile neighbour is called TEST, and its victim A; another router C and an 
 import random
 from typing import Any, Final
 
+import wire
 from memory_net import encoded
 
 from router.amqp.codec import encode
@@ -66,6 +67,21 @@ def message(chance: random.Random, sizes: tuple[int, ...]) -> bytes:
     if chance.random() < 0.05:
         payload = payload[: chance.randrange(len(payload))]
     return chance.randbytes(40) if chance.random() < 0.03 else payload
+
+
+def performative(chance: random.Random) -> bytes:
+    """One that may be in order, on some channel."""
+    handle, number = chance.randrange(12), chance.choice((0, 1, 5, 0xFFFFFFFF))
+    is_receiver, address = chance.random() < 0.5, chance.choice((None, "m", "b"))
+    kinds = (
+        lambda: wire.end(), lambda: wire.detach(handle, is_closed=is_receiver),
+        lambda: wire.attach(f"other {handle}", handle, is_receiver=is_receiver, address=address),
+        lambda: wire.begin(chance.choice((None, 0, 3)), incoming=chance.choice((0, 1, 100))),
+        lambda: wire.flow(chance.choice((None, handle)), credit=number, window=chance.choice((0, 1, 2048))),
+        lambda: wire.transfer(handle, number, bytes(chance.choice((1, 200))), is_last=is_receiver),
+        lambda: wire.disposition(is_receiver=is_receiver, first=0, last=number, state=wire.RELEASED),
+    )  # fmt: skip
+    return chance.choice(kinds)()
 
 
 def hello() -> bytes:
