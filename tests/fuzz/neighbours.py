@@ -405,7 +405,7 @@ def run(seed: str, is_loud: bool) -> None:
         fleet.tick()
     for hostile in hostiles:
         hostile.route()
-    for number in range(chance.choice((60, 200, 400))):
+    for number in range(chance.choice((60, 120, 240))):
         which = chance.randrange(len(hostiles))
         what = hostiles[which].step()
         if is_loud:
