@@ -271,6 +271,7 @@ class PeerLinks:
         self._drop(wire, why)
 
     def _drop(self, wire: Wire, why: str) -> None:
+        """Forget the link, however it ended: its wire is used no more."""
         link = wire.core
         if isinstance(link, InLink | OutLink):
             self._remove(link, why)

@@ -91,7 +91,8 @@ class Bench:
             link = lib.pn_event_link(event)
             self.links.append(link)
             lib.pn_link_open(link)
-            lib.pn_link_flow(link, 1000)
+            if lib.pn_link_is_receiver(link):
+                lib.pn_link_flow(link, 1000)
 
     def on_delivery(self, what: int, link: int, delivery: Pointer) -> None:
         if what == MESSAGE:

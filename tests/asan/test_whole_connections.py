@@ -1,7 +1,7 @@
 """The AMQP engine and our own C under AddressSanitizer, while peers say everything in every order.
 
-Short here: PALISADE_ASAN_SECONDS says how long (default 25, for each of the two ways that our steps are made). An hour
-by hand: `python -m tests.fuzz.sanitized --seconds 3600 --seed 7`.
+Short here: PALISADE_ASAN_SECONDS says how long (default 25, for each campaign and each of the two ways that our steps
+are made). An hour by hand: `python -m tests.fuzz.sanitized neighbours --seconds 3600 --seed 7`.
 """
 
 import os
@@ -18,6 +18,15 @@ from sanitized import Missing, Sanitized, sanitized  # noqa: E402
 
 SECONDS = os.environ.get("PALISADE_ASAN_SECONDS", "25")
 SEED = os.environ.get("PALISADE_ASAN_SEED", "20261122")
+# Those of whose harm nothing else tells each time.
+ATTACKS = (
+    "interior_refuses_an_edges_link",
+    "receiver_leaves_with_a_full_window",
+    "routed_links_used_when_gone",
+    "sender_settles_in_turns",
+    "session_ends_in_mid_message",
+    "tag_of_a_message_that_is_gone",
+)
 # Uses memory that it has freed, in the engine itself: what the guard keeps from it.
 USE_AFTER_FREE = """
 from cproton_ffi import ffi, lib
@@ -53,25 +62,28 @@ def test_the_sanitizer_sees_the_engines_memory(built: Sanitized) -> None:
 
 @pytest.mark.parametrize("steps", ["compiled", "python"])
 def test_no_order_of_frames_corrupts_memory(steps: str, built: Sanitized) -> None:
-    arguments = "-m", "tests.fuzz.connections", "--seconds", SECONDS, "--seed", f"{SEED}-{steps}"
+    run_campaign("connections", steps, built)
+
+
+@pytest.mark.parametrize("steps", ["compiled", "python"])
+def test_no_hostile_neighbour_corrupts_memory(steps: str, built: Sanitized) -> None:
+    run_campaign("neighbours", steps, built)
+
+
+@pytest.mark.parametrize("steps", ["compiled", "python"])
+def test_no_change_of_a_network_corrupts_memory(steps: str, built: Sanitized) -> None:
+    run_campaign("networks", steps, built)
+
+
+def run_campaign(name: str, steps: str, built: Sanitized) -> None:
+    arguments = "-m", f"tests.fuzz.{name}", "--seconds", SECONDS, "--seed", f"{SEED}-{steps}"
     result = python(built, *arguments, PALISADE_ENGINE=steps if steps == "python" else "")
     assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.parametrize("steps", ["compiled", "python"])
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "session_ends_in_mid_message",
-        "receiver_leaves_with_a_full_window",
-        "routed_links_used_when_gone",
-        "sender_settles_in_turns",
-        "tag_of_a_message_that_is_gone",
-        "interior_closes_an_edges_link",
-    ],
-)
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_no_attack_corrupts_memory(attack: str, steps: str, built: Sanitized) -> None:
-    """Those of which nothing else tells each time."""
     arguments = "-m", "pytest", "-q", "-p", "sanitized_modules", "-p", "no:xdist", "-p", "no:cacheprovider"
     environment = {"PALISADE_ENGINE": steps if steps == "python" else "", "PYTHONPATH": str(ROOT / "tests" / "fuzz")}
     result = python(built, *arguments, f"tests/attacks/test_{attack}.py", **environment)

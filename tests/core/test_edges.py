@@ -12,8 +12,9 @@ from proton import symbol
 
 from router.amqp.codec import decode_message, encode
 from router.connection.edge_messages import encode_service
+from router.connection.inspection import wire_of
 from router.core.core import NO_ROUTE
-from router.core.service_links import ServiceOutLink
+from router.core.service_links import ServiceInLink, ServiceOutLink
 from router.edge.limits import MAX_MESSAGE_BYTES
 from router.edge.messages import Message
 from router.values import Described, uint, ulong
@@ -816,3 +817,22 @@ def test_an_edge_is_managed_through_its_uplink_where_its_connector_says_so() -> 
     fleet.pump()
     assert got == ["E1"]
     assert sender.outcomes == [ACCEPTED, REJECTED]
+
+
+def test_an_edge_hears_of_a_service_link_that_the_interior_detaches() -> None:
+    """§14.2: it is not attached again, and the messages of clients pass."""
+    fleet = star("E1")
+    end = fleet["INT"].ends[0]
+    services = [link for link in fleet["INT"].peer(end).attachment.in_links if isinstance(link, ServiceInLink)]
+    for link in services:
+        fleet["INT"].peer(end).links.end_link(wire_of(link), NO_ROUTE)
+    fleet["INT"].work.finish()
+    fleet.pump()
+    closed = [text for text in fleet["E1"].log_texts() if "The interior router closed the" in text]
+    assert len(closed) == len(services) > 0
+    sender, receiver = fleet["E1"].client().sender("a"), fleet["INT"].client().receiver("a", credit=1, accepts=True)
+    fleet.pump()
+    sending = sender.send(b"hello")
+    fleet.pump()
+    assert (receiver.bodies, sending.outcome) == ([b"hello"], ACCEPTED)
+    fleet.no_errors()

@@ -36,6 +36,7 @@ import sanitized_modules  # noqa: E402, F401  before those of the router
 import wire  # noqa: E402
 from answers import Answers  # noqa: E402
 from orders import LIBERTIES, Scenario, Step, scenario  # noqa: E402
+from rounds import hear_warnings, no_engine_is_silent, stream_from, summary_of  # noqa: E402
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES  # noqa: E402
 
@@ -46,8 +47,7 @@ class Session:
     def __init__(self, made: Scenario) -> None:
         from memory_net import Net, Vhosts
 
-        from router.amqp.engine import STREAM_AT_BYTES, connection, limit_slices, links
-        from router.connection import inspection
+        from router.amqp.engine import limit_slices
 
         group = {
             "users": "*", "remoteHosts": "*", "sources": "a, b, m", "targets": "a, b, m, c", "maxSessions": 3,
@@ -65,16 +65,12 @@ class Session:
         if is_stingy:
             terms["session_bytes"] = 65536
             terms["max_frame_bytes"] = 16384
-        # Messages that stream need not be large here.
-        streams_at = terms.pop("streams_at") or STREAM_AT_BYTES
-        for module in (links, inspection):
-            vars(module)["STREAM_AT_BYTES"] = streams_at
+        stream_from(terms.pop("streams_at"))  # type: ignore[arg-type]
         limit_slices(-1e-9 if terms.get("is_sliced") else 0)  # one event at once, or all
         self.net = Net({"m": "multicast", "c": "closest"}, vhosts=vhosts, **terms)  # type: ignore[arg-type]
         self.made = made
         self.peers: dict[int, FuzzPeer] = {}
-        self.warnings: list[str] = []
-        connection._traced = Warnings(self.warnings)
+        self.warnings = hear_warnings()
 
     def do(self, step: Step) -> None:
         if step.what == "join":
@@ -106,23 +102,12 @@ class Session:
             peer.is_reading = True
         net.pump()
         net.no_errors()
-        silenced = [text for text in self.warnings if "process error" in text]
-        assert not silenced, f"an engine has fallen silent for good: {self.warnings}"
+        no_engine_is_silent(self.warnings)
         if with_bystanders:
             from test_connection_fuzz import Bystanders
 
             Bystanders(net).check()
         net.nothing_left()
-
-
-class Warnings(dict[Any, Any]):
-    """Takes the place of the engine's traced transports: what proton warns of is heard for all of them."""
-
-    def __init__(self, heard: list[str]) -> None:
-        self.heard = heard
-
-    def get(self, _transport: Any, _otherwise: Any = None) -> Any:
-        return self.heard.append
 
 
 class Opener:
@@ -462,14 +447,6 @@ def shrunk(made: Scenario) -> Scenario:
         if size == 1 and len(made.steps) == before:
             return made
         size = max(size // 2, 1)
-
-
-def summary_of(output: str) -> str:
-    """The lines that say what went wrong, of all that a sanitizer prints."""
-    lines = output.splitlines()
-    telling = ("ERROR: AddressSanitizer", "runtime error", "SUMMARY", "Assertion", "Fatal Python")
-    wanted = [line for line in lines if any(text in line for text in telling)]
-    return "\n".join(wanted or lines[-5:])
 
 
 def campaign(options: argparse.Namespace, liberties: Sequence[str]) -> int:

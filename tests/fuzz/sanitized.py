@@ -138,7 +138,8 @@ def run(*command: str, **environment: str) -> str:
 
 
 if __name__ == "__main__":
-    # The campaign under the sanitizers, by hand: python -m tests.fuzz.sanitized --seconds 3600 --seed 1
+    # A campaign under the sanitizers, by hand: python -m tests.fuzz.sanitized neighbours --seconds 3600 --seed 1
     built = sanitized()
-    campaign = [str(built.python), "-m", "tests.fuzz.connections", *sys.argv[1:]]
+    name, *rest = sys.argv[1:] if sys.argv[1:2] and sys.argv[1].isalpha() else ["connections", *sys.argv[1:]]
+    campaign = [str(built.python), "-m", f"tests.fuzz.{name}", *rest]
     sys.exit(subprocess.run(campaign, cwd=ROOT, env=os.environ | built.environment(), check=False).returncode)

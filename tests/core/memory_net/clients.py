@@ -46,6 +46,7 @@ class Client(Refusable):
         self.attached_by_router: list[Sender | Receiver] = []
         self.refusal_of_links: proton.Condition | None = None
         self.made_address: str | None = None  # of nodes that it makes for dynamic termini
+        self.session_bytes: int | None = None  # that come at most before they are read, in sessions of the router's
         self._is_paused = False
         self._names = itertools.count(1)
 
@@ -215,6 +216,8 @@ class Client(Refusable):
             self.condition = self.connection.remote_condition
             self.connection.close()
         elif kind == Event.SESSION_REMOTE_OPEN and event.session.state & Endpoint.LOCAL_UNINIT:
+            if self.session_bytes is not None:
+                event.session.incoming_capacity = self.session_bytes
             event.session.open()
         elif kind == Event.LINK_REMOTE_OPEN and event.link.state & Endpoint.LOCAL_UNINIT:
             self._answer_attach(event.link)
@@ -252,5 +255,5 @@ class Client(Refusable):
                         item.came_settled = delivery.settled
         elif isinstance(end, Sender) and delivery.updated:
             sending = end._by_tag.get(delivery.tag)
-            if sending is not None:
+            if sending is not None and not sending.is_settled_here:
                 sending._on_update()
