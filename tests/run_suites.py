@@ -37,7 +37,7 @@ SUITES = {
     "brokers": [*A_FILE_EACH, "tests/brokers"],
     "spark": [*A_FILE_EACH, "tests/spark"],
     "packaging": [*A_FILE_EACH, "tests/packaging"],
-    "asan": ["tests/asan"],
+    "asan": [*ANY_WORKER, "tests/asan"],
 }
 # What the suite `clients` builds and runs, with the Debian packages: without them its tests are skipped by name, and
 # fail where PALISADE_REQUIRE_ALL is set.

@@ -1,6 +1,6 @@
 """The AMQP engine and our own C under AddressSanitizer, while peers say everything in every order.
 
-Short here: PALISADE_ASAN_SECONDS says how long (default 25, for each campaign and each of the two ways that our steps
+Short here: PALISADE_ASAN_SECONDS says how long (default 15, for each campaign and each of the two ways that our steps
 are made). An hour by hand: `python -m tests.fuzz.sanitized neighbours --seconds 3600 --seed 7`.
 """
 
@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
 
 from sanitized import Missing, Sanitized, sanitized  # noqa: E402
 
-SECONDS = os.environ.get("PALISADE_ASAN_SECONDS", "25")
+SECONDS = os.environ.get("PALISADE_ASAN_SECONDS", "15")
 SEED = os.environ.get("PALISADE_ASAN_SEED", "20261122")
 # Those of whose harm nothing else tells each time.
 ATTACKS = (

@@ -5,6 +5,7 @@ proton's pool of events is left out of this build, so that an event used after i
 cannot be, because proton itself looks at deliveries that lie in it.
 """
 
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -61,12 +62,15 @@ def sanitized() -> Sanitized:
     engine = CACHE / f"proton-{version}-{sysconfig.get_config_var('SOABI')}-gcc{compiler}"
     modules = CACHE / f"modules-{ours}-{sysconfig.get_config_var('SOABI')}-gcc{compiler}"
     python = engine / "bin" / "python"
-    if not (engine / "complete").exists():
-        build_engine(engine, version)
-        (engine / "complete").touch()
-    if not (modules / "complete").exists():
-        build_modules(modules)
-        (modules / "complete").touch()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several test workers begin at once
+        if not (engine / "complete").exists():
+            build_engine(engine, version)
+            (engine / "complete").touch()
+        if not (modules / "complete").exists():
+            build_modules(modules)
+            (modules / "complete").touch()
     return Sanitized(python, modules, libraries)
 
 
