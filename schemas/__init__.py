@@ -2,7 +2,7 @@
 
 import json
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 
@@ -13,5 +13,5 @@ def load(name: str) -> dict[str, Any]:
     name    one of "management", "policy", "audit_event".
     Errors  FileNotFoundError when there is no such schema.
     """
-    parsed: dict[str, Any] = json.loads(resources.files(__name__).joinpath(f"{name}.json").read_text("utf-8"))
+    parsed: dict[str, Any] = json.loads(Path(__file__).with_name(f"{name}.json").read_text("utf-8"))
     return parsed

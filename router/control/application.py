@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
@@ -69,7 +69,9 @@ from router.management.node_operations import node_owner
 from router.management.owners import DUMMY
 from router.management.requests import ManagementError
 from router.management.schema import Schema
-from router.network.host import Host
+
+if TYPE_CHECKING:
+    from router.network.host import Host
 
 AUDIT_DRAIN_S: Final = 3.0
 # How long the messages and outcomes of one read may hold up everybody else. A full read of honest small messages takes

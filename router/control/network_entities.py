@@ -4,11 +4,14 @@ Sources: docs/spec/network.md §16.1; docs/spec/management.md §6.5, §7.7.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from policy.addressing.address import AREA
 from router.management.owners import Owner
 from router.management.query import Rows
-from router.network.host import Host
+
+if TYPE_CHECKING:
+    from router.network.host import Host
 
 
 class _ChangeTime:
@@ -28,7 +31,7 @@ class _ChangeTime:
         return self._known[1]
 
 
-def node_rows_owner(host: Host | None, clock: Callable[[], float], wall_clock: Callable[[], float]) -> Owner:
+def node_rows_owner(host: "Host | None", clock: Callable[[], float], wall_clock: Callable[[], float]) -> Owner:
     """host        None: the router is in no network
     clock       monotonic seconds
     wall_clock  seconds since 1970 UTC
@@ -54,7 +57,7 @@ def node_rows_owner(host: Host | None, clock: Callable[[], float], wall_clock: C
     return Owner(type="router.node", rows=Rows(rows))
 
 
-def nodes_of(host: Host | None) -> Callable[[], list[str]]:
+def nodes_of(host: "Host | None") -> Callable[[], list[str]]:
     """Gives the management address of every router that is known, this one first; none where there is no network."""
 
     def addresses() -> list[str]:
@@ -74,7 +77,7 @@ def _named(router_id: str) -> dict[str, object]:
     return {"id": router_id, "name": name, "identity": name, "address": _address(router_id)}
 
 
-def _own_row(host: Host, change: _ChangeTime) -> Mapping[str, object]:
+def _own_row(host: "Host", change: _ChangeTime) -> Mapping[str, object]:
     return {
         **_named(host.settings.router_id),
         "index": 0,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policy.addressing.address import AREA
 from router.connection.surroundings import Place
@@ -12,7 +12,9 @@ from router.core.treatments import AddressBook
 from router.edge.interior import SERVICES
 from router.edge.messages import HEARTBEAT_ADDRESS
 from router.effects import Emit, log
-from router.network.host import POOL, TEST_HOOKS, Host, limits_of, settings_of
+
+if TYPE_CHECKING:
+    from router.network.host import Host
 
 
 def network_place(attributes: Mapping[str, Any], addresses: AddressBook) -> Place:
@@ -28,7 +30,7 @@ def start_text(attributes: Mapping[str, Any]) -> str:
     return f"Router started in {modes[attributes['mode']]}"
 
 
-def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_hooks: bool) -> Host | None:
+def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_hooks: bool) -> "Host | None":
     """Run the edge protocol, and on an interior router the routing protocol; None on all others.
 
     Its first message leaves a second from now: an earlier process with the same boot number has sent none.
@@ -44,6 +46,9 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_
     network = router.core.network
     if network is None:
         return None
+    # Here, at the start of an interior router: no other one ever needs it, and it is a twentieth of what they load.
+    from router.network.host import POOL, TEST_HOOKS, Host, limits_of, settings_of
+
     settings = settings_of(router.router_id, int(time.time()), attributes)
     pool = TEST_HOOKS if has_test_hooks else POOL
     for name in ("L/qdhello", "L/qdrouter", "T/qdrouter", "L/qdrouter.ma", "T/qdrouter.ma"):

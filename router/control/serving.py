@@ -71,6 +71,7 @@ async def _serve(application: Application, report: Report | None) -> int:
     # connections without end, to have one several times a second. What ends leaves no cycles of objects, so that next
     # to nothing waits for it. Those between look at 1,500 objects, which takes one millisecond; by default at 7,000.
     gc.set_threshold(500, 3, 50)
+    gc.enable()
     if report is not None:
         report(application.failure, application.passed_over)
     await application.stopping.wait()

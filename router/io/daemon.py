@@ -3,6 +3,7 @@
 Sources: docs/spec/management.md §2.
 """
 
+import gc
 import os
 import sys
 import time
@@ -93,6 +94,8 @@ def run(config_path: str, options: Options, report: Report | None, kind: Program
 
     report  of `daemonize`; None in the foreground
     """
+    # What loading makes stays. `serve` collects once, when all is there, and collects as usual from then on.
+    gc.disable()
     give_back_freed_memory()
     forbid_core_dumps()
     logs = Logs()
@@ -124,6 +127,8 @@ def run(config_path: str, options: Options, report: Report | None, kind: Program
         return _failed(str(error), logs, options, report)
     except Exception as error:  # our own fault; without its text, which may hold a secret of the configuration
         return _failed(f"Python: {fault_text(error)}", logs, options, report)
+    finally:
+        gc.enable()
 
 
 def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> int:

@@ -1,5 +1,6 @@
 """A management client's way to the router: a blocking socket, TLS, SASL and the AMQP client session.
 
+TLS and SASL are loaded by the connections that have them: they are half of what a command line would wait for.
 Every wait has a deadline. Errors are those of router.management.client, with texts for the person at the terminal.
 Source: docs/spec/management.md section 9.1.
 """
@@ -14,12 +15,6 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from auth.certificates import end_point_binding
-from auth.client_scram import Derive, derive
-from auth.negotiation import Authenticated, ClientNegotiation, Rejected
-from auth.negotiation import Reply as SaslReply
-from auth.scram import BINDING
-from auth.tls import TlsProfile, TlsProfileError, client_context, failure_text
 from router.amqp.client_session import ClientSession, Ended, ProtocolError
 from router.amqp.codec import CodecError, decode_message, encode_message
 from router.management.client import (
@@ -142,6 +137,8 @@ class SocketTransport:
         return found
 
     def _wrap(self, plain: socket.socket) -> ssl.SSLSocket:
+        from auth.tls import TlsProfile, TlsProfileError, client_context
+
         options = self._options
         profile = TlsProfile(
             name="tools",
@@ -160,12 +157,16 @@ class SocketTransport:
         except TimeoutError:
             raise self._timeout("the TLS handshake") from None
         except (ssl.SSLError, ssl.CertificateError) as error:
-            raise self._tls_failure(failure_text(error)) from None
+            raise self._tls_fault(error) from None
         except OSError as error:
             raise self._tls_failure(error.strerror or "the peer hung up") from None
 
     def _authenticate(self) -> bytes:
         """Run the SASL exchange; returns the AMQP bytes that followed it, if any."""
+        from auth.client_scram import Derive, derive
+        from auth.negotiation import Authenticated, ClientNegotiation, Rejected
+        from auth.negotiation import Reply as SaslReply
+
         options = self._options
         negotiation = ClientNegotiation(
             allowed=options.mechanisms,
@@ -200,6 +201,9 @@ class SocketTransport:
 
     def _binding(self, kind: str) -> bytes | None:
         """The channel binding of our TLS: of the router's certificate."""
+        from auth.certificates import end_point_binding
+        from auth.scram import BINDING
+
         certificate = self._socket.getpeercert(True) if isinstance(self._socket, ssl.SSLSocket) else None
         return end_point_binding(certificate) if certificate and kind == BINDING else None
 
@@ -274,7 +278,7 @@ class SocketTransport:
 
     def _lost(self, error: OSError | None, *, is_first: bool) -> Exception:
         if isinstance(error, ssl.SSLError):
-            return self._tls_failure(failure_text(error))
+            return self._tls_fault(error)
         if is_first and self._options.is_tls:
             # A TLSv1.3 server judges our certificate after the handshake, and the alert may get lost with the socket.
             hint = "" if self._options.certificate_file else "; does it demand a client certificate?"
@@ -284,6 +288,11 @@ class SocketTransport:
             return ConnectionException(f"Connection to {self._where} failed: the router hung up; {hint}")
         reason = (error.strerror if error else None) or "the router hung up"
         return ConnectionException(f"Connection to {self._where} failed: {reason}")
+
+    def _tls_fault(self, error: ssl.SSLError | ssl.CertificateError) -> ConnectionException:
+        from auth.tls import failure_text
+
+        return self._tls_failure(failure_text(error))
 
     def _tls_failure(self, reason: str) -> ConnectionException:
         return ConnectionException(f"Connection to {self._where} failed: SSL Failure: {reason}{_tls_hint(reason)}")

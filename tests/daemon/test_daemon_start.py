@@ -1,12 +1,13 @@
 """A start that fails: what it names, how long it takes; nothing of a configuration is ignored. Issue 12, 11 to 20."""
 
 import re
+import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from daemon_process import COMMAND, LISTENER, ROOT, Ran, run, run_configuration, write_configuration
+from daemon_process import COMMAND, LISTENER, ROOT, Ran, Started, run, run_configuration, write_configuration
 from free_ports import free_port
 from process_log import PATIENCE_S
 
@@ -79,6 +80,31 @@ def test_a_start_that_fails_does_not_wait_for_what_it_does_not_need(tmp_path: Pa
     )
     assert ran.returncode == 0, ran.stderr
     assert time.monotonic() - began < 5  # 0.2 s on a machine that has nothing else to do
+
+
+# Tells on SIGUSR1, when the router serves, what a test asks of the process.
+ASKED = """
+import gc, os, signal, sys
+from router.io.daemon import main
+
+def answer(*_):
+    loaded = sorted({name.rpartition(".")[0] for name in sys.modules if name.startswith("router.linkstate.")})
+    os.write(2, f"ANSWER collects={gc.isenabled()} {loaded}\\n".encode())
+
+signal.signal(signal.SIGUSR1, answer)
+sys.exit(main(["qdrouterd", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize(("mode", "loaded"), [("standalone", []), ("edge", []), ("interior", ["router.linkstate"])])
+def test_a_router_loads_the_routing_protocol_where_it_is_interior_and_collects_garbage(
+    mode: str, loaded: list[str], daemon: Started
+) -> None:
+    """While it starts it collects none: that was a tenth of a start, and a third with thousands of vhosts."""
+    router = daemon(f"router {{\n id: A\n mode: {mode}\n}}\n" + LISTENER, command=(COMMAND[0], "-c", ASKED))
+    router.client().close()  # it has been answered: the start is over
+    router.signal(signal.SIGUSR1)
+    router.wait_for_log(rf"ANSWER collects=True {re.escape(str(loaded))}$")
 
 
 @pytest.mark.parametrize(

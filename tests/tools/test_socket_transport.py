@@ -35,6 +35,17 @@ def options(port: int, **changes: Any) -> ConnectionOptions:
     return ConnectionOptions(**{"host": "127.0.0.1", "port": port, "timeout_s": 5.0, **changes})
 
 
+# Of TLS and SASL: a third-party library each.
+WITHOUT_LOGIN = """
+import sys
+from router.tools.connection_options import ConnectionOptions
+from router.tools.transport import connect
+import router.tools.qdmanage, router.tools.qdstat
+connect(ConnectionOptions(host="127.0.0.1", port=int(sys.argv[1]), timeout_s=5.0)).close()
+print(sorted({"auth.tls", "auth.negotiation", "cryptography", "scramp"} & set(sys.modules)))
+"""
+
+
 def ask(router: LoopbackRouter, **changes: Any) -> Any:
     with connect(options(router.port, **changes)) as client:
         return client.call("PING", properties={"a": 1})
@@ -98,6 +109,14 @@ def test_a_request_and_its_answer_without_tls_and_sasl() -> None:
     assert request.reply_to == "reply.1"
     assert request.correlation_id == "1"
     assert request.application_properties == {"operation": "PING", "a": 1}
+
+
+def test_a_command_line_without_tls_and_sasl_loads_neither() -> None:
+    """They are more than half of what a command line waits for until it has connected."""
+    with LoopbackRouter() as router:
+        command = [sys.executable, "-c", WITHOUT_LOGIN, str(router.port)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (ran.stdout.strip(), ran.stderr) == ("[]", "")
 
 
 def test_several_requests_share_the_connection_and_have_their_own_correlation_ids() -> None:
