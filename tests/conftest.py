@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from run_suites import INTEROP, INTEROP_FOLDERS, ONE_FOLDER
 
 # The same examples in every run: a test that fails, fails for a reason that a commit made. Long runs look for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=2000)  # ms; a loaded machine is slow as well
@@ -18,25 +19,26 @@ if "PALISADE_FUZZ_EXAMPLES" not in os.environ:
 
 TESTS = Path(__file__).parent
 # Folder -> the suite its tests are of (tests/run_suites.py); everything else is a unit test.
-FOLDER_SUITES = {name: name for name in ("interop", "clients", "brokers", "spark", "packaging", "asan")} | {
-    "daemon": "interop"
-}
-# Suites of one folder: run_suites.py looks for their tests there alone.
-ONE_FOLDER = ("clients", "brokers", "spark", "packaging", "asan")
+FOLDER_SUITES = {name: name for name in ONE_FOLDER} | dict.fromkeys(INTEROP_FOLDERS, "interop")
 # slapd lives in sbin, which is not in everybody's PATH.
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark a test with the suite whose folder it lies in, before `-m` selects."""
+    """Mark a test with the suite whose folder it lies in, before `-m` selects; refuse what no suite would find."""
     for item in items:
-        folder = item.path.relative_to(TESTS).parts[0]
+        path = item.path.relative_to(TESTS)
+        folder = path.parts[0]
         if folder in FOLDER_SUITES:
             item.add_marker(FOLDER_SUITES[folder])
         for suite in ONE_FOLDER:
             if item.get_closest_marker(suite) and folder != suite:
                 raise pytest.UsageError(f"{item.nodeid} is marked {suite}: only in tests/{suite} is it run")
+        if folder not in ONE_FOLDER and not any(path.is_relative_to(place) for place in INTEROP):
+            for suite in ("interop", "timing"):
+                if item.get_closest_marker(suite):
+                    raise pytest.UsageError(f"{item.nodeid} is marked {suite}: no place of INTEROP in run_suites.py")
 
 
 def pytest_collection_finish() -> None:

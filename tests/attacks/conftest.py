@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent.parent / "interop"))
 sys.path.insert(0, str(Path(__file__).parent.parent / "daemon"))
 sys.path.append(str(Path(__file__).parent.parent / "core"))
@@ -14,11 +12,3 @@ from daemon_process import daemon
 from fixtures import certificates, router
 
 __all__ = ["certificates", "daemon", "router"]
-
-HERE = Path(__file__).parent
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.interop)
