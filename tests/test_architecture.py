@@ -4,6 +4,7 @@ One finding per wrong import, with file and line. Imports inside functions and u
 """
 
 import ast
+import gc
 import re
 import subprocess
 import sys
@@ -166,7 +167,11 @@ def modules() -> dict[str, Path]:
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """Every node of a module's source."""
-    return tuple(ast.walk(ast.parse(path.read_text("utf-8"), str(path))))
+    gc.disable()  # no cycle is made, and what there is already would be gone through again and again
+    try:
+        return tuple(ast.walk(ast.parse(path.read_text("utf-8"), str(path))))
+    finally:
+        gc.enable()
 
 
 @cache
@@ -176,11 +181,14 @@ def imports() -> tuple[Import, ...]:
 
 def imports_of(name: str, path: Path) -> Iterator[Import]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    file = path.relative_to(ROOT)
     for node in nodes(path):
-        where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        where = f"{file}:{node.lineno}"
         if isinstance(node, ast.Import):
             yield from (Import(name, alias.name, where) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - (node.level - 1)]
