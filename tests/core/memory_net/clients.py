@@ -8,6 +8,7 @@ from proton import Collector, Delivery, Endpoint, Event, Terminus, Transport
 
 from memory_net.ends import Receiver, Refusable, Sender
 from memory_net.frames import Frame, frames
+from memory_net.record import Record
 from router.amqp.buffers import READ_BUFFER
 from router.connection.terms import Listener
 
@@ -34,8 +35,7 @@ class Client(Refusable):
         self.transport = Transport()
         self.transport.bind(self.connection)
         self.inbox = bytearray()  # written by the router, not read by the client yet
-        self.recorded = bytearray()  # everything the router wrote
-        self.uttered = bytearray()  # everything the client wrote
+        self._recorded, self._uttered = Record(), Record()
         self.is_reading = True
         self.is_dead = False
         self.router_closed = False
@@ -50,13 +50,23 @@ class Client(Refusable):
         self._is_paused = False
         self._names = itertools.count(1)
 
+    @property
+    def recorded(self) -> bytearray:
+        """Everything the router wrote."""
+        return self._recorded.whole()
+
+    @property
+    def uttered(self) -> bytearray:
+        """Everything the client wrote."""
+        return self._uttered.whole()
+
     # What the router's socket does
 
     def write(self, data: bytes) -> None:
         if self.is_dead:
             return
         self.inbox += data
-        self.recorded += data
+        self._recorded.add(data)
         if len(self.inbox) > SOCKET_HIGH_BYTES and not self._is_paused:
             self._is_paused = True
             self.router.set_blocked(True, lambda: len(self.inbox))
@@ -158,7 +168,7 @@ class Client(Refusable):
 
     def say(self, data: bytes) -> None:
         """Bytes for the router as if they had come from the socket."""
-        self.uttered += data
+        self._uttered.add(data)
         begin = self.router.lay()
         READ_BUFFER[begin : begin + len(data)] = data
         self.router.receive_read(len(data))

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from memory_net.record import Record
 from router.admission.connection_gate import ConnectionGate
 from router.amqp.buffers import READ_BUFFER
 from router.connection.accepted import Connection
@@ -21,17 +22,22 @@ class End:
     def __init__(self, net: "Net") -> None:
         self.net = net
         self.inbox = bytearray()
-        self.recorded = bytearray()  # everything the router wrote
+        self._recorded = Record()
         self.is_dead = False
         self.is_stuck = False
         self.router_closed = False
         self.other: End
         self.router: Connection | Outgoing
 
+    @property
+    def recorded(self) -> bytearray:
+        """Everything this router wrote."""
+        return self._recorded.whole()
+
     def write(self, data: bytes) -> None:
         if not self.is_dead:
             self.inbox += data
-            self.recorded += data
+            self._recorded.add(data)
 
     def close_socket(self) -> None:
         self.router_closed = True
