@@ -58,12 +58,40 @@ TRANSCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.txt"))}
 SPOKEN = [(name, command, said) for name, path in TRANSCRIPTS.items() for command, said in commands(path)]
 
 
+class Copy:
+    """A copy of transcripts/files, made anew behind a command that changed it: that is most of what a test takes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made = 0
+        self._state: dict[str, tuple[int, ...]] | None = None
+
+    def fresh(self) -> Path:
+        files = self._folder / str(self._made)
+        if self._state is None or self._state != _state(files):
+            self._made += 1
+            files = self._folder / str(self._made)
+            shutil.copytree(FOLDER / "files", files)
+            self._state = _state(files)
+        return files
+
+
+def _state(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Every file and folder in it, with what changes when it is written, replaced, renamed or made."""
+    stats = {path: path.lstat() for path in (folder, *folder.rglob("*"))}
+    return {str(path): (stat.st_ino, stat.st_mode, stat.st_size, stat.st_ctime_ns) for path, stat in stats.items()}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    return Copy(tmp_path_factory.mktemp("transcripts"))
+
+
 @pytest.mark.parametrize(("name", "command", "said"), SPOKEN, ids=[f"{name}-{command}" for name, command, _ in SPOKEN])
 def test_a_command_says_what_its_transcript_says(
-    name: str, command: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, command: str, said: str, files: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(FOLDER / "files", tmp_path / "files")
-    monkeypatch.chdir(tmp_path / "files")
+    monkeypatch.chdir(files.fresh())
     monkeypatch.setenv("COLUMNS", "120")
     assert said_to(command) == said, f"{name}: {command}"
 
