@@ -2,7 +2,7 @@
 
 import json
 from functools import cache
-from pathlib import Path
+from pkgutil import get_data
 from typing import Any
 
 
@@ -13,5 +13,6 @@ def load(name: str) -> dict[str, Any]:
     name    one of "management", "policy", "audit_event".
     Errors  FileNotFoundError when there is no such schema.
     """
-    parsed: dict[str, Any] = json.loads(Path(__file__).with_name(f"{name}.json").read_text("utf-8"))
+    # Not by a path: a Spark cluster has this package in an archive.
+    parsed: dict[str, Any] = json.loads(get_data(__name__, f"{name}.json") or b"")
     return parsed
