@@ -152,6 +152,7 @@ class Hosting:
 
 
 def _losing(routed: Onward) -> Iterator[None]:
+    """In one step: what it raises ends it alone."""
     routed.lose()
     yield from ()
 

@@ -199,8 +199,7 @@ def passage_for(
             if taken is not None and taken.to and (named := known_target(taken.to)) is not None:
                 address = addresses.get(taken.key if named is taken.named else taken.key_of(named))
                 if address is not None and taken.passed <= network.radius + 1:
-                    forward = address.forward
-                    forward(link, address, delivery, found & SIZE_MASK)
+                    address.forward(link, address, delivery, found & SIZE_MASK)
                     return
         way = way_of(delivery, size, found)
         if way is not None:

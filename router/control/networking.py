@@ -46,7 +46,7 @@ def join(router: Router, attributes: Mapping[str, Any], emit: Emit, *, has_test_
     network = router.core.network
     if network is None:
         return None
-    # Here, at the start of an interior router: no other one ever needs it, and it is a twentieth of what they load.
+    # Here, at the start of an interior router: no other one ever needs it.
     from router.network.host import POOL, TEST_HOOKS, Host, limits_of, settings_of
 
     settings = settings_of(router.router_id, int(time.time()), attributes)

@@ -86,8 +86,7 @@ class DataOutLink(OutLink):
                 origin.link.on_accepted(source, since_s)
             else:
                 origin.on_accepted(source, since_s)
-        settle = self.settle
-        settle(outgoing)
+        self.settle(outgoing)
 
     # Presettled messages: their sender gets no more credit than this link has. Else a fast one would fill the queue
     # with its whole window, since a neighbour returns credit later than a message is written.

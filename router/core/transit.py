@@ -164,8 +164,8 @@ class Transit:
         """To one receiver or router, by the distribution. Hot: see docs/journeys.md before adding anything."""
         if link.inspect is not None and (size := link.inspect(delivery, size)) < 0:
             return
-        look, router = self._front, address.sole
-        front = look(size)
+        front = self._front(size)
+        router = address.sole
         out: OutLink | None = None
         if router is None or address.out_links or address.subscribers or link.annotations is not None or front < 0:
             out = self._choose(link, address, size, front)
@@ -190,10 +190,10 @@ class Transit:
             section = out.heading(link)
         out.room -= 1
         out.delivery_count += 1
-        send_with, is_settled, work = out.send_with, link.is_settled, link.work
-        outgoing = send_with(size, front >> 4, section, len(section))
+        outgoing = out.send_with(size, front >> 4, section, len(section))
+        work = link.work
         work.touched.add(out.engine)
-        if not is_settled(delivery):
+        if not link.is_settled(delivery):
             crossing = link.crossing
             if crossing is None or crossing.way is not address.ways.get(out.trunk.tag):
                 crossing = crossing_of(link, address.ways, out.trunk.tag)

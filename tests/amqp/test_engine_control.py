@@ -322,3 +322,15 @@ def test_what_the_engine_has_released_is_not_asked(gone: str) -> None:
     for ask in asking:
         with pytest.raises(TypeError, match="Released"):
             ask()
+
+
+def test_a_link_that_is_released_is_closed_in_silence() -> None:
+    """Nor does it count among those whose Detach the peer still owes: it owes none."""
+    owner = opened(attach("s", is_receiver=False), frame(DETACH, uint(0), True))
+    ((link, *_),) = owner.heard("attach")
+    owner.written.clear()
+    link.close()
+    link.detach(Condition(name="x:y", description=""))
+    link.detach_as(link, is_closed=True)
+    owner.engine.flush()
+    assert (bytes(owner.written), owner.engine.unanswered) == (b"", 0)

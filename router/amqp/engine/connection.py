@@ -815,7 +815,6 @@ class Engine:
         lib.pn_collector_release(self.collector)
         yield
         for link in links:
-            link.has_left = True
             pointer, link.link = link.link, GONE
             self._release(pointer)
             yield

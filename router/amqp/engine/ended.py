@@ -15,37 +15,30 @@ from router.amqp.engine.links import GONE, Session
 _AT_ONCE: Final = 64
 
 
-class EndedSessions:
+class EndedSessions(deque[Session]):
     """Sessions that the router has freed, each with one reference that is ours. They are paid for until they go."""
 
-    __slots__ = ("_kept",)
-
-    def __init__(self) -> None:
-        self._kept: deque[Session] = deque()
-
-    def __len__(self) -> int:
-        return len(self._kept)
+    __slots__ = ()
 
     def free(self, session: Session) -> None:
         """Free it as soon as nothing refers to it."""
         lib.pn_incref(session.pointer)
-        self._kept.append(session)
+        self.append(session)
         lib.pn_session_free(session.pointer)
 
     def look(self) -> None:
         """Let go of those to which nothing refers but us."""
-        kept = self._kept
-        for _ in range(min(len(kept), _AT_ONCE)):
-            pointer = kept[0].pointer
+        for _ in range(min(len(self), _AT_ONCE)):
+            pointer = self[0].pointer
             lib.pn_incref(pointer)
             if lib.pn_decref(pointer) > 1:
-                kept.rotate(-1)
+                self.rotate(-1)
             else:
                 self.let_go()
 
     def let_go(self) -> None:
         """Let go of the oldest, whatever refers to it: nothing does, or the transport is unbound and keeps no link."""
-        session = self._kept.popleft()
+        session = self.popleft()
         pointer, session.pointer = session.pointer, GONE
         lib.pn_decref(pointer)
         session.free_charges()

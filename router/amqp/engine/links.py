@@ -399,7 +399,7 @@ class _Wire:
         self._target: Terminus | Literal["unread"] | None = "unread"
         self.is_counted = False  # admitted by the owner
         self.awaits_detach = False  # among engine.unanswered
-        self.has_left = False  # our Detach has been said, or the link is released: nothing is said of it any more
+        self.has_left = False  # our Detach has been said
         self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
         engine.account.charge(self.size)
@@ -499,7 +499,7 @@ class _Wire:
 
     def detach_as(self, other: "_Wire", *, is_closed: bool) -> None:
         """Detach as the peer of another link did, with its error, as far as that fits into a frame."""
-        if self.has_left:
+        if self._is_silent:
             return
         theirs, ours = lib.pn_link_remote_condition(other.link), lib.pn_link_condition(self.link)
         if lib.pn_condition_is_set(theirs):
@@ -515,13 +515,18 @@ class _Wire:
         self._leave(is_closed=is_closed)
         self.engine.touch()
 
+    @property
+    def _is_silent(self) -> bool:
+        """Is there nothing more to say of it? Our Detach is said, or its session's End, or the link is released."""
+        return self.has_left or self.session.is_closing or self.link is GONE
+
     def _leave(self, condition: Condition | None = None, *, is_closed: bool) -> None:
-        """Say our Detach, where that is something new: not again, and not on a session whose End is said.
+        """Say our Detach, where there is something to say.
 
         Attack: a peer attaches and detaches such links, on and on: proton keeps a link of which something is still to
         be said as it is released, with all its texts, and looks at it no more before the session ends.
         """
-        if not (self.has_left or self.session.is_closing):
+        if not self._is_silent:
             self.has_left = True
             if condition is not None:
                 set_condition(lib.pn_link_condition(self.link), condition)
@@ -559,13 +564,12 @@ class _Wire:
 
     def ignore(self) -> None:
         """Do nothing more for the link until the peer detaches it; it counts towards MAX_UNANSWERED_DETACHES."""
-        if not self.awaits_detach:
+        if not (self.awaits_detach or self.link is GONE):
             self.awaits_detach = True
             self.engine.unanswered += 1
 
     def free_charges(self) -> None:
         """The link is gone, and what the engine held of it."""
-        self.has_left = True
         self.engine.account.charge(-self.size)
         self.size = 0
 
