@@ -225,15 +225,14 @@ class OutLink(Link):
             if wire.drain_limit is not None and room <= 0 and self.leg is None:
                 self.answer_drain()
             return
-        if wire.is_draining:
-            self.answer_drain()
-        else:
+        if not wire.is_draining or not self.answer_drain():
             self.room = self.room_given = max(min(room, _ROOM_STEP - self.unchecked), 0)
 
-    def answer_drain(self) -> None:
-        """All is sent that there is for a receiver that drains the link."""
+    def answer_drain(self) -> bool:
+        """All is sent that there is for a receiver that drains the link. Returns whether the drain has its answer."""
         self.wire.drained()
         self.work.touched.add(self.engine)
+        return True
 
     def count_records(self) -> None:
         """Charge the connection for what the receiver has not settled. Another router's never stops the others."""

@@ -32,15 +32,17 @@ class Tagged(bytes):
 class RoutedPath(LiveAddress):
     """The one way of a routed link. In no table: nobody else finds it.
 
-    on_emptied  called once, when all that waits for the receiver has left
+    on_emptied    called once, when all that waits for the receiver has left
+    is_giving     a message is being given to the receiver: its drain is not answered before that
     """
 
-    __slots__ = ("inward", "on_emptied", "onward")
+    __slots__ = ("inward", "is_giving", "on_emptied", "onward")
 
     def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut") -> None:
         super().__init__(key, _PLAIN, forward_routed)
         self.inward = inward
         self.onward = onward
+        self.is_giving = False
         self.on_emptied: Callable[[], None] | None = None
         self.out_links = deque((onward,))
 
@@ -50,8 +52,7 @@ class RoutedPath(LiveAddress):
         if not (inward.is_open and onward.is_open) or inward.holds & _HOLDS_CREDIT:
             return
         if inward.is_draining and not onward.wire.is_draining:
-            inward.is_draining = False
-            inward.wire.stop_drain()
+            inward.stop_drain()
         more = onward.wire.credit - len(onward.queue) - inward.wire.credit
         if more > 0:
             inward.wire.grant(more)  # rates are kept by taking nothing, not by giving less
@@ -60,11 +61,12 @@ class RoutedPath(LiveAddress):
     def drain(self) -> bool:
         """The receiver drains. Asks the sender for the rest; False: it has no credit left for any."""
         inward = self.inward
-        if not inward.is_open or inward.wire.credit <= 0:
+        if not inward.is_open or (inward.wire.credit <= 0 and not self.is_giving):
             return False
         if not inward.is_draining:
             inward.is_draining = True
             inward.wire.start_drain()
+            inward.wire.forward_by(_forward_drained)
             inward.work.touched.add(inward.engine)
         return True
 
@@ -107,12 +109,16 @@ class RoutedIn(_Routed, InLink):
     def grant_withheld(self) -> None:
         self.path.relay_credit()
 
+    def stop_drain(self) -> None:
+        self.is_draining = False
+        self.wire.stop_drain()
+        self.wire.forward_by(forward_routed)
+
     def on_drained(self, credit: int) -> None:
         if self.wire.credit < 0:
             super().on_drained(credit)
             return
-        self.is_draining = False
-        self.wire.stop_drain()
+        self.stop_drain()
         onward = self.path.onward
         if onward.is_open:
             onward.refresh_room()
@@ -148,9 +154,8 @@ class RoutedOut(_Routed, OutLink):
         """Is there what the sender has sent and the receiver had no room for?"""
         return bool(self.queue) or self.leg is not None
 
-    def answer_drain(self) -> None:
-        if not self.path.drain():
-            super().answer_drain()
+    def answer_drain(self) -> bool:
+        return not self.path.drain() and super().answer_drain()
 
     def vacate(self) -> None:
         super().vacate()
@@ -211,6 +216,16 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
         out.unsettled[outgoing] = (link, delivery, work.now_s)
         if size > LARGE_BYTES:
             out.weigh(outgoing, size)
+
+
+def _forward_drained(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
+    """As `forward_routed` while the receiver drains. A sender without credit tells nobody that this was its last."""
+    assert isinstance(address, RoutedPath)
+    address.is_giving = True
+    forward_routed(link, address, delivery, size)
+    address.is_giving = False
+    if link.wire.credit <= 0 and address.onward.is_open:
+        address.onward.refresh_room()
 
 
 def _give_later(link: InLink, out: RoutedOut, delivery: Handle, size: int, *, is_settled: bool) -> None:

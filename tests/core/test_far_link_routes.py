@@ -194,6 +194,23 @@ def test_a_drain_goes_all_the_way_and_its_end_comes_back() -> None:
     fleet.no_errors()
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_drain_gets_as_many_as_it_asked_for_over_every_router(count: int) -> None:
+    fleet, container = served(*"ABC")
+    receiver = fleet["A"].client().receiver("q", accepts=True)
+    fleet.pump()
+    receiver.link.drain(count)
+    fleet.pump()
+    giving = sender_of(container)
+    for _ in range(count):
+        giving.send()
+    fleet.pump()
+    assert len(receiver.complete) == count
+    assert giving.outcomes == [ACCEPTED] * count
+    assert receiver.link.credit == 0
+    fleet.no_errors()
+
+
 def test_the_containers_refusal_is_the_clients() -> None:
     fleet, container = served("A", "B", "C")
     container.refusal_of_links = proton.Condition("amqp:unauthorized-access", "not you")

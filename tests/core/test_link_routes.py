@@ -405,6 +405,51 @@ def test_a_drain_that_comes_with_its_credit_reaches_the_container(when: str) -> 
     net.no_errors()
 
 
+@pytest.mark.parametrize("is_settled", [True, False])
+@pytest.mark.parametrize(
+    ("credit", "sent", "size"),
+    [
+        (1, 1, 10),
+        (5, 5, 10),
+        (5, 4, 10),
+        (2000, 2000, 10),
+        (2000, 1024, 10),
+        (1, 1, 500_000),
+        (5, 5, 500_000),
+        (5, 4, 500_000),
+    ],
+)
+def test_a_drain_gets_all_that_the_container_sends_at_once(credit: int, sent: int, size: int, is_settled: bool) -> None:
+    """Also where it sends as many as it was asked for, and so has no credit left that it could give up."""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    client = net.client()
+    receiver = client.receiver("q", accepts=True)
+    net.pump()
+    receiver.link.drain(credit)
+    net.pump()
+    giving = sender_of(container)
+    for _ in range(sent):
+        giving.send(b"x" * size, is_settled=is_settled)
+    if sent < credit:
+        net.pump()
+        giving.link.drained()
+    net.pump()
+    assert len(receiver.complete) == sent
+    assert receiver.link.credit == 0
+    assert is_settled or giving.outcomes == [ACCEPTED] * sent
+    flow = client.frames("flow")[-1].fields
+    assert flow[5:7] == [credit, 0]  # delivery-count, link-credit
+    receiver.link.drain_mode = False
+    receiver.flow(1)
+    net.pump()
+    giving.send(b"later")
+    net.pump()
+    assert receiver.bodies[-1] == b"later"
+    net.no_errors()
+
+
 def test_large_messages_stream_through() -> None:
     net = Net()
     link_routes(net)
