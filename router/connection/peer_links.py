@@ -419,6 +419,9 @@ class PeerLinks:
     def _log_link(self, link: InLink | OutLink, text: str) -> None:
         log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}][L{link.identity}] {text}")
 
+    def log_warning(self, text: str) -> None:
+        log(self._emit, "ROUTER_CORE", "warning", f"[C{self.attachment.connection_id}] {text}")
+
     def log_attached(self, wire: Wire) -> None:
         if isinstance(wire.core, InLink | OutLink):
             way, source, target = "in" if isinstance(wire, IncomingWire) else "out", wire.source, wire.target

@@ -239,12 +239,12 @@ class InLink(Link):
     def charge(self, size: int) -> None:
         """`size` bytes more of its messages wait on other links; fewer, where it is negative."""
         held = self.held = self.held + size
-        limit = self.attachment.account.link_limit
+        account, limit = self.payer
         if held > limit > 0 and not self.holds & LINK_OVER_BUDGET and self.is_open:
             self.hold(LINK_OVER_BUDGET)
         elif self.holds & LINK_OVER_BUDGET and held <= limit - limit // 8:
             self.ease(LINK_OVER_BUDGET)
-        self.attachment.account.charge(size)
+        account.charge(size)
 
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""

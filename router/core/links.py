@@ -247,6 +247,11 @@ class Link:
         return self.attachment.capacity
 
     @property
+    def payer(self) -> tuple[Account, int]:
+        """The account that is charged for what waits of its messages, and how many bytes may; 0: no limit."""
+        return self.attachment.account, self.attachment.account.link_limit
+
+    @property
     def peer(self) -> str | None:
         """The identity of the link at the other side of a link route."""
         return None

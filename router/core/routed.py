@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from router.core.addresses import LiveAddress, Treatment
+from router.core.budget import Account, Charge
 from router.core.forward import give_copy
 from router.core.in_links import LINK_OVER_BUDGET, OVER_BUDGET, InLink
 from router.core.links import Connection, Growing, Queued
@@ -19,6 +20,9 @@ from router.core.weights import LARGE_BYTES
 from router.core.work import Work
 from router.values import Handle
 
+# Messages that the sender may be ahead of the receiver, whose credit may be more. Attack: a receiver that gives credit
+# for a million small messages and takes none: they were all on their way, or in the engine.
+MAX_AHEAD: Final = 2048
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
 _PLAIN: Final = Treatment()
 
@@ -33,16 +37,18 @@ class RoutedPath(LiveAddress):
     """The one way of a routed link. In no table: nobody else finds it.
 
     on_emptied    called once, when all that waits for the receiver has left
-    is_giving     a message is being given to the receiver: its drain is not answered before that
+    in_hand       1 while a message is being given to the receiver, the sender's credit for which is used up
+    is_exhausted  the sender has just said that it has no more
     """
 
-    __slots__ = ("inward", "is_giving", "on_emptied", "onward")
+    __slots__ = ("in_hand", "inward", "is_exhausted", "on_emptied", "onward")
 
     def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut") -> None:
         super().__init__(key, _PLAIN, forward_routed)
         self.inward = inward
         self.onward = onward
-        self.is_giving = False
+        self.in_hand = 0
+        self.is_exhausted = False
         self.on_emptied: Callable[[], None] | None = None
         self.out_links = deque((onward,))
 
@@ -53,7 +59,7 @@ class RoutedPath(LiveAddress):
             return
         if inward.is_draining and not onward.wire.is_draining:
             inward.stop_drain()
-        more = onward.wire.credit - len(onward.queue) - inward.wire.credit
+        more = min(onward.wire.credit, MAX_AHEAD) - len(onward.queue) - inward.wire.credit - self.in_hand
         if more > 0:
             inward.wire.grant(more)  # rates are kept by taking nothing, not by giving less
             inward.work.touched.add(inward.engine)
@@ -61,7 +67,10 @@ class RoutedPath(LiveAddress):
     def drain(self) -> bool:
         """The receiver drains. Asks the sender for the rest; False: it has no credit left for any."""
         inward = self.inward
-        if not inward.is_open or (inward.wire.credit <= 0 and not self.is_giving):
+        if not inward.is_open or self.is_exhausted:
+            return False
+        self.relay_credit()
+        if inward.wire.credit <= 0 and not self.in_hand:
             return False
         if not inward.is_draining:
             inward.is_draining = True
@@ -89,9 +98,19 @@ class _Routed:
 
 
 class RoutedIn(_Routed, InLink):
-    """The link on which messages of a routed link come. Its credit is what the receiver gave, no more."""
+    """The link on which messages of a routed link come. Its credit is what the receiver gave, no more.
 
-    __slots__ = ("is_own", "path")
+    room_bytes  what may wait of what comes from a container, on its receiver's account: that has asked for it.
+    Attack: a few clients that ask for much and take nothing. It was on the account of the container's connection, and
+    when that was full nobody got anything from the container any more.
+    """
+
+    __slots__ = ("is_own", "path", "room_bytes")
+    room_bytes: int
+
+    @property
+    def payer(self) -> tuple[Account, int]:
+        return (self.path.onward.attachment.account, self.room_bytes) if self.is_own else super().payer
 
     @property
     def peer(self) -> str:
@@ -119,9 +138,11 @@ class RoutedIn(_Routed, InLink):
             super().on_drained(credit)
             return
         self.stop_drain()
-        onward = self.path.onward
+        path, onward = self.path, self.path.onward
         if onward.is_open:
+            path.is_exhausted = True
             onward.refresh_room()
+            path.is_exhausted = False
 
 
 class RoutedOut(_Routed, OutLink):
@@ -145,6 +166,7 @@ class RoutedOut(_Routed, OutLink):
     def refresh_room(self) -> None:
         super().refresh_room()
         path = self.path
+        path.relay_credit()
         if path.on_emptied is not None and not self.has_waiting:
             emptied, path.on_emptied = path.on_emptied, None
             emptied()
@@ -195,7 +217,9 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
         return
     is_settled = link.is_settled(delivery)
     if out.room <= 0:
+        address.in_hand = 1
         _give_later(link, out, delivery, size, is_settled=is_settled)
+        address.in_hand = 0
         return
     outgoing = out.send_as(size, delivery)
     work = link.work
@@ -221,9 +245,7 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
 def _forward_drained(link: InLink, address: LiveAddress, delivery: Handle, size: int) -> None:
     """As `forward_routed` while the receiver drains. A sender without credit tells nobody that this was its last."""
     assert isinstance(address, RoutedPath)
-    address.is_giving = True
     forward_routed(link, address, delivery, size)
-    address.is_giving = False
     if link.wire.credit <= 0 and address.onward.is_open:
         address.onward.refresh_room()
 
@@ -232,12 +254,13 @@ def _give_later(link: InLink, out: RoutedOut, delivery: Handle, size: int, *, is
     """The receiver has no room now, or its room is to be counted."""
     payload = Tagged(link.work.copy(size))
     payload.tag = link.wire.tag(delivery)
+    charge = Charge(link, size)
     link.delivery_count += 1
     if is_settled:
         link.presettled += 1
         link.settle(delivery)
-        give_copy(link, out, None, link.work.now_s, payload, is_settled=True)
+        give_copy(link, out, None, link.work.now_s, payload, is_settled=True, charge=charge)
     else:
-        give_copy(link, out, delivery, link.work.now_s, payload, is_settled=False)
+        give_copy(link, out, delivery, link.work.now_s, payload, is_settled=False, charge=charge)
     if link.wire.credit < 0:
         link.owe(0)

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final, Literal, Protocol, TypeVar
 
 from policy.addressing.address import Address
+from router.amqp.engine.attach_fields import NO_CAPABILITIES, Capabilities
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
 from router.amqp.engine.values import condition_of, put_routed_as, put_terminus, set_condition, terminus_of, text_of
@@ -109,6 +110,8 @@ class Holder(Protocol):
     @property
     def can_begin(self) -> bool: ...
     def promise_link(self, session: "Session", name: bytes, /, *, peer_sends: bool) -> None: ...
+    def handles_left(self, session: "Session", /) -> int: ...
+    def write_capabilities(self, wire: "IncomingWire | OutgoingWire", capabilities: Capabilities, /) -> None: ...
     def adopt(self, wire: "IncomingWire | OutgoingWire", /) -> None: ...
     def answer_drain(self, wire: "OutgoingWire", /) -> None: ...
     def attach_alone(self, wire: "OutgoingWire", attach: Callable[[], None], /) -> None: ...
@@ -133,12 +136,13 @@ class Session:
     on_answer     the peer has answered our Begin: links may be attached. Not called once we have closed the session
     is_closing    we have ended it, or shall when it is answered
     wires         its links, by their proton pointer
+    account       pays for what has come and is not taken
     pointer       proton's session; GONE once that is released
     """
 
     __slots__ = (
-        "awaits_begin", "channel", "engine", "incoming", "is_closing", "is_congested", "is_counted", "is_ended",
-        "is_watched", "lost", "on_answer", "outgoing", "owner", "pointer", "untaken", "wires",
+        "account", "awaits_begin", "channel", "engine", "incoming", "is_closing", "is_congested", "is_counted",
+        "is_ended", "is_watched", "lost", "on_answer", "outgoing", "owner", "pointer", "untaken", "wires",
     )  # fmt: skip
 
     def __init__(self, engine: Holder, pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
@@ -159,7 +163,8 @@ class Session:
         # Charged for what the engine holds of it:
         self.incoming = SESSION_BYTES
         self.outgoing = 0
-        engine.account.charge(SESSION_BYTES)
+        self.account = engine.account
+        self.account.charge(SESSION_BYTES)
 
     def living(self) -> "Iterator[IncomingWire | OutgoingWire]":
         """Its links. One that is released before its turn comes does not come: the engine's object may be gone."""
@@ -171,7 +176,14 @@ class Session:
         holds = SESSION_BYTES + _incoming(self.pointer) + self.untaken * DELIVERY_BYTES
         more, self.incoming = holds - self.incoming, holds
         if more:
-            self.engine.account.charge(more)
+            self.account.charge(more)
+
+    def pay_by(self, account: Account) -> None:
+        """From now on another account pays for what has come and is not taken: its receivers are that one's."""
+        if account is not self.account:
+            self.account.charge(-self.incoming)
+            self.account = account
+            account.charge(self.incoming)
 
     def charge_outgoing(self) -> int:
         """Charge for what the peer has not opened its window for. Returns that, in bytes."""
@@ -195,9 +207,8 @@ class Session:
 
     def free_charges(self) -> None:
         """The session is gone, and what the engine held of it."""
-        account = self.engine.account
-        account.charge(-self.incoming)
-        account.wait(-self.outgoing)
+        self.account.charge(-self.incoming)
+        self.engine.account.wait(-self.outgoing)
         self.incoming = self.outgoing = 0
 
     @property
@@ -220,6 +231,21 @@ class Session:
         if capacity > lib.pn_session_get_incoming_capacity(self.pointer):
             lib.pn_session_set_incoming_capacity(self.pointer, capacity)
 
+    def limit_window(self, capacity_bytes: int) -> None:
+        """The peer may send so much before it is read, or one frame. It is told with the next flush."""
+        frame = lib.pn_transport_get_max_frame(self.engine.transport)
+        lib.pn_session_set_incoming_capacity(self.pointer, max(capacity_bytes, frame))
+
+    @property
+    def has_handles(self) -> bool:
+        """May one more link be attached by the router, for all that the peer said in its Begin?"""
+        return self.engine.handles_left(self) > 0
+
+    @property
+    def is_clear(self) -> bool:
+        """Has it no link, and nothing of any that is gone?"""
+        return not self.wires and not _incoming(self.pointer) and not _backlog(self.pointer)
+
     def show_window(self) -> None:
         """Tell the peer with the next flush how much it may send.
 
@@ -229,8 +255,7 @@ class Session:
 
     def accept(self, *, incoming_capacity_bytes: int) -> None:
         """Send our Begin, mostly as an answer. A capacity below one frame would make proton abort: it becomes one."""
-        frame = lib.pn_transport_get_max_frame(self.engine.transport)
-        lib.pn_session_set_incoming_capacity(self.pointer, max(incoming_capacity_bytes, frame))
+        self.limit_window(incoming_capacity_bytes)
         lib.pn_session_open(self.pointer)
 
     def refuse(self, condition: Condition) -> None:
@@ -284,7 +309,7 @@ class Session:
         address: str | None,
         routed_as: str | None = None,
     ) -> "IncomingWire | OutgoingWire":
-        """Attach a link that goes on where another peer's came, with the termini that this peer wrote.
+        """Attach a link that goes on where another peer's came, with the termini and terms that this peer wrote.
 
         address    instead of that of the terminus that is not the peer's own; None: unchanged
         routed_as  of that terminus, which says one; None: unchanged
@@ -298,6 +323,9 @@ class Session:
         onward.copy_termini(peers)
         _make_real(lib.pn_link_source(onward.link), lib.PN_SOURCE)
         _make_real(lib.pn_link_target(onward.link), lib.PN_TARGET)
+        onward.copy_terms(peers)
+        size = int(lib.pn_link_remote_max_message_size(peers.link))
+        lib.pn_link_set_max_message_size(onward.link, size)
         local = (lib.pn_link_target if isinstance(peers, IncomingWire) else lib.pn_link_source)(onward.link)
         if address is not None:
             lib.pn_terminus_set_address(local, address.encode())
@@ -380,7 +408,8 @@ class _Wire:
     """
 
     __slots__ = (
-        "_source", "_target", "awaits_detach", "core", "engine", "has_left", "is_answered_later", "is_counted", "link",
+        "_source", "_target", "awaits_detach", "capabilities", "core", "engine", "has_left", "is_answered_later",
+        "is_counted", "link",
         "name", "named", "on_answer", "owner", "session", "size",
     )  # fmt: skip
     settle = staticmethod(_settle)
@@ -401,10 +430,18 @@ class _Wire:
         self.awaits_detach = False  # among engine.unanswered
         self.has_left = False  # our Detach has been said
         self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
+        self.capabilities = NO_CAPABILITIES  # the peer's
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
         engine.account.charge(self.size)
         # The address of its target or source, judged by policy and bound by the core; None: an anonymous sender's.
         self.named: Address | None = None
+
+    def keep_capabilities(self, capabilities: Capabilities) -> None:
+        """The peer has said them in its Attach."""
+        self.capabilities = capabilities
+        more = _COPIES_OF_TEXTS * capabilities.size
+        self.size += more
+        self.engine.account.charge(more)
 
     @property
     def source(self) -> Terminus | None:
@@ -454,11 +491,13 @@ class _Wire:
         self.accept()
 
     def fits(self, engine: Holder, *texts: str) -> bool:
-        """Do the termini that the peer wrote, and these texts, fit into one frame for the peer of another engine?
+        """Do the termini and terms that the peer wrote, and these texts, fit into one frame for another engine's peer?
 
         Attack: that closes the connection on which the frame goes on, and all other links there with it.
         """
-        size = sum(len(text.encode()) for text in texts)
+        size = sum(len(text.encode()) for text in texts) + self.capabilities.size
+        if (properties := lib.pn_link_remote_properties(self.link)) != ffi.NULL:
+            size += max(lib.pn_data_encoded_size(properties), 0)
         for terminus in (lib.pn_link_remote_source(self.link), lib.pn_link_remote_target(self.link)):
             size += _text_size(lib.pn_terminus_get_address(terminus))
             for data in (
@@ -475,6 +514,16 @@ class _Wire:
         lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link))
         lib.pn_terminus_copy(lib.pn_link_target(self.link), lib.pn_link_remote_target(other.link))
 
+    def copy_terms(self, other: "_Wire") -> None:
+        """Our settlement modes, properties and capabilities of the link are those that the peer of another said."""
+        link, theirs = self.link, other.link
+        lib.pn_link_set_snd_settle_mode(link, lib.pn_link_remote_snd_settle_mode(theirs))
+        lib.pn_link_set_rcv_settle_mode(link, lib.pn_link_remote_rcv_settle_mode(theirs))
+        if (properties := lib.pn_link_remote_properties(theirs)) != ffi.NULL:
+            lib.pn_data_copy(lib.pn_link_properties(link), properties)
+        if other.capabilities:
+            self.engine.write_capabilities(self, other.capabilities)  # type: ignore[arg-type]
+
     def accept_as(self, onward: "_Wire", *, address: str | None, max_message_bytes: int = 0) -> None:
         """Answer the Attach with what the peer of another link answered.
 
@@ -482,6 +531,7 @@ class _Wire:
         """
         link = self.link
         self.copy_termini(onward)
+        self.copy_terms(onward)
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         if lib.pn_link_is_receiver(link):
             local = target
