@@ -87,14 +87,13 @@ class InLink(Link):
         *("accept", "annotations", "credit_withheld", "crossing", "dropped_presettled", "eased", "grant", "heading"),
         *("held", "holds", "inspect", "is_draining", "is_settled", "lender", "lent", "max_message_bytes", "merging"),
         *("on_over_credit", "on_oversize", "on_stalled", "on_updated", "owed", "passed_over", "redirected", "rest"),
-        *("records", "on_its_way", "update"),
+        *("records", "on_its_way"),
     )
     wire: IncomingWire
 
     def __init__(self, identity: int, wire: IncomingWire, attachment: Connection, work: Work) -> None:
         super().__init__(identity, wire, attachment, work)
         self.is_settled: Callable[[Handle], bool] = wire.is_settled
-        self.update: Callable[[Handle, int], None] = wire.update
         self.accept: Callable[[Handle], None] = wire.accept_delivery
         self.grant: Callable[[int], None] = wire.grant  # pacing puts its own here
         # Looks at the message in the buffer: returns its (new) size, or -1 after it refused it. None: nothing to do.
@@ -292,12 +291,9 @@ class InLink(Link):
         self.count_unstuck(since_s)
         if ACCEPTED <= (told := self.wire.told(source)) <= MODIFIED:
             self.count_outcome(told)  # the receiver gave it before it went, and an outcome is final
-        elif was_sent:
-            self.wire.modify(source)
-            self.modified += 1
         else:
-            self.wire.release(source)
-            self.released += 1
+            self.wire.give(source, MODIFIED if was_sent else RELEASED)
+            self.count_outcome(self.wire.told(source))
         self.conclude(source)
 
     def forgo(self, state: int, since_s: int) -> None:
@@ -312,12 +308,7 @@ class InLink(Link):
 
     def report_merged(self, source: Handle, outcome: int) -> None:
         """Every copy has its outcome, and not every receiver has settled: give theirs unsettled (routing §7.3)."""
-        if outcome == MODIFIED:
-            self.wire.modify(source)
-        elif outcome == RELEASED:
-            self.wire.release(source)
-        else:
-            self.update(source, outcome)
+        self.wire.give(source, outcome)
         self.work.touched.add(self.engine)
 
     def on_merged(self, source: Handle, since_s: int, outcome: int) -> None:
@@ -325,7 +316,7 @@ class InLink(Link):
         if outcome in (MODIFIED, RELEASED):
             self.on_lost(source, since_s, was_sent=outcome == MODIFIED)
         elif self.is_open:
-            self.update(source, outcome)
+            self.wire.give(source, outcome)
             self._count(outcome, since_s)
             self.conclude(source)
 
@@ -374,7 +365,7 @@ class InLink(Link):
             self.dropped_presettled += 1
         else:
             self.released += 1
-            self.wire.release(delivery)
+            self.wire.give(delivery, RELEASED)
         self.conclude(delivery, is_undeliverable=True)
         if not self.may_have_credit and not self.is_draining:
             self.is_draining = True

@@ -13,7 +13,15 @@ from policy.addressing.address import Address
 from router.amqp.engine.attach_fields import NO_CAPABILITIES, Capabilities
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
-from router.amqp.engine.values import condition_of, put_routed_as, put_terminus, set_condition, terminus_of, text_of
+from router.amqp.engine.values import (
+    condition_of,
+    put_routed_as,
+    put_terminus,
+    set_condition,
+    symbols_of,
+    terminus_of,
+    text_of,
+)
 from router.amqp.guard import CannotBegin
 from router.amqp.terminus import Terminus
 from router.values import Condition, Handle
@@ -23,6 +31,14 @@ REJECTED: Final[int] = lib.PN_REJECTED
 RELEASED: Final[int] = lib.PN_RELEASED
 MODIFIED: Final[int] = lib.PN_MODIFIED
 RECEIVED: Final[int] = lib.PN_RECEIVED
+
+_OUTCOMES: Final = {
+    "amqp:accepted:list": ACCEPTED, "amqp:rejected:list": REJECTED, "amqp:released:list": RELEASED,
+    "amqp:modified:list": MODIFIED,
+}  # fmt: skip
+# What a sender is told where its source does not offer an outcome: the first of these that it offers. None: it is
+# settled without one, which is its source's default-outcome. Never accepted.
+_INSTEAD: Final = {REJECTED: (MODIFIED, RELEASED), RELEASED: (MODIFIED,), MODIFIED: (RELEASED,)}
 
 # What the engine holds for one session, one link beside its texts, one delivery.
 SESSION_BYTES: Final = 2 * 1024
@@ -737,7 +753,47 @@ _HELD: Final = _Held()
 class _Granting(_Wire):
     """A link on which the router receives, as far as it grants credit and gives outcomes."""
 
-    __slots__ = ()
+    __slots__ = ("_offered",)
+
+    def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
+        super().__init__(engine, link, owner)
+        self._offered: frozenset[int] | None = None
+
+    def take_answer(self) -> None:
+        self._offered = None
+        super().take_answer()
+
+    @property
+    def offered(self) -> frozenset[int]:
+        """The outcomes that the peer's source offers; where it names none, all."""
+        if self._offered is None:
+            named = symbols_of(lib.pn_terminus_outcomes(lib.pn_link_remote_source(self.link)))
+            known = (_OUTCOMES[name] for name in named if name in _OUTCOMES)
+            self._offered = frozenset(known) or frozenset(_OUTCOMES.values())
+        return self._offered
+
+    def give(self, delivery: Handle, state: int) -> None:
+        """Give an outcome, or what the source offers in its place; the caller settles. Source: AMQP 1.0 §3.5.3.
+
+        modified is with delivery-failed: it may have reached a receiver.
+
+        RabbitMQ 3 ends the session for one that its source does not offer.
+        """
+        chosen = state
+        if state in _INSTEAD and state not in self.offered:
+            chosen = next((other for other in _INSTEAD[state] if other in self.offered), 0)
+        if chosen == MODIFIED:
+            local = lib.pn_delivery_local(delivery)
+            lib.pn_disposition_set_failed(local, state != RELEASED)
+            lib.pn_disposition_set_undeliverable(local, state == REJECTED)
+        if chosen:
+            _update(delivery, chosen)
+
+    def relay_state(self, delivery: Handle, origin: Handle, state: int) -> None:
+        if state in _INSTEAD and state not in self.offered:
+            self.give(delivery, state)
+        else:
+            super().relay_state(delivery, origin, state)
 
     def _agree_on_settlement(self) -> None:
         """Messages are taken settled and unsettled, as the sender likes. Outcomes are the receiver's: `second` is not
@@ -759,15 +815,7 @@ class _Granting(_Wire):
     def reject(self, delivery: Handle, condition: Condition) -> None:
         """Give the outcome rejected with this error; the caller settles."""
         set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), condition)
-        _update(delivery, REJECTED)
-
-    def release(self, delivery: Handle) -> None:
-        _update(delivery, RELEASED)
-
-    def modify(self, delivery: Handle) -> None:
-        """Give modified with delivery-failed: it may have reached somebody."""
-        lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
-        _update(delivery, MODIFIED)
+        self.give(delivery, REJECTED)
 
 
 def _paying(pay: Callable[[int], None], plain: Callable[..., None]) -> Callable[..., None]:
@@ -811,7 +859,6 @@ class IncomingWire(_Granting):
     core: Taker | None
     is_partial = staticmethod(_partial)
     is_aborted = staticmethod(_aborted)
-    update = staticmethod(_update)
     accept_delivery = staticmethod(CHOSEN.accept)
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
