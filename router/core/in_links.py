@@ -367,9 +367,15 @@ class InLink(Link):
             self.released += 1
             self.wire.give(delivery, RELEASED)
         self.conclude(delivery, is_undeliverable=True)
-        if not self.may_have_credit and not self.is_draining:
+        if not self.may_have_credit:
+            self.drain()
+
+    def drain(self) -> None:
+        """Nobody can receive: ask the sender to give up what credit it has, until somebody can."""
+        if not self.is_draining and self.is_open:
             self.is_draining = True
             self.wire.start_drain()
+            self.work.touched.add(self.engine)
 
 
 class Discard:

@@ -18,6 +18,7 @@ class Home(Protocol):
     @property
     def on_changed(self) -> Callable[[LiveAddress], None]: ...
     def grant_all(self, address: LiveAddress, /) -> None: ...
+    def drain_containers(self, address: LiveAddress, /) -> None: ...
 
 
 class Receivers:
@@ -87,6 +88,7 @@ class Receivers:
                 address.out_links.extend(staying)
             if core.network is not None and not address.out_links and address.exchange is None:
                 core.network.local_gone(address)
+            core.drain_containers(address)
             core.table.discard_unused(address)
         return list(leaving)
 
