@@ -17,6 +17,7 @@ from router.connection.lanes import MAX_BROKER_LANES, MAX_LANES, Lanes
 from router.connection.link_routes import Limiting, LinkRoute, Onward
 from router.connection.peer_links import PeerLinks
 from router.connection.route_patterns import may_route_links, may_serve
+from router.connection.terms import DEFAULT_SESSION_BYTES
 from router.core.attachments import Attachment
 
 # Links that one peer has to answer. Attack: a container, a neighbour or an edge that takes attaches and answers none.
@@ -123,7 +124,10 @@ class Hosting:
     def _begin_own(self) -> Session:
         if self.attachment.is_neighbour:
             return self._peers.begin_own(self)
-        return self._peers.engine.begin_session(self, incoming_capacity_bytes=self._peers.terms.session_bytes)
+        size = self._peers.terms.session_bytes
+        session = self._peers.engine.begin_session(self, incoming_capacity_bytes=size)
+        session.grows = size == DEFAULT_SESSION_BYTES
+        return session
 
     def with_session(
         self,

@@ -15,7 +15,7 @@ from router.connection.inspection import condition_of, target_of, wire_of
 from router.connection.peer_messages import PeerMessages
 from router.connection.routed_links import RoutedLinks, is_routed_dynamic
 from router.connection.surroundings import Surroundings
-from router.connection.terms import ConnectionTerms
+from router.connection.terms import DEFAULT_SESSION_BYTES, ConnectionTerms
 from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
@@ -106,6 +106,7 @@ class PeerLinks:
         settings = self.gate.settings
         window = settings.max_session_window if settings is not None else 0
         most = self.attachment.account.session_bytes(len(self.engine.sessions))
+        session.grows = not window and self.terms.session_bytes == DEFAULT_SESSION_BYTES
         session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:

@@ -46,6 +46,10 @@ LINK_BYTES: Final = 6 * 1024
 DELIVERY_BYTES: Final = 1024
 # How often the engine copies the texts of an Attach: the peer's termini, our answer's, and the frames of both.
 _COPIES_OF_TEXTS: Final = 4
+# By so much a window grows at once.
+_MORE_BYTES: Final = 1024 * 1024
+# Deliveries that come and are not taken before the window is told again: a window is 512 frames by default.
+_MORE_UNTAKEN: Final = 64
 # By so many bytes the account may be wrong about a session's backlog.
 _STEP_BYTES: Final = 16 * 1024
 
@@ -98,6 +102,7 @@ class Account(Protocol):
 
     def charge(self, size: int, /) -> None: ...
     def wait(self, size: int, /) -> None: ...
+    def may_keep_more(self) -> bool: ...
 
 
 class Unlimited:
@@ -105,6 +110,8 @@ class Unlimited:
 
     def charge(self, size: int, /) -> None: ...
     def wait(self, size: int, /) -> None: ...
+    def may_keep_more(self) -> bool:
+        return True
 
 
 class Holder(Protocol):
@@ -153,12 +160,15 @@ class Session:
     is_closing    we have ended it, or shall when it is answered
     wires         its links, by their proton pointer
     account       pays for what has come and is not taken
+    window        bytes that may come before they are read
+    grows         unless some links take nothing: then more may come for the others
     pointer       proton's session; GONE once that is released
     """
 
     __slots__ = (
-        "account", "awaits_begin", "channel", "engine", "incoming", "is_closing", "is_congested", "is_counted",
-        "is_ended", "is_watched", "lost", "on_answer", "outgoing", "owner", "pointer", "untaken", "wires",
+        "account", "awaits_begin", "channel", "engine", "grows", "incoming", "is_closing", "is_congested", "is_counted",
+        "is_ended", "is_watched", "is_wide", "lost", "on_answer", "outgoing", "owner", "pointer", "told", "untaken",
+        "window", "wires",
     )  # fmt: skip
 
     def __init__(self, engine: Holder, pointer: Pointer, owner: SessionOwner, *, is_begun: bool = False) -> None:
@@ -181,6 +191,9 @@ class Session:
         self.outgoing = 0
         self.account = engine.account
         self.account.charge(SESSION_BYTES)
+        self.window = 0
+        self.grows = self.is_wide = False
+        self.told = 0, 0  # bytes that had come, and deliveries, when the window was last told while some are not taken
 
     def living(self) -> "Iterator[IncomingWire | OutgoingWire]":
         """Its links. One that is released before its turn comes does not come: the engine's object may be gone."""
@@ -242,15 +255,44 @@ class Session:
         """Let come what a message takes until it streams: it would wait for ever where the window is smaller, since the
         session is one of many, or is full of the beginnings of others. What comes is charged.
         """
-        frame = lib.pn_transport_get_max_frame(self.engine.transport)
-        capacity = lib.pn_session_incoming_bytes(self.pointer) + STREAM_AT_BYTES + frame
-        if capacity > lib.pn_session_get_incoming_capacity(self.pointer):
-            lib.pn_session_set_incoming_capacity(self.pointer, capacity)
+        size = STREAM_AT_BYTES + lib.pn_transport_get_max_frame(self.engine.transport)
+        if _incoming(self.pointer) + size > lib.pn_session_get_incoming_capacity(self.pointer):
+            self._let_come(size)
 
     def limit_window(self, capacity_bytes: int) -> None:
         """The peer may send so much before it is read, or one frame. It is told with the next flush."""
-        frame = lib.pn_transport_get_max_frame(self.engine.transport)
-        lib.pn_session_set_incoming_capacity(self.pointer, max(capacity_bytes, frame))
+        self.window = max(capacity_bytes, lib.pn_transport_get_max_frame(self.engine.transport))
+        lib.pn_session_set_incoming_capacity(self.pointer, self.window)
+
+    def grow(self) -> None:
+        """What some links have credit for and nobody takes may have filled the window: the others are to go on.
+
+        What comes is charged, and no more comes than a part of the account. The peer counts frames, however small, of
+        which it is told a number now and then; proton tells it as messages are taken.
+        """
+        come, untaken = _incoming(self.pointer), self.untaken
+        more, more_untaken = come - self.told[0], untaken - self.told[1]
+        if not self.grows or len(self.wires) < 2 or not (more or more_untaken):
+            return
+        if lib.pn_session_get_incoming_capacity(self.pointer) - come < _MORE_BYTES:
+            if not self.account.may_keep_more():
+                return
+            self._let_come(_MORE_BYTES)
+        elif more >= self.window // 8 or more_untaken >= _MORE_UNTAKEN:
+            self.show_window()
+        elif more >= 0 and more_untaken >= 0:
+            return
+        self.told = come, untaken
+
+    def _let_come(self, size: int) -> None:
+        """So many bytes more than have come, for a time."""
+        self.is_wide = True
+        lib.pn_session_set_incoming_capacity(self.pointer, _incoming(self.pointer) + size)
+
+    def narrow(self) -> None:
+        """Nothing waits any more: the window is the usual one again."""
+        self.is_wide = False
+        lib.pn_session_set_incoming_capacity(self.pointer, self.window)
 
     @property
     def has_handles(self) -> bool:
