@@ -359,7 +359,7 @@ class RoutedLink:
 
         def answer() -> None:
             near.accept_as(far, address=internal, max_message_bytes=self._limit_bytes)
-            if theirs is not None:
+            if far.is_taken:
                 self._bind(far)
 
         if isinstance(near, OutgoingWire):
@@ -404,6 +404,9 @@ class RoutedLink:
         if self._is_over:
             if self._is_leaving and not far.session.is_ended:
                 self._leave()
+            if self._detached is not None and not far.session.is_ended:
+                # It may say that there is an error, or that the terminus is gone which the client wanted to keep.
+                self._near.detach_as(far, is_closed=is_closed or self._detached)
             self._answer_detach()
             return
         if far.session.is_ended or not self._is_answered:

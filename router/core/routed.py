@@ -18,11 +18,13 @@ from router.core.ports import OutgoingWire
 from router.core.streams import Leg
 from router.core.weights import LARGE_BYTES
 from router.core.work import Work
-from router.values import Handle
+from router.values import Condition, Handle
 
 # Messages that the sender may be ahead of the receiver, whose credit may be more. Attack: a receiver that gives credit
 # for a million small messages and takes none: they were all on their way, or in the engine.
 MAX_AHEAD: Final = 2048
+# A message has a body. Of the bytes of others the router looks at none: they are the two peers' matter.
+EMPTY: Final = Condition(name="amqp:decode-error", description="invalid message format")
 _HOLDS_CREDIT: Final = OVER_BUDGET | LINK_OVER_BUDGET
 _PLAIN: Final = Treatment()
 
@@ -209,6 +211,10 @@ def forward_routed(link: InLink, address: LiveAddress, delivery: Handle, size: i
     """A message has come whole: it goes on as it is."""
     assert isinstance(address, RoutedPath)
     out = address.onward
+    if not size:
+        link.refuse(delivery, EMPTY)
+        address.relay_credit()
+        return
     limit = link.max_message_bytes
     if limit and size > limit and link.on_oversize(delivery, size, 0):
         return

@@ -575,7 +575,7 @@ class Engine:
     def _on_attach(self, event: Pointer) -> None:
         pointer = lib.pn_event_link(event)
         if (begun := self.links.get(pointer)) is not None:
-            self._take_capabilities(begun)
+            self._take_rest(begun)
             begun.take_answer()
             self._watch(begun)
             return
@@ -583,17 +583,20 @@ class Engine:
             raise EngineError(f"more than {MAX_UNANSWERED_DETACHES} links closed by us without an answer")
         kind = IncomingWire if lib.pn_link_is_receiver(pointer) else OutgoingWire
         wire = kind(self, pointer, self.owner)
-        self._take_capabilities(wire)
+        self._take_rest(wire)
         self.links[pointer] = self.heard[pointer] = wire.session.wires[pointer] = wire
         if isinstance(wire, OutgoingWire):
             self._attach_alone(wire)
         else:
             self.owner.on_attach(wire)
 
-    def _take_capabilities(self, wire: IncomingWire | OutgoingWire) -> None:
-        """The peer has said them in the Attach just admitted."""
-        said, self.intake.guard.capabilities = self.intake.guard.capabilities, None
-        if said is not None and (capabilities := Capabilities(*said)):
+    def _take_rest(self, wire: IncomingWire | OutgoingWire) -> None:
+        """Take of the Attach just admitted what proton does not: capabilities, and which termini are null."""
+        attach, self.intake.guard.attach = self.intake.guard.attach, None
+        if attach is None:
+            return
+        wire.has_source, wire.has_target = "source" in attach.fields, "target" in attach.fields
+        if capabilities := Capabilities(*attach.capabilities):
             wire.keep_capabilities(capabilities)
 
     def write_capabilities(self, wire: IncomingWire | OutgoingWire, capabilities: Capabilities) -> None:

@@ -461,13 +461,14 @@ def _room(transport: Pointer) -> int:
 class _Wire:
     """The common part of both directions of a link. `core` is the core's link object once the link is admitted.
 
+    has_source, has_target  the peer's Attach has one; proton takes one without an address for none
     on_answer  the peer has answered our Attach; where it refuses, the terminus that is its own is None, and its Detach
                follows. Credit is granted from now on. Not called once we have closed the link or its session
     """
 
     __slots__ = (
-        "_source", "_target", "awaits_detach", "capabilities", "core", "engine", "has_left", "is_answered_later",
-        "is_counted", "link",
+        "_source", "_target", "awaits_detach", "capabilities", "core", "engine", "has_left", "has_source",
+        "has_target", "is_answered_later", "is_counted", "link",
         "name", "named", "on_answer", "owner", "session", "size",
     )  # fmt: skip
     settle = staticmethod(_settle)
@@ -489,6 +490,7 @@ class _Wire:
         self.has_left = False  # our Detach has been said
         self.is_answered_later = False  # the owner answers the peer's Detach, by `answer_detach`
         self.capabilities = NO_CAPABILITIES  # the peer's
+        self.has_source = self.has_target = False
         self.size = LINK_BYTES + _COPIES_OF_TEXTS * _texts_size(link)
         engine.account.charge(self.size)
         # The address of its target or source, judged by policy and bound by the core; None: an anonymous sender's.
@@ -582,6 +584,11 @@ class _Wire:
         if other.capabilities:
             self.engine.write_capabilities(self, other.capabilities)  # type: ignore[arg-type]
 
+    @property
+    def is_taken(self) -> bool:
+        """Does the peer's answer to our Attach have the terminus that is the peer's own? Else it refuses the link."""
+        return self.has_source if lib.pn_link_is_receiver(self.link) else self.has_target
+
     def accept_as(self, onward: "_Wire", *, address: str | None, max_message_bytes: int = 0) -> None:
         """Answer the Attach with what the peer of another link answered.
 
@@ -591,12 +598,12 @@ class _Wire:
         self.copy_termini(onward)
         self.copy_terms(onward)
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
-        if lib.pn_link_is_receiver(link):
-            local = target
-            _make_real(source, lib.PN_SOURCE)
-        else:
-            local = source
+        is_receiver = lib.pn_link_is_receiver(link)
+        local = target if is_receiver else source
+        if onward.is_taken or not is_receiver:
             _make_real(target, lib.PN_TARGET)
+        if onward.is_taken or is_receiver:
+            _make_real(source, lib.PN_SOURCE)
         if address is not None and lib.pn_terminus_get_type(local) != lib.PN_UNSPECIFIED:
             lib.pn_terminus_set_address(local, address.encode())
         theirs = int(lib.pn_link_remote_max_message_size(onward.link))

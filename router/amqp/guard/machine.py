@@ -70,7 +70,7 @@ class Guard:
     """
 
     __slots__ = (
-        "answerable", "begun", "capabilities", "channels", "drain_limit", "highest", "is_open", "max_frame_bytes",
+        "answerable", "attach", "begun", "channels", "drain_limit", "highest", "is_open", "max_frame_bytes",
         "offered_channel_max", "peers_channel_max", "scan", "stage", "tables", "unanswered", "unwritten",
     )  # fmt: skip
 
@@ -91,8 +91,7 @@ class Guard:
         self.begun = Begun()
         # Of the Flow just admitted, where a receiver drains its link: the delivery-count that its credit is up to.
         self.drain_limit: int | None = None
-        # Of the Attach just admitted: offered and desired, each encoded.
-        self.capabilities: tuple[bytes, bytes] | None = None
+        self.attach: Performative | None = None  # just admitted: for the engine, which does not read all of it
         self.is_open = False  # the peer has said Open
         self.stage = "header"  # then "open" (awaited), "running", "closed"
         self.max_frame_bytes = max_frame_bytes or _MAX_UINT
@@ -326,7 +325,7 @@ class Guard:
             # The answer needs a handle of ours, and they are used up.
             answerable = self.answerable[channel]
             raise Refused(_NOT_ALLOWED, f"attach of more links than the {answerable} that handle-max lets us answer")
-        self.capabilities = performative.capabilities
+        self.attach = performative
         link = self.tables.add(link_key(channel, handle))
         if not fields["role"]:
             link.flags = IS_SENDER
