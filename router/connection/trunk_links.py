@@ -12,6 +12,7 @@ from router.connection.inspection import condition_of, wire_of
 from router.connection.lanes import SPARE, Lanes
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.trunk_messages import Arrivals, composer, heading_of, passage_for
+from router.core.core import NO_ROUTE
 from router.core.in_links import InLink
 from router.core.network import MAX_TRUNKS, Network
 from router.core.out_links import OutLink
@@ -138,6 +139,13 @@ class TrunkLinks(PeerLinks):
             wire.refuse(_NOT_A_ROUTER)
             return
         super().attach(wire)
+
+    def attach_here(self, wire: Wire) -> None:
+        """No link route has it: the router that sent it on has not heard yet that the last container has gone.
+
+        Bound to an address of the same name it would be open, and its client would wait for nothing.
+        """
+        wire.refuse(NO_ROUTE)
 
     def attach_router(self, wire: Wire, terminus: Terminus) -> None:
         capability = _CONTROL if _CONTROL in terminus.capabilities else _DATA

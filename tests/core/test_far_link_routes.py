@@ -9,6 +9,7 @@ from typing import Any
 import proton
 import pytest
 from memory_net import ACCEPTED, MODIFIED, Client, Fleet, Net, broker_at, receiver_of, sender_of
+from test_own_link_routes import own
 
 from policy.addressing.patterns import configured_tokens
 from router.connection.auto_links import Place
@@ -445,3 +446,21 @@ def test_nobody_is_left_when_one_goes_before_the_neighbour_has_begun_the_session
     assert not container.attached_by_router
     for net in fleet.nets.values():
         net.nothing_left()
+
+
+@pytest.mark.parametrize("is_receiver", [True, False])
+def test_an_attach_that_comes_after_the_route_is_gone_has_no_route(is_receiver: bool) -> None:
+    """The client's router has not heard of it yet. The link was bound to an address of that name, and got nothing."""
+    fleet = line(*"AB")
+    container, client = fleet["B"].client(), fleet["A"].client()
+    fleet.pump()
+    own(fleet["B"], container, "q/#")
+    own(fleet["B"], container, "q/#", "receive")
+    fleet.settle()
+    container.kill()
+    end = client.receiver("q.x", credit=1) if is_receiver else client.sender("q.x")
+    fleet.pump()
+    assert end.refusal.name == "qd:no-route-to-dest"
+    assert "M0q.x" not in fleet["B"].core.table.addresses
+    fleet.settle()
+    fleet.no_errors()

@@ -356,3 +356,64 @@ def test_a_broker_is_told_what_its_source_offers() -> None:
         net.pump()
         assert sending.outcome == RELEASED
     net.no_errors()
+
+
+@pytest.mark.parametrize("size", [10, 300_000])
+@pytest.mark.parametrize("state", [ACCEPTED, REJECTED, RELEASED])
+def test_a_sender_that_asks_for_it_settles_first(state: int, size: int) -> None:
+    """rcv-settle-mode second: it has the outcome unsettled, and its credit when it has settled."""
+    net = Net()
+    receiver = net.client().receiver("a", credit=1000)
+    sender = net.client().sender("a", rcv_settle_mode=1)
+    sender.settles_back = False
+    net.pump()
+    for _ in range(3):
+        sending = sender.send(bytes(size))
+        net.pump()
+        credit = sender.credit
+        receiver.received[-1].give(state)
+        net.pump()
+        assert [(update.state, update.is_settled) for update in sending.updates] == [(state, False)]
+        assert sender.credit == credit
+        sending.settle()
+        net.pump()
+        assert sender.credit == credit + 1 == 250
+    net.no_errors()
+
+
+def test_a_sender_that_settles_nothing_gets_no_further_credit() -> None:
+    net = Net(capacity=5)
+    receiver = net.client().receiver("a", credit=1000, accepts=True)
+    sender = net.client().sender("a", rcv_settle_mode=1)
+    sender.settles_back = False
+    net.pump()
+    for _ in range(5):
+        sender.send()
+    net.pump()
+    assert sender.credit == 0
+    for sending in sender.sent:
+        sending.settle()
+    net.pump()
+    assert sender.credit == 5
+    for _ in range(5):
+        sender.send(is_settled=True)
+    net.pump()
+    assert sender.credit == 5
+    assert len(receiver.complete) == 10
+    net.nothing_left()
+
+
+def test_one_that_settles_before_it_has_the_outcome() -> None:
+    net = Net(capacity=5)
+    receiver = net.client().receiver("a", credit=1000)
+    sender = net.client().sender("a", rcv_settle_mode=1)
+    net.pump()
+    for _ in range(3):
+        sending = sender.send()
+        net.pump()
+        sending.settle()
+        net.pump()
+        receiver.received[-1].accept()
+        net.pump()
+    assert sender.credit == 5
+    net.nothing_left()

@@ -24,6 +24,7 @@ from router.amqp.engine.library import OUTPUT_VIEW, READ_C, Pointer, ffi, lib
 from router.amqp.engine.links import (
     GONE,
     Account,
+    ConfirmedWire,
     IncomingWire,
     LinkOwner,
     OutgoingWire,
@@ -581,7 +582,10 @@ class Engine:
             return
         if self.unanswered > MAX_UNANSWERED_DETACHES:
             raise EngineError(f"more than {MAX_UNANSWERED_DETACHES} links closed by us without an answer")
-        kind = IncomingWire if lib.pn_link_is_receiver(pointer) else OutgoingWire
+        kind: type[IncomingWire | OutgoingWire] = OutgoingWire
+        if lib.pn_link_is_receiver(pointer):
+            is_second = lib.pn_link_remote_rcv_settle_mode(pointer) == lib.PN_RCV_SECOND
+            kind = ConfirmedWire if is_second else IncomingWire
         wire = kind(self, pointer, self.owner)
         self._take_rest(wire)
         self.links[pointer] = self.heard[pointer] = wire.session.wires[pointer] = wire

@@ -845,9 +845,7 @@ class _Granting(_Wire):
             super().relay_state(delivery, origin, state)
 
     def _agree_on_settlement(self) -> None:
-        """Messages are taken settled and unsettled, as the sender likes. Outcomes are the receiver's: `second` is not
-        honoured, since the router settles as soon as the receiver has.
-        """
+        """Messages are taken settled and unsettled, as the sender likes."""
         mode = lib.pn_link_remote_snd_settle_mode(self.link)
         if mode in (lib.PN_SND_SETTLED, lib.PN_SND_UNSETTLED):
             lib.pn_link_set_snd_settle_mode(self.link, mode)
@@ -1187,6 +1185,52 @@ class IncomingWire(_Granting):
         size = int(_recv(self.link, MESSAGE_C, STREAM_AT_BYTES))
         self._count_untaken()
         return max(size, 0)
+
+
+class ConfirmedWire(IncomingWire):
+    """A link whose sender asks for rcv-settle-mode second: a delivery is settled after its sender has settled it.
+
+    Its credit comes back then, not before. Attack: a sender that settles nothing, whose deliveries the engine keeps.
+    """
+
+    __slots__ = ("_concluded", "_withheld")
+
+    def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
+        super().__init__(engine, link, owner)
+        self._concluded: set[Handle] = set()  # deliveries that have their outcome, and are not settled
+        self._withheld = 0  # credit for as many of them
+
+    def _agree_on_settlement(self) -> None:
+        super()._agree_on_settlement()
+        lib.pn_link_set_rcv_settle_mode(self.link, lib.PN_RCV_SECOND)
+
+    def settle(self, delivery: Handle) -> None:  # type: ignore[override]
+        # The answer to the Attach of a routed link says what its container does.
+        is_second = lib.pn_link_rcv_settle_mode(self.link) == lib.PN_RCV_SECOND
+        if is_second and self.told(delivery) and not _is_settled(delivery):
+            self._concluded.add(delivery)
+        else:
+            _settle(delivery)
+
+    def accept_delivery(self, delivery: Handle) -> None:  # type: ignore[override]
+        _update(delivery, ACCEPTED)
+        self.settle(delivery)
+
+    def grant(self, credit: int) -> None:
+        more = min(credit, len(self._concluded) - self._withheld)
+        self._withheld += more
+        super().grant(credit - more)
+
+    def on_delivery(self, delivery: Pointer) -> None:
+        if delivery not in self._concluded:
+            super().on_delivery(delivery)
+        elif _is_settled(delivery):
+            self._concluded.discard(delivery)
+            _settle(delivery)
+            if self._withheld:
+                self._withheld -= 1
+                super().grant(1)
+                self.engine.touch()
 
 
 class OutgoingWire(_Wire):
