@@ -141,11 +141,14 @@ class TrunkLinks(PeerLinks):
         super().attach(wire)
 
     def attach_here(self, wire: Wire) -> None:
-        """No link route has it: the router that sent it on has not heard yet that the last container has gone.
-
-        Bound to an address of the same name it would be open, and its client would wait for nothing.
+        """No link route has it. One that the router has sent on for a client, whose container its name has, finds no route:
+        that router has not heard yet that the last container has gone. Bound to an address of the same name it would be
+        open, and its client would wait for nothing.
         """
-        wire.refuse(NO_ROUTE)
+        if "@" in wire.name:
+            wire.refuse(NO_ROUTE)
+        else:
+            super().attach_here(wire)
 
     def attach_router(self, wire: Wire, terminus: Terminus) -> None:
         capability = _CONTROL if _CONTROL in terminus.capabilities else _DATA

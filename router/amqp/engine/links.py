@@ -1204,7 +1204,7 @@ class ConfirmedWire(IncomingWire):
         super()._agree_on_settlement()
         lib.pn_link_set_rcv_settle_mode(self.link, lib.PN_RCV_SECOND)
 
-    def settle(self, delivery: Handle) -> None:  # type: ignore[override]
+    def settle(self, delivery: Handle) -> None:
         # The answer to the Attach of a routed link says what its container does.
         is_second = lib.pn_link_rcv_settle_mode(self.link) == lib.PN_RCV_SECOND
         if is_second and self.told(delivery) and not _is_settled(delivery):
@@ -1212,7 +1212,7 @@ class ConfirmedWire(IncomingWire):
         else:
             _settle(delivery)
 
-    def accept_delivery(self, delivery: Handle) -> None:  # type: ignore[override]
+    def accept_delivery(self, delivery: Handle) -> None:
         _update(delivery, ACCEPTED)
         self.settle(delivery)
 
