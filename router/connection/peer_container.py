@@ -56,6 +56,10 @@ class ContainerPeer(Peer):
         super().on_open(remote)
         if not self.is_open:
             return
+        # RabbitMQ 3 ends the session of a link that is drained: its classic queues do not know the answer.
+        said = remote.properties
+        is_rabbitmq_3 = said.get("product") == "RabbitMQ" and str(said.get("version", "")).startswith("3.")
+        self.attachment.can_drain = not is_rabbitmq_3
         places = [Place(kind="container", text=remote.container_id)]
         if self.terms.name and not self.terms.name.startswith(_MADE_UP_NAMES):
             places.append(Place(kind="connection", text=self.terms.name))

@@ -141,9 +141,9 @@ class TrunkLinks(PeerLinks):
         super().attach(wire)
 
     def attach_here(self, wire: Wire) -> None:
-        """No link route has it. One that the router has sent on for a client, whose container its name has, finds no route:
-        that router has not heard yet that the last container has gone. Bound to an address of the same name it would be
-        open, and its client would wait for nothing.
+        """No link route has it. One that the router has sent on for a client, whose container its name has, finds no
+        route: that router has not heard yet that the last container has gone. Bound to an address of the same name it
+        would be open, and its client would wait for nothing.
         """
         if "@" in wire.name:
             wire.refuse(NO_ROUTE)

@@ -372,7 +372,7 @@ class InLink(Link):
 
     def drain(self) -> None:
         """Nobody can receive: ask the sender to give up what credit it has, until somebody can."""
-        if not self.is_draining and self.is_open:
+        if not self.is_draining and self.is_open and self.attachment.can_drain:
             self.is_draining = True
             self.wire.start_drain()
             self.work.touched.add(self.engine)

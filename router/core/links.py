@@ -122,6 +122,11 @@ class Connection(Protocol):
     @property
     def is_route_container(self) -> bool: ...
     @property
+    def can_drain(self) -> bool:
+        """May its links be asked to give up their credit?"""
+        ...
+
+    @property
     def is_edge(self) -> bool:
         """Is it between an edge router and an interior one? No message goes back on such a connection."""
         ...

@@ -156,6 +156,23 @@ def test_credit_is_taken_back_when_the_last_consumer_leaves(routers: str, how: s
     fleet.no_errors()
 
 
+@pytest.mark.parametrize("version", ["3.10.8", "4.0.1"])
+def test_rabbitmq_3_is_not_drained(version: str) -> None:
+    """It ends the session of a link that is drained."""
+    net = Net(phases={"q": (0, 1)})
+    auto_link(net, "q", "in")
+    container = net.client("broker", role="route-container", opens=False)
+    container.connection.properties = {proton.symbol("product"): "RabbitMQ", proton.symbol("version"): version}
+    container.open()
+    receiver = net.client().receiver("q", credit=10)
+    net.pump()
+    (giving,) = container.attached_by_router
+    receiver.close()
+    net.pump()
+    assert bool(giving.link.drain_mode) == version.startswith("4")
+    net.no_errors()
+
+
 def test_a_consumer_that_comes_while_the_credit_is_taken_back_gets_its_messages() -> None:
     net = Net(phases={"q": (0, 1)})
     auto_link(net, "q", "in")
