@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, REJECTED, Net, Vhosts, encoded
+from memory_net import ACCEPTED, REJECTED, Fleet, Net, Vhosts, encoded
 
 from router.amqp.codec import encode
 from router.values import symbol
@@ -363,3 +363,41 @@ def test_annotation_maps_cost_what_they_weigh() -> None:
     sending = sender.send_bytes(b"\x00\x53\x72" + many + BODY)
     net.pump()
     assert len(receiver.complete) == 1 or sending.outcome == REJECTED
+
+@pytest.mark.parametrize("way", [("A", "B"), ("E", "A"), ("A", "E"), ("E", "B"), ("B", "E"), ("E", "F")])
+def test_bytes_that_are_no_section_pass_over_other_routers(way: tuple[str, str]) -> None:
+    """routing 95 (§10.5): the router where they enter lets them pass; later ones read the way in annotations"""
+    fleet = Fleet("A", "B", edges=("E", "F"))
+    fleet.connect("B", "A")
+    fleet.connect("E", "A", role="edge")
+    fleet.connect("F", "B", role="edge")
+    fleet.settle()
+    near, far = way
+    receiver = fleet[far].client().receiver("a", credit=100, accepts=True)
+    sender = fleet[near].client().sender("a")
+    fleet.settle()
+    is_empty = b"\x00\x53\x72\xc1\x01\x00"  # annotations that say nothing do not arrive
+    payloads = [payload.replace(is_empty, b"") for payload in OPAQUE.values()]
+    for payload in [*payloads, b"0123456789" * 2_000, b"0123456789" * 20_000]:
+        for is_settled in (False, True):
+            sender.send_bytes(payload, is_settled=is_settled)
+            fleet.pump()
+            assert bytes(receiver.complete[-1].payload) == payload
+    assert len(receiver.complete) == len(sender.sent)
+    assert set(sender.outcomes[::2]) == {ACCEPTED}
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("target", ["a", None])
+def test_bytes_that_are_no_section_are_refused_to_an_edge_whose_messages_are_checked(target: str | None) -> None:
+    """routing 95 (§10.5): an edge under policy brings other users' messages, and may not bring other user-ids"""
+    net = governed(allowUserIdProxy=False, allowAnonymousSender=True)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    sender = net.client(hostname="v", role="edge").sender(target)
+    net.pump()
+    to = b"\x00\x53\x72" + encode({symbol("x-opt-qd.to"): "a"})
+    sendings = [sender.send_bytes(to + payload) for payload in OPAQUE.values()]
+    net.pump()
+    assert {sending.outcome for sending in sendings} == {REJECTED}
+    assert not receiver.received
+    net.nothing_left()
