@@ -30,6 +30,7 @@ from router.core.receivers import Receivers
 from router.core.remotes import DataOutLink
 from router.core.selection import AnonymousInLink, hops
 from router.core.streams import begin_anonymous_stream, begin_stream
+from router.core.trunk_links import DataInLink
 from router.core.updates import Updates
 from router.core.uplink import Uplink
 from router.core.work import SetTimer, Work
@@ -85,8 +86,11 @@ class Totals:
     def add(self, link: InLink | OutLink) -> None:
         if isinstance(link, InLink):
             self.redirected += link.redirected
+        if isinstance(link, DataInLink):
+            # Its messages entered the network elsewhere. Their outcomes pass here.
+            self._add_outcomes(link)
+            return
         if link.link_type != "endpoint":
-            # Its messages entered the network, and had their outcomes, elsewhere.
             self.transit += link.delivery_count if isinstance(link, DataOutLink) else 0
             return
         self.dropped_presettled += link.dropped_presettled
@@ -100,11 +104,14 @@ class Totals:
             return
         self.ingress_route_container += link.delivery_count if is_container else 0
         self.ingress += link.delivery_count
+        self.presettled += link.presettled
+        self._add_outcomes(link)
+
+    def _add_outcomes(self, link: InLink) -> None:
         self.accepted += link.accepted
         self.rejected += link.rejected
         self.released += link.released
         self.modified += link.modified
-        self.presettled += link.presettled
         self.delayed_1s += link.delayed_1s
         self.delayed_10s += link.delayed_10s
 

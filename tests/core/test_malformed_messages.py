@@ -364,6 +364,7 @@ def test_annotation_maps_cost_what_they_weigh() -> None:
     net.pump()
     assert len(receiver.complete) == 1 or sending.outcome == REJECTED
 
+
 @pytest.mark.parametrize("way", [("A", "B"), ("E", "A"), ("A", "E"), ("E", "B"), ("B", "E"), ("E", "F")])
 def test_bytes_that_are_no_section_pass_over_other_routers(way: tuple[str, str]) -> None:
     """routing 95 (§10.5): the router where they enter lets them pass; later ones read the way in annotations"""
