@@ -21,6 +21,7 @@ from router.core.forward import (
     give_copy,
 )
 from router.core.in_links import OVER_BUDGET, InLink
+from router.core.links import Answer
 from router.core.network import Network
 from router.core.out_links import OutLink
 from router.core.pacing import Pacing
@@ -403,13 +404,23 @@ class Core:
         found = (self.table.find(address, phase) for phase in phases)
         return any(live is not None and live.subscribers for live in found)
 
-    def send(self, to: Address, payload: bytes) -> bool:
-        """Send a message the router itself made, presettled. False when nobody can receive it."""
+    def send(self, to: Address, payload: bytes, *, asker: InLink | None = None) -> bool:
+        """Send a message the router itself made, presettled. False when nobody can receive it.
+
+        asker  the link of the request that this answers: it pays for what waits, and gets a credit back when that has
+               left, or cannot. Else a client that asks faster than it reads would lose answers
+        """
         address = self.table.find(to)
         if address is None or not (out_links := hops(address, None, 0, is_streamed=False)):
+            if asker is not None:
+                asker.owe()
             return False
         address.sent_from_process += 1
         for out in out_links:
-            own = self.network.stamped(payload) if self.network and isinstance(out, DataOutLink) else payload
-            give_copy(None, out, None, self.work.now_s, own, is_settled=True)
+            if self.network and isinstance(out, DataOutLink):
+                own = self.network.stamped(payload)
+            else:
+                own = Answer(payload) if asker is not None else payload
+            give_copy(asker, out, None, self.work.now_s, own, is_settled=True)
+            asker = None  # one credit, whatever the copies
         return True
