@@ -334,6 +334,7 @@ MAX_PARAMETERS = 8
 # Class -> why it is larger. A value (a dataclass) has as many fields as it has.
 LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
+    "router.core.in_links.InLink": "what holds a sender back, its credit and its outcomes depend on each other",
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
     "router.audit.trail.AuditLog": "the queue, what is lost of it and its writer thread share one lock",
     "router.amqp.guard.machine.Guard": "one state machine: a rule in another file could be forgotten",

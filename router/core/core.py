@@ -300,18 +300,6 @@ class Core:
         if address.main is not None:
             self.grant_all(address.main)
 
-    def drain_containers(self, address: LiveAddress) -> None:
-        """The last receiver may have gone: containers are to send nothing more that nobody wants.
-
-        Clients are not drained: those that send then learn that nobody receives.
-        """
-        if not address.has_path:
-            for link in address.in_links:
-                if link.attachment.is_route_container:
-                    link.drain()
-        if address.main is not None:
-            self.drain_containers(address.main)
-
     def remove_link(self, link: InLink | OutLink) -> None:
         """The link is gone, with or without Detach. Every delivery on it is disposed of (routing §9.3, §9.4)."""
         if link.identity not in self.links:

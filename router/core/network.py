@@ -56,7 +56,6 @@ class Home(Protocol):
     def next_identity(self) -> int: ...
     def adopt(self, link: InLink | OutLink, attachment: Attachment, /) -> None: ...
     def grant_all(self, address: LiveAddress, /) -> None: ...
-    def drain_containers(self, address: LiveAddress, /) -> None: ...
     def all_receivers(self) -> list[OutLink]: ...
 
 
@@ -358,7 +357,7 @@ class Network:
             return
         if not live.remotes:
             table.choose_forward(live)
-            self.core.drain_containers(live)
+            live.drain_containers()
             table.discard_unused(live)
         self.core.on_changed(live)
 

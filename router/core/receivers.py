@@ -18,7 +18,6 @@ class Home(Protocol):
     @property
     def on_changed(self) -> Callable[[LiveAddress], None]: ...
     def grant_all(self, address: LiveAddress, /) -> None: ...
-    def drain_containers(self, address: LiveAddress, /) -> None: ...
 
 
 class Receivers:
@@ -88,7 +87,7 @@ class Receivers:
                 address.out_links.extend(staying)
             if core.network is not None and not address.out_links and address.exchange is None:
                 core.network.local_gone(address)
-            core.drain_containers(address)
+            address.drain_containers()
             core.table.discard_unused(address)
         return list(leaving)
 

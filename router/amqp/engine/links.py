@@ -458,6 +458,26 @@ def _room(transport: Pointer) -> int:
     return min(frame, _MAX_RELAYED_BYTES) - OTHER_FIELDS_BYTES
 
 
+def _has_room_for(transport: Pointer, disposition: Pointer, state: int) -> bool:
+    """Do a state's data fit into one frame for the transport's peer?
+
+    Attack: where a Transfer's fields alone are larger than the receiver's frames, the engine never comes back.
+    """
+    frame = lib.pn_transport_get_remote_max_frame(transport)
+    if not frame or state in (ACCEPTED, RELEASED, RECEIVED):
+        return True
+    if state == REJECTED:
+        condition = lib.pn_disposition_condition(disposition)
+        size = lib.pn_data_encoded_size(lib.pn_condition_info(condition))
+        for text in (lib.pn_condition_get_name(condition), lib.pn_condition_get_description(condition)):
+            size += len(ffi.string(text)) if text != ffi.NULL else 0
+    elif state == MODIFIED:
+        size = lib.pn_data_encoded_size(lib.pn_disposition_annotations(disposition))
+    else:
+        size = lib.pn_data_encoded_size(lib.pn_disposition_data(disposition))
+    return bool(size <= frame - OTHER_FIELDS_BYTES)
+
+
 class _Wire:
     """The common part of both directions of a link. `core` is the core's link object once the link is admitted.
 
@@ -715,7 +735,7 @@ class _Wire:
         Without them where they do not fit into one of the peer's frames; a state that is nothing but data is then left.
         """
         remote, local = lib.pn_delivery_remote(origin), lib.pn_delivery_local(delivery)
-        has_room = self._has_room_for(remote, state)
+        has_room = _has_room_for(self.engine.transport, remote, state)
         if state == REJECTED:
             theirs, ours = lib.pn_disposition_condition(remote), lib.pn_disposition_condition(local)
             if has_room and lib.pn_condition_is_set(theirs):
@@ -735,25 +755,6 @@ class _Wire:
                 return
             lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
         _update(delivery, state)
-
-    def _has_room_for(self, disposition: Pointer, state: int) -> bool:
-        """Do a state's data fit into one frame for this link's peer?
-
-        Attack: where a Transfer's fields alone are larger than the receiver's frames, the engine never comes back.
-        """
-        frame = lib.pn_transport_get_remote_max_frame(self.engine.transport)
-        if not frame or state in (ACCEPTED, RELEASED, RECEIVED):
-            return True
-        if state == REJECTED:
-            condition = lib.pn_disposition_condition(disposition)
-            size = lib.pn_data_encoded_size(lib.pn_condition_info(condition))
-            for text in (lib.pn_condition_get_name(condition), lib.pn_condition_get_description(condition)):
-                size += len(ffi.string(text)) if text != ffi.NULL else 0
-        elif state == MODIFIED:
-            size = lib.pn_data_encoded_size(lib.pn_disposition_annotations(disposition))
-        else:
-            size = lib.pn_data_encoded_size(lib.pn_disposition_data(disposition))
-        return bool(size <= frame - OTHER_FIELDS_BYTES)
 
     @property
     def credit(self) -> int:
