@@ -17,7 +17,7 @@ from router.connection.hosting import Hosting
 from router.connection.inspection import condition_of
 from router.connection.peer_links import PeerLinks, Wire
 from router.connection.peer_messages import PeerMessages
-from router.connection.peer_open import Opening, describe_map
+from router.connection.peer_open import VOUCHING, Opening, describe_map
 from router.connection.peer_redecision import ask_candidate, redecide, redecide_hosting
 from router.connection.replies import Asker
 from router.connection.surroundings import Surroundings
@@ -168,7 +168,7 @@ class Peer(Asker):
         if refusal is not None:
             self._close(refusal)
             return
-        self.links.container = remote.container_id
+        self.attachment.vouches = self.attachment.is_neighbour and VOUCHING in remote.offered_capabilities
         owner = self.core.budgets.user(self._budget_owner(), is_neighbour=self.attachment.is_neighbour)
         self.attachment.account.join(owner)
         self.names.tenant = self._tenant()

@@ -137,7 +137,7 @@ class RoutedLinks:
             key=f"M0{name}", onward=tuple(onward), address="" if is_made else full,
             routed_as=full if is_made and full != terminus.routed_as else None, tenant=tenant, prefixes=hop.prefixes,
         )  # fmt: skip
-        link = self._links[wire] = RoutedLink(side, wire, host, names, limit_bytes=limit_bytes)
+        link = self._links[wire] = RoutedLink(side, wire, host, names, self.has_coordinator, limit_bytes=limit_bytes)
         link.begin()
 
     def _refuse(self, wire: Wire, condition: Condition) -> None:
@@ -151,6 +151,10 @@ class RoutedLinks:
         """Is the link admitted, and has no answer yet?"""
         link = self._links.get(wire)
         return wire in self._asked or (link is not None and link.is_pending)
+
+    def has_coordinator(self, host: Host) -> bool:
+        """Has the peer a coordinator at this container? Asked where a message or an outcome has a transaction."""
+        return any(link.coordinates_at(host) for link in self._links.values())
 
     def refuse_pending(self, wire: Wire, condition: Condition) -> None:
         if wire in self._asked:
@@ -257,8 +261,22 @@ class Names:
 class RoutedLink:
     """near  the client's wire; far: the container's, None before it is attached"""
 
-    def __init__(self, side: Side, near: Wire, host: Host, names: Names, *, limit_bytes: int) -> None:
-        """limit_bytes  of a message that the client sends, 0: none"""
+    def __init__(
+        self,
+        side: Side,
+        near: Wire,
+        host: Host,
+        names: Names,
+        has_coordinator: Callable[[Host], bool],
+        *,
+        limit_bytes: int,
+    ) -> None:
+        """has_coordinator  (container) → has the client a coordinator there?
+        limit_bytes  of a message that the client sends, 0: none
+        """
+        self._has_coordinator = has_coordinator
+        target = near.target if isinstance(near, IncomingWire) else None
+        self._is_coordinator = target is not None and target.is_coordinator
         self._side = side
         self._near = near
         self._host = host
@@ -272,6 +290,10 @@ class RoutedLink:
         self._near_lasts = _lasts(near.target if isinstance(near, IncomingWire) else near.source)
         self._far_lasts = False
         self._detached: bool | None = None  # the client waits for the answer to its Detach: was that closed?
+
+    def coordinates_at(self, host: Host) -> bool:
+        """Is it the link of a coordinator at this container?"""
+        return self._is_coordinator and self._host is host and self._path is not None and not self._is_over
 
     @property
     def is_pending(self) -> bool:
@@ -348,7 +370,9 @@ class RoutedLink:
         inward = RoutedIn(core.next_identity(), come, from_, core.work)
         onward = RoutedOut(core.next_identity(), go, to, core.work)
         inward.is_own, onward.is_own = not is_sender, is_sender
-        path = self._path = inward.path = onward.path = RoutedPath(self._names.key, inward, onward)
+        path = self._path = inward.path = onward.path = RoutedPath(
+            self._names.key, inward, onward, lambda: self._has_coordinator(self._host)
+        )
         inward.on_updated = Updates(inward, lambda: [onward]).on_updated
         core.adopt(onward, to)
         come.admit(inward, path, forward_routed, begin_stream, inward.on_updated)

@@ -33,14 +33,16 @@ class RoutedPath(LiveAddress):
     """The one way of a routed link. In no table: nobody else finds it.
 
     on_emptied  called once, when all that waits for the receiver has left
+    has_transactions  has the client a coordinator at the same container?
     """
 
-    __slots__ = ("inward", "on_emptied", "onward")
+    __slots__ = ("has_transactions", "inward", "on_emptied", "onward")
 
-    def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut") -> None:
+    def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut", has_transactions: Callable[[], bool]) -> None:
         super().__init__(key, _PLAIN, forward_routed)
         self.inward = inward
         self.onward = onward
+        self.has_transactions = has_transactions
         self.on_emptied: Callable[[], None] | None = None
         self.out_links = deque((onward,))
 
@@ -76,6 +78,11 @@ class _Routed:
     attachment: Connection
     is_own: bool
     path: RoutedPath
+
+    @property
+    def may_transact(self) -> bool:
+        """What the container says of transactions is its own."""
+        return self.is_own or self.path.has_transactions()
 
     @property
     def owning_key(self) -> str:
