@@ -192,9 +192,7 @@ class Peer(Asker):
         identity = self.identity
         if self.is_outgoing:
             return f"connector {self.terms.name}"
-        if identity.user not in (None, "", "anonymous") and identity.mechanism != "ANONYMOUS":
-            return identity.user
-        return f"anonymous from {self.gate.counted_host}"
+        return identity.login or f"anonymous from {self.gate.counted_host}"
 
     def _tenant(self) -> str | None:
         """The tenant by the connection's settings of now, None where it shares the common address space."""

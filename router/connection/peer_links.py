@@ -88,6 +88,11 @@ class PeerLinks:
         self._reads_out = False  # what has come on the links, as the connection goes
 
     @property
+    def user(self) -> str | None:
+        """Who has logged in; None: an anonymous peer."""
+        return self.gate.identity.login
+
+    @property
     def resolve(self) -> Callable[[str], Address | Unclear]:
         """The address that the peer means by a text."""
         return self._resolve

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from policy.addressing.address import Address
+from policy.addressing.address import SEPARATOR, Address
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
 from router.connection.link_routes import UNCHANGED, Answer, Decide, Hop, Host, Limiting, LinkRoutes, Prefixes
@@ -40,10 +40,20 @@ MAX_ROUTED: Final = 16_384
 MAX_ASKED: Final = 256
 
 
+# A link's own name and the container id of its peer are always parts of what it is called at a container.
+_FEWEST_PARTS: Final = 2
+
+
+def _escaped(part: str) -> str:
+    """Without the separator of the parts."""
+    return part.replace("%", "%25").replace("@", "%40")
+
+
 class Side(Limiting, Protocol):
     """The links of the connection whose peer attached (router.connection.peer_links).
 
     container    the container id of the peer
+    user         who has logged in; None: an anonymous peer
     keeps_names  it is a router, which has made the names of links unique
     """
 
@@ -52,6 +62,8 @@ class Side(Limiting, Protocol):
     container: str
     messages: PeerMessages
 
+    @property
+    def user(self) -> str | None: ...
     @property
     def keeps_names(self) -> bool: ...
     def attach_here(self, wire: Wire) -> None:
@@ -129,9 +141,9 @@ class RoutedLinks:
             self._refuse(wire, refusal or NO_ROUTE)
             return
         side = self._side
-        onward = [wire.name] if side.keeps_names or is_forwarded else []
-        if not side.keeps_names:
-            onward.append(f"{wire.name}@{side.container}")
+        onward = self._names_onward(wire, tenant, is_forwarded=is_forwarded)
+        if not (side.keeps_names or _lasts(terminus)):
+            onward.append(f"{onward[-1]}@@@@{side.core.random_name()}")
         is_made = is_routed_dynamic(terminus)  # there
         names = Names(
             key=f"M0{name}", onward=tuple(onward), address="" if is_made else full,
@@ -139,6 +151,20 @@ class RoutedLinks:
         )  # fmt: skip
         link = self._links[wire] = RoutedLink(side, wire, host, names, self.has_coordinator, limit_bytes=limit_bytes)
         link.begin()
+
+    def _names_onward(self, wire: Wire, tenant: str, *, is_forwarded: bool) -> list[str]:
+        """What the link may be called where it goes on, with those parts that tell its peer from others.
+
+        Attack: a client with the container id of another takes the name of that one's durable subscription.
+        """
+        side = self._side
+        if side.keeps_names:
+            return [wire.name]
+        parts = [wire.name, side.container, side.user or "", tenant.removesuffix(SEPARATOR)]
+        while not parts[-1] and len(parts) > _FEWEST_PARTS:
+            parts.pop()
+        whole = "@".join(map(_escaped, parts))
+        return [_escaped(wire.name), whole] if is_forwarded and len(parts) == _FEWEST_PARTS else [whole]
 
     def _refuse(self, wire: Wire, condition: Condition) -> None:
         wire.refuse(condition)
@@ -235,7 +261,7 @@ class RoutedLinks:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """key      as management shows what both links belong to
-    onward   of the link that goes on: the first that is free there
+    onward   of the link that goes on: the first that is free there; the last is the longest
     address  of the client's terminus, in its tenant's space; "" where it has none
     routed_as  of a dynamic terminus, in its tenant's space; None: as it came
     tenant   what they begin with
