@@ -12,7 +12,6 @@ from router.control.link_route_entity import container_owners
 from router.control.management_service import ManagementService
 from router.control.requesters import Requesters
 from router.core.in_links import InLink
-from router.effects import Effect, Refused
 from router.io.host_names import KnownNames
 from router.management.agent import Agent, Requester
 from router.management.entities import EntityStore
@@ -49,16 +48,13 @@ def manage(net: Net, network: str | None = None) -> None:
         address = peer.names.resolve(text) if peer is not None else None
         return address if isinstance(address, Address) else None
 
-    def emit(effect: Effect) -> None:
-        net.gate.folding.record(effect) if isinstance(effect, Refused) else net.effects.append(effect)
-
     if network is not None:
-        router = SimpleNamespace(connections=_Connections(net), gate=net.gate, core=net.core, emit=emit)
+        router = SimpleNamespace(connections=_Connections(net), gate=net.gate, core=net.core, emit=net.emit)
         requesters = Requesters(cast("Router", router), read_rights([network]))
         requester_of, reply_address = requesters.requester, requesters.reply_address
     schema = load_schema()
-    store = EntityStore(schema, emit, net.core.next_identity)
+    store = EntityStore(schema, net.emit, net.core.next_identity)
     for owner in container_owners(net.surroundings, peer_of):
         store.own(owner)
-    agent = Agent(schema, store, emit)
-    ManagementService(net.core, agent, requester_of, reply_address, emit, net.work.finish, KnownNames())
+    agent = Agent(schema, store, net.emit)
+    ManagementService(net.core, agent, requester_of, reply_address, net.emit, net.work.finish, KnownNames())
