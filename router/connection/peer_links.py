@@ -20,6 +20,7 @@ from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
+from router.core.outcomes import UNKNOWN_TRANSACTION
 from router.core.routed import RoutedIn, RoutedOut
 from router.edge.interior import SERVICES, refused_lines
 from router.effects import AuditStage, Log, Refused, log
@@ -85,6 +86,11 @@ class PeerLinks:
         self.container = ""  # the container id of the peer
         self.routed = RoutedLinks(self, surroundings.link_routes)
         self._reads_out = False  # what has come on the links, as the connection goes
+
+    @property
+    def user(self) -> str | None:
+        """Who has logged in; None: an anonymous peer."""
+        return self.gate.identity.login
 
     @property
     def resolve(self) -> Callable[[str], Address | Unclear]:
@@ -225,9 +231,20 @@ class PeerLinks:
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
         link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
+        link.on_foreign = self._foreign(link)
 
     def limit_out(self, link: OutLink) -> None:
         link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
+        link.on_foreign = self._foreign(link)
+
+    def _foreign(self, link: InLink | OutLink) -> Callable[[], None] | None:
+        """Ends a link whose peer has named a transaction that nobody here has; those of other routers stay."""
+
+        def end() -> None:
+            if link.is_open:
+                self.end_link(wire_of(link), UNKNOWN_TRANSACTION, is_peers_doing=True)
+
+        return None if self.attachment.is_neighbour else end
 
     def _attach_receiver(self, wire: OutgoingWire, source: Terminus | None) -> None:
         dynamic = None

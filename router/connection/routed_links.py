@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from policy.addressing.address import Address
+from policy.addressing.address import SEPARATOR, Address
 from router.amqp.engine import CannotBegin, IncomingWire, OutgoingWire, Session
 from router.amqp.terminus import Condition, Terminus
 from router.connection.link_routes import UNCHANGED, Answer, Decide, Hop, Host, Limiting, LinkRoutes, Prefixes
@@ -41,10 +41,20 @@ MAX_ROUTED: Final = 16_384
 MAX_ASKED: Final = 256
 
 
+# A link's own name and the container id of its peer are always parts of what it is called at a container.
+_FEWEST_PARTS: Final = 2
+
+
+def _escaped(part: str) -> str:
+    """Without the separator of the parts."""
+    return part.replace("%", "%25").replace("@", "%40")
+
+
 class Side(Limiting, Protocol):
     """The links of the connection whose peer attached (router.connection.peer_links).
 
     container    the container id of the peer
+    user         who has logged in; None: an anonymous peer
     keeps_names  it is a router, which has made the names of links unique
     """
 
@@ -53,6 +63,8 @@ class Side(Limiting, Protocol):
     container: str
     messages: PeerMessages
 
+    @property
+    def user(self) -> str | None: ...
     @property
     def keeps_names(self) -> bool: ...
     def attach_here(self, wire: Wire) -> None:
@@ -130,17 +142,32 @@ class RoutedLinks:
             self._refuse(wire, refusal or NO_ROUTE)
             return
         side = self._side
-        onward = [wire.name] if side.keeps_names or is_forwarded else []
-        if not side.keeps_names:
-            onward.append(f"{wire.name}@{side.container}")
+        onward = self._names_onward(wire, tenant, is_forwarded=is_forwarded)
+        if not (side.keeps_names or _lasts(terminus)):
+            onward.append(f"{onward[-1]}@@@@{side.core.random_name()}")
         is_made = is_routed_dynamic(terminus)  # there
         names = Names(
             key=f"M0{name}", onward=tuple(onward), address="" if is_made else full,
             routed_as=full if is_made and full != terminus.routed_as else None, tenant=tenant, prefixes=hop.prefixes,
         )  # fmt: skip
-        number = len(self._links) + 1
-        link = self._links[wire] = RoutedLink(side, wire, host, names, limit_bytes=limit_bytes, number=number)
+        link = self._links[wire] = RoutedLink(
+            side, wire, host, names, self.has_coordinator, limit_bytes=limit_bytes, number=len(self._links) + 1
+        )
         link.begin()
+
+    def _names_onward(self, wire: Wire, tenant: str, *, is_forwarded: bool) -> list[str]:
+        """What the link may be called where it goes on, with those parts that tell its peer from others.
+
+        Attack: a client with the container id of another takes the name of that one's durable subscription.
+        """
+        side = self._side
+        if side.keeps_names:
+            return [wire.name]
+        parts = [wire.name, side.container, side.user or "", tenant.removesuffix(SEPARATOR)]
+        while not parts[-1] and len(parts) > _FEWEST_PARTS:
+            parts.pop()
+        whole = "@".join(map(_escaped, parts))
+        return [_escaped(wire.name), whole] if is_forwarded and len(parts) == _FEWEST_PARTS else [whole]
 
     def _refuse(self, wire: Wire, condition: Condition) -> None:
         wire.refuse(condition)
@@ -153,6 +180,10 @@ class RoutedLinks:
         """Is the link admitted, and has no answer yet?"""
         link = self._links.get(wire)
         return wire in self._asked or (link is not None and link.is_pending)
+
+    def has_coordinator(self, host: Host) -> bool:
+        """Has the peer a coordinator at this container? Asked where a message or an outcome has a transaction."""
+        return any(link.coordinates_at(host) for link in self._links.values())
 
     def refuse_pending(self, wire: Wire, condition: Condition) -> None:
         if wire in self._asked:
@@ -233,7 +264,7 @@ class RoutedLinks:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
     """key      as management shows what both links belong to
-    onward   of the link that goes on: the first that is free there
+    onward   of the link that goes on: the first that is free there; the last is the longest
     address  of the client's terminus, in its tenant's space; "" where it has none
     routed_as  of a dynamic terminus, in its tenant's space; None: as it came
     tenant   what they begin with
@@ -259,10 +290,24 @@ class Names:
 class RoutedLink:
     """near  the client's wire; far: the container's, None before it is attached"""
 
-    def __init__(self, side: Side, near: Wire, host: Host, names: Names, *, limit_bytes: int, number: int) -> None:
-        """limit_bytes  of a message that the client sends, 0: none
+    def __init__(
+        self,
+        side: Side,
+        near: Wire,
+        host: Host,
+        names: Names,
+        has_coordinator: Callable[[Host], bool],
+        *,
+        limit_bytes: int,
+        number: int,
+    ) -> None:
+        """has_coordinator  (container) → has the client a coordinator there?
+        limit_bytes  of a message that the client sends, 0: none
         number       of routed links of the client's connection
         """
+        self._has_coordinator = has_coordinator
+        target = near.target if isinstance(near, IncomingWire) else None
+        self._is_coordinator = target is not None and target.is_coordinator
         self._side = side
         self._near = near
         self._host = host
@@ -277,6 +322,10 @@ class RoutedLink:
         self._near_lasts = _lasts(near.target if isinstance(near, IncomingWire) else near.source)
         self._far_lasts = False
         self._detached: bool | None = None  # the client waits for the answer to its Detach: was that closed?
+
+    def coordinates_at(self, host: Host) -> bool:
+        """Is it the link of a coordinator at this container?"""
+        return self._is_coordinator and self._host is host and self._path is not None and not self._is_over
 
     @property
     def is_pending(self) -> bool:
@@ -381,7 +430,9 @@ class RoutedLink:
         onward = RoutedOut(core.next_identity(), go, to, core.work)
         inward.is_own, onward.is_own = not is_sender, is_sender
         inward.room_bytes = self._room_bytes
-        path = self._path = inward.path = onward.path = RoutedPath(self._names.key, inward, onward)
+        path = self._path = inward.path = onward.path = RoutedPath(
+            self._names.key, inward, onward, lambda: self._has_coordinator(self._host)
+        )
         inward.on_updated = Updates(inward, lambda: [onward]).on_updated
         core.adopt(onward, to)
         come.admit(inward, path, forward_routed, begin_stream, inward.on_updated)

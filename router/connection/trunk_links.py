@@ -115,8 +115,10 @@ class TrunkLinks(PeerLinks):
 
     def _add_data_out(self, wire: OutgoingWire, trunk: Trunk, slot: int | None) -> DataOutLink:
         network = self.network
-        heading = heading_of(network.node)
-        return network.add_data_out(wire, trunk, self.attachment, slot, composer(network.node, heading), heading)
+        vouches = self.attachment.vouches
+        heading = heading_of(network.node, vouches=vouches)
+        compose = composer(network.node, heading, vouches=vouches)
+        return network.add_data_out(wire, trunk, self.attachment, slot, compose, heading)
 
     def _name(self) -> str:
         return f"qdlink.{self.core.random_name()}"

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from router.core.budget import RECORD_BYTES
 from router.core.links import Connection, Counted, Lender, Link
-from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED
+from router.core.outcomes import ACCEPTED, MODIFIED, RELEASED, UNKNOWN_TRANSACTION
 from router.core.ports import IncomingWire
 from router.core.ways import WAY_FULL
 from router.core.weights import Held
@@ -28,6 +28,8 @@ class Annotations(Protocol):
     def ingress(self) -> str | None: ...
     @property
     def trace(self) -> tuple[str, ...]: ...
+    @property
+    def reply_to(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,7 @@ class Redirected:
     phase: int
     ingress: str | None
     trace: tuple[str, ...]
+    reply_to: str | None
 
 
 class Rest(Protocol):
@@ -87,7 +90,7 @@ class InLink(Link):
         *("accept", "annotations", "credit_withheld", "crossing", "dropped_presettled", "eased", "grant", "heading"),
         *("held", "holds", "inspect", "is_draining", "is_settled", "lender", "lent", "max_message_bytes", "merging"),
         *("on_over_credit", "on_oversize", "on_stalled", "on_updated", "owed", "passed_over", "redirected", "rest"),
-        *("records", "on_its_way"),
+        *("records", "on_its_way", "vouch"),
     )
     wire: IncomingWire
 
@@ -103,6 +106,8 @@ class InLink(Link):
         self.annotations: Annotations | None = None  # taken off the message just inspected
         # The annotations for other routers of its messages that bring none, encoded; None: not needed so far.
         self.heading: bytes | None = None
+        # (reply-to) → what other routers are told of it; None: another router's messages, whose annotations tell.
+        self.vouch: Callable[[str], str] | None = None
         self.crossing: Counted | None = None  # of its latest balanced message that left for another router
         # The link to another router that presettled messages of this pass left on, whose credit theirs comes from.
         self.lender: Lender | None = None
@@ -253,7 +258,8 @@ class InLink(Link):
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
         self.count_records()
-        self.on_stalled = self.on_over_credit = self.inspect = self.crossing = self.on_its_way = None
+        self.on_stalled = self.on_over_credit = self.on_foreign = None
+        self.inspect = self.vouch = self.crossing = self.on_its_way = None
         self.on_oversize, self.on_updated = _stop, _ignore
 
     # Outcomes (Origin)
@@ -371,6 +377,12 @@ class InLink(Link):
         if not self.is_settled(delivery):
             self.wire.reject(delivery, condition)
         self.conclude(delivery)
+
+    def refuses(self, delivery: Handle) -> bool:
+        """Refuse a message of a transaction, before it is forwarded. Of a settled one only the link's end can tell."""
+        if is_foreign := self.is_foreign(delivery, ends_link=self.is_settled(delivery)):
+            self.refuse(delivery, UNKNOWN_TRANSACTION)
+        return is_foreign
 
     def release_undeliverable(self, delivery: Handle) -> None:
         """No destination: released, or dropped and counted when presettled (routing §6.1, §8.2)."""

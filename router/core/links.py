@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import ClassVar, NamedTuple, Protocol
 
 from router.core.budget import Account, Charge, Level
-from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from router.core.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED, TRANSACTIONAL
 from router.core.ports import Engine, Wire
 from router.core.ways import Way
 from router.core.work import Resumable, Work
@@ -137,6 +137,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def vouches(self) -> bool:
+        """Is the peer a router that judges the reply-tos of its clients?"""
+        ...
+
+    @property
     def is_neighbour(self) -> bool:
         """Is the peer a router: is it one of these two?"""
         ...
@@ -208,6 +213,7 @@ class Link:
         "is_open",
         "modified",
         "name",
+        "on_foreign",
         "presettled",
         "rate_samples",
         "rejected",
@@ -235,12 +241,28 @@ class Link:
         self.settle: Callable[[Handle], None] = wire.settle
         self.delivery_count = self.accepted = self.rejected = self.released = self.modified = 0
         self.presettled = self.delayed_1s = self.delayed_10s = 0
+        # Its peer has named a transaction that nobody here has. None: it is another router, which may.
+        self.on_foreign: Callable[[], None] | None = None
         # Kept by core.watch:
         self.stuck = 0  # deliveries now counted as stuck
         self.settle_rate = 0  # settled per second, mean of the last seconds
         self.rate_samples: tuple[int, ...] = ()
         self.zero_credit_since_s: int | None = work.now_s
         self.is_blocked = False
+
+    @property
+    def may_transact(self) -> bool:
+        """May what comes on it belong to transactions?"""
+        return False
+
+    def is_foreign(self, delivery: Handle, *, ends_link: bool = True) -> bool:
+        """Does what its peer says of a delivery belong to a transaction that no container here has?"""
+        if self.wire.remote_state(delivery) != TRANSACTIONAL or self.may_transact:
+            return False
+        self.work.touched.add(self.engine)
+        if ends_link and self.on_foreign is not None:
+            self.engine.afterwards.append(self.on_foreign)
+        return True
 
     @property
     def priority(self) -> int:

@@ -87,7 +87,9 @@ class OutLink(Link):
         """The receiver's disposition, any other."""
         wire = self.wire
         state = wire.remote_state(outgoing)
-        if wire.is_settled(outgoing):
+        if self.is_foreign(outgoing):
+            self._leave_without_outcome(outgoing)
+        elif wire.is_settled(outgoing):
             record = self.unsettled.pop(outgoing, None)
             if record is not None:
                 origin, source, since_s = record
@@ -102,6 +104,16 @@ class OutLink(Link):
             successor = origin.on_progress(source, state, outgoing, self.settle_early)
             if successor is not None:
                 self.unsettled[outgoing] = (successor, source, since_s)
+
+    def _leave_without_outcome(self, outgoing: Handle) -> None:
+        """The receiver settles in a transaction that nobody here has: of the message nothing is known."""
+        if self.wire.is_settled(outgoing):
+            record = self.unsettled.pop(outgoing, None)
+            if record is not None:
+                origin, source, since_s = record
+                self.load -= 1
+                origin.on_lost(source, since_s, was_sent=True)
+            self.settle(outgoing)
 
     def settle_early(self, outgoing: Handle) -> None:
         """The sender will not look at the outcome any more: settle towards the receiver."""
@@ -301,7 +313,7 @@ class OutLink(Link):
 
     def release(self) -> None:
         """The link is gone. What refers to it, and it to that, would stay until cycles are looked for."""
-        self.on_stalled = None
+        self.on_stalled = self.on_foreign = None
 
     def drop_unsent(self) -> None:
         """The receiver has detached: what has not left for it never does."""

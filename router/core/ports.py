@@ -84,6 +84,10 @@ class Taker(Protocol):
         """The sender gave up `credit`."""
         ...
 
+    def refuses(self, delivery: Handle, /) -> bool:
+        """Was the message, which is not forwarded yet and has a state, refused for that?"""
+        ...
+
 
 class Wire(Protocol):
     """A link of the engine, of either direction. Settling a delivery ends its handle."""

@@ -41,16 +41,18 @@ class RoutedPath(LiveAddress):
     on_emptied    called once, when all that waits for the receiver has left
     in_hand       1 while a message is being given to the receiver, the sender's credit for which is used up
     is_exhausted  the sender has just said that it has no more
+    has_transactions  has the client a coordinator at the same container?
     """
 
-    __slots__ = ("in_hand", "inward", "is_exhausted", "on_emptied", "onward")
+    __slots__ = ("has_transactions", "in_hand", "inward", "is_exhausted", "on_emptied", "onward")
 
-    def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut") -> None:
+    def __init__(self, key: str, inward: "RoutedIn", onward: "RoutedOut", has_transactions: Callable[[], bool]) -> None:
         super().__init__(key, _PLAIN, forward_routed)
         self.inward = inward
         self.onward = onward
         self.in_hand = 0
         self.is_exhausted = False
+        self.has_transactions = has_transactions
         self.on_emptied: Callable[[], None] | None = None
         self.out_links = deque((onward,))
 
@@ -89,6 +91,11 @@ class _Routed:
     attachment: Connection
     is_own: bool
     path: RoutedPath
+
+    @property
+    def may_transact(self) -> bool:
+        """What the container says of transactions is its own."""
+        return self.is_own or self.path.has_transactions()
 
     @property
     def owning_key(self) -> str:

@@ -62,10 +62,13 @@ def test_modification_carries_its_fields() -> None:
     assert update.annotations == {symbol("x-opt-note"): "v"}
 
 
-@pytest.mark.parametrize(("code", "data"), [(0x34, [b"txn-1"]), (0x999, [1, "two", symbol("three")])])
-def test_transactional_and_custom_states_carry_their_data(code: int, data: list[object]) -> None:
-    """routing 86"""
-    net = Net()
+CUSTOM = 0x999
+DATA = [1, "two", symbol("three")]
+
+
+def test_custom_states_carry_their_data() -> None:
+    """routing 86; transactions: tests/attacks/test_transaction_past_its_coordinator.py"""
+    net, code, data = Net(), CUSTOM, DATA
     _, sending, received = one(net)
     received.give(code, is_settled=False, data=data)
     net.pump()
@@ -80,11 +83,11 @@ def test_senders_state_reaches_the_receiver() -> None:
     """routing 86: both ways, on a disposition"""
     net = Net()
     _, sending, received = one(net)
-    sending.update(0x34, [b"txn-1"])
+    sending.update(CUSTOM, DATA)
     net.pump()
-    assert received.states == [0x34]
+    assert received.states == [CUSTOM]
     data: Any = received.delivery.remote.data
-    assert data == [b"txn-1"]
+    assert data == DATA
     received.accept()
     net.pump()
     assert sending.outcome == ACCEPTED
@@ -96,12 +99,12 @@ def test_senders_state_on_the_transfer_reaches_the_receiver() -> None:
     net = Net()
     sender, receiver = pair(net)
     sending = sender.send()
-    sending.update(0x34, [b"txn-1"])
+    sending.update(CUSTOM, DATA)
     net.pump()
     received = receiver.complete[0]
-    assert received.delivery.remote_state == 0x34
+    assert received.delivery.remote_state == CUSTOM
     data: Any = received.delivery.remote.data
-    assert data == [b"txn-1"]
+    assert data == DATA
     received.accept()
     net.pump()
     assert sending.outcome == ACCEPTED

@@ -781,6 +781,7 @@ class Taker(Protocol):
     def on_excess(self) -> None: ...
     def on_aborted(self) -> None: ...
     def on_drained(self, credit: int, /) -> None: ...
+    def refuses(self, delivery: Handle, /) -> bool: ...
 
 
 T = TypeVar("T", bound=Taker)
@@ -1106,8 +1107,10 @@ class IncomingWire(_Granting):
             self._on_unusual(delivery, size)
             return
         _advance(self.link)
-        # A state on the transfer itself, of a transaction say. The message may be settled once it is forwarded.
+        # A state on the transfer itself. The message may be settled once it is forwarded.
         has_state = _remote_state(delivery) and not _is_settled(delivery)
+        if _remote_state(delivery) and self.core is not None and self.core.refuses(delivery):
+            return
         self.forward(self.core, self.address, delivery, size if size > 0 else 0)
         if has_state and self.on_updated is not None:
             self.on_updated(delivery)
@@ -1138,6 +1141,8 @@ class IncomingWire(_Granting):
         assert self.begin is not None
         if self.pay is not None:
             self.pay(size)
+        if _remote_state(delivery) and self.core is not None and self.core.refuses(delivery):
+            return
         self.begin(self.core, self.address, delivery, size)
 
     def _on_unusual(self, delivery: Pointer, size: int) -> None:
