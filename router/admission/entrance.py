@@ -3,7 +3,7 @@
 Pure. Sources: docs/spec/policy-and-auth.md §8.9.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from policy.failures import counted_as
@@ -31,8 +31,9 @@ _Key = tuple[HostKey | None, AuditStage, RouterReason]
 class Entrance:
     """handshakes  the connections on their way in"""
 
-    def __init__(self, recorder: Recorder, emit: Emit) -> None:
-        self.handshakes = Handshakes()
+    def __init__(self, recorder: Recorder, emit: Emit, choose: Callable[[int], int] = lambda _count: 0) -> None:
+        """choose  as of Handshakes"""
+        self.handshakes = Handshakes(choose=choose)
         self._recorder = recorder
         self._emit = emit
         self._repeats: Repeats[_Key] = Repeats(MAX_HOSTS)

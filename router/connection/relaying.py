@@ -46,8 +46,10 @@ class Relaying(Recorded):
         self.expel(condition_of(CONNECTION_REFUSED))
         return True
 
-    def _begins_verification(self) -> bool:
-        """The verification's turn has come. Returns whether it is still wanted."""
+    def begins_turn(self) -> bool:
+        """The turn of what was sent, or of the verification, has come. Returns whether it is still wanted."""
+        if self.is_closed:
+            return False
         try:
             if not self._expel_where_banned():
                 return True

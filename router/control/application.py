@@ -5,6 +5,7 @@ Each `create_*` is also what a management CREATE of that type does: the file is 
 
 import asyncio
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -171,7 +172,10 @@ class Application:
         folding = Folding(self.emit, time.monotonic, time.time)
         folding.pace.rate = int(str(configuration.policy["maxRefusalRate"]))
         guesses, allows = guesses_of(configuration.policy), allows_of(self.attributes, self.emit)
-        gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, None, folding, guesses, allows)
+        gate = Gate(
+            *(self._compile_policy(), UsageLedger(), self.emit, shadow, None, folding, guesses, allows),
+            choose=secrets.randbelow,
+        )
         gate.recorder.explains = configuration.policy["verboseDenials"] is True
         self.router = Router(
             router_id=router_id,
