@@ -15,7 +15,7 @@ from benchmarks.crowd import raise_file_limit, unverified_context
 from benchmarks.wire import AMQP_HEADER, SASL_HEADER
 
 HELLOS = 1_500
-CHAINS = int(__import__("os").environ.get("CH","400"))
+CHAINS = 400
 SPEAKERS = 2_500
 # So many addresses they come from, so that no limit of one host is what is measured.
 HOSTS = 100
