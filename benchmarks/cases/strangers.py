@@ -29,7 +29,7 @@ CERTIFICATES = 90
 _TRANSFER = 0x14
 _PAYLOAD = b"\x00\x53\x75\xa0\x04fine"
 _PATIENCE_S = 60.0
-LAST = ''
+LAST = ""
 
 PROFILE = """
 sslProfile {{
@@ -97,7 +97,7 @@ def _beside(site: Site, more: str, attack: str, listener: str) -> tuple[float, f
             strike()
             beside = bystander.begin()
             global LAST
-            LAST = f"{len(beside)} round trips in {time.monotonic() - began:.2f} s, worst {max(beside) * 1e3:.1f} ms, quiet p50 {sorted(quiet)[len(quiet)//2]*1e6:.0f}"
+            LAST = f"{len(beside)} round trips in {time.monotonic() - began:.2f} s, worst {max(beside) * 1e3:.1f} ms, quiet p50 {sorted(quiet)[len(quiet) // 2] * 1e6:.0f}"
     return _p99_us(beside), _p99_us(quiet)
 
 

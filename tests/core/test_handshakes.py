@@ -1,6 +1,7 @@
 """Connections that are not open yet, by host (docs/spec/policy-and-auth.md §8.9)."""
 
 from collections import Counter
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -86,6 +87,30 @@ def test_attack_who_says_nothing_makes_way_before_who_has_begun_to_log_in() -> N
     assert made.enter(5, D, PLENTY) == (4, "all", 4)  # though A has more
     made.hear(5)
     assert made.enter(6, E, PLENTY) == (1, "all", 4)  # all have said something: it is drawn
+
+
+def test_attack_eight_hundred_addresses_rotate_silent_sockets_and_newcomers_come_in() -> None:
+    """As many come again as have to go. A newcomer is about to log in when 50 others have come."""
+    chance = Random(33)
+    made = Handshakes(choose=chance.randrange)
+    hosts = [f"198.51.{number // 250}.{number % 250}" for number in range(800)]
+    number, shut_out = 0, 0
+    for host in hosts:
+        made.enter(number := number + 1, host, 500)
+    for _ in range(50):
+        newcomer = number = number + 1
+        assert made.enter(newcomer, "192.0.2.1", 500) != (newcomer, "all", 375)
+        for _ in range(50):
+            made.enter(number := number + 1, chance.choice(hosts), 500)
+        if newcomer in made:
+            made.hear(newcomer)
+            for _ in range(400):
+                made.enter(number := number + 1, chance.choice(hosts), 500)
+            assert newcomer in made, "who has said something stays before those who have not"
+            made.leave(newcomer)
+        else:
+            shut_out += 1
+    assert shut_out < 10
 
 
 def test_a_host_that_keeps_coming_pushes_nobody_out() -> None:
