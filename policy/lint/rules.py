@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from policy.files.sections import Section
 from policy.lint import (
+    accounts_locked,
     anonymous_listener,
     anonymous_sender_without_targets,
     anonymous_user,
@@ -205,6 +206,7 @@ RULES: tuple[LintRule, ...] = (
     few_sessions,
     *FLEET_RULES,
     plugin_in_the_clear,
+    accounts_locked,
     never_asked_again,
     broker_without_login,
     clients_as_brokers,

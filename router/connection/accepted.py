@@ -232,7 +232,7 @@ class Connection(Relaying):
                 self._pace.begin(request)
                 if not self._expel_where_banned():
                     verify, host = self.listener.verify, self.gate.remote_host
-                    self._give_up = verify(request, host, self.begins_turn, self._on_verified)
+                    self._give_up = verify(request, host, self._begins_verification, self._on_verified)
             case Authenticated(identity=identity):
                 self._identity = self.tenure.identity = identity
                 self._pace.succeed()
@@ -244,6 +244,15 @@ class Connection(Relaying):
                 if reason == "sasl_failed":
                     self._pace.fail()
                 self.fail(Condition(name=condition, description=description), reason)
+
+    def _begins_verification(self) -> bool:
+        """Its turn has come. Returns whether the verifier is to be asked."""
+        if not self.begins_turn():
+            return False
+        if self._pace.may_ask():
+            return True
+        self._give_up = self._pace.decline(self._hand_on)
+        return False
 
     def _break_off(self) -> None:
         """The peer ends the connection, by leaving or by a fault, before it has an answer to its password.
@@ -257,13 +266,12 @@ class Connection(Relaying):
 
     def _on_verified(self, result: Answer) -> None:
         """The verifier answered, perhaps after the router has closed the connection."""
-        if self._give_up is None:
-            return
-        self._give_up = None
-        if self.stage is not Stage.SASL:
+        has_left, self._give_up = self._give_up is None, None
+        if has_left or self.stage is not Stage.SASL:
             # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
-            if is_wrong(result):
+            if is_wrong(result) and not has_left:
                 self._pace.fail()
+            self._pace.leave()
             return
         try:
             if not self._expel_where_banned():

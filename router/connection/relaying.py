@@ -78,8 +78,11 @@ class Relaying(Recorded):
                 if self._end.can_be_guessed:
                     self._pace.begin_as(self._claimed_user)
                 if not self._expel_where_banned():
-                    self._give_up = self._relay.close
-                    self._relay.send(frame)
+                    if self._pace.may_ask():
+                        self._give_up = self._relay.close
+                        self._relay.send(frame)
+                    else:
+                        self._pass_up(self._end.decline(TOO_MANY_GUESSES))
             case ServiceFailed(why=why):
                 self._report_service(why)
             case Authenticated(identity=identity):
@@ -96,6 +99,7 @@ class Relaying(Recorded):
             # Attack: passwords sent just before the deadline of the login, in whose stead the router closes.
             if said is not None and is_wrong(said):
                 self._pace.fail()
+            self._pace.leave()
             return
         self._give_up = None  # an answer to the last response
         try:
@@ -159,6 +163,7 @@ class Relaying(Recorded):
         relay, self._relay = self._relay, None
         if relay is not None:
             relay.close()
+            self._pace.leave()
 
     def shut(self) -> None:
         super().shut()
