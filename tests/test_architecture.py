@@ -335,6 +335,9 @@ LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
     "router.audit.trail.AuditLog": "the queue, what is lost of it and its writer thread share one lock",
+    "auth.tls.TlsTunnel": "records and steps of the handshake share OpenSSL's object and its two buffers",
+    "router.connection.stack.Stack": "each event of a connection meets each of its stages",
+    "router.connection.accepted.Connection": "all that counts as a failure before the Open: none may be missed",
     "router.amqp.guard.machine.Guard": "one state machine: a rule in another file could be forgotten",
 }
 LONG_CONSTRUCTORS = {

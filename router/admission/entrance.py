@@ -31,15 +31,15 @@ _Key = tuple[HostKey | None, AuditStage, RouterReason]
 class Entrance:
     """handshakes  the connections on their way in"""
 
-    def __init__(self, recorder: Recorder, emit: Emit, choose: Callable[[int], int] = lambda _count: 0) -> None:
-        """choose  as of Handshakes"""
-        self.handshakes = Handshakes(choose=choose)
+    def __init__(self, recorder: Recorder, emit: Emit) -> None:
+        self.handshakes = Handshakes()
         self._recorder = recorder
         self._emit = emit
         self._repeats: Repeats[_Key] = Repeats(MAX_HOSTS)
 
-    def limit_by(self, attributes: Mapping[str, object]) -> None:
-        """attributes  of the `router` entity"""
+    def limit_by(self, attributes: Mapping[str, object], choose: Callable[[int], int] = lambda _count: 0) -> None:
+        """attributes  of the `router` entity. choose  as of Handshakes"""
+        self.handshakes.choose = choose
         self.handshakes.max_of_host = int(str(attributes["maxHandshakesPerHost"]))
         self.handshakes.max_of_all = int(str(attributes["maxHandshakes"]))
 

@@ -55,7 +55,6 @@ class Gate:
     folding  None: one whose clocks stand still
     allows   None: what is allowed is not recorded
     guesses  None: no answer to a login is held back
-    choose   as of Handshakes
     """
 
     def __init__(
@@ -68,7 +67,6 @@ class Gate:
         folding: Folding | None = None,
         guesses: Guesses | None = None,
         allows: Allows | None = None,
-        choose: Callable[[int], int] = lambda _count: 0,
     ) -> None:
         self.ruleset = ruleset
         self.ledger = ledger
@@ -80,7 +78,7 @@ class Gate:
         self.guesses = guesses if guesses is not None else nobody_guesses()
         self.breakoffs = Breakoffs(emit)
         self.allows = allows
-        self.entrance = Entrance(self.recorder, emit, choose)
+        self.entrance = Entrance(self.recorder, emit)
         # A grant of an earlier epoch holds no longer for a connection that the change concerns.
         self.epoch = 0
         self.began_at = 0.0

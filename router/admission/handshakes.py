@@ -128,7 +128,7 @@ class Handshakes:
         self.max_of_host = max_of_host
         self.max_of_all = max_of_all
         self.bytes_held = 0
-        self._choose = choose
+        self.choose = choose
         self._hosts: dict[HostKey, _Host] = {}
         self._of: dict[int, tuple[_Host, int]] = {}  # connection -> its host, and the bytes held for it
         self._all, self._silent = _Drawn(), _Drawn()
@@ -247,5 +247,5 @@ class Handshakes:
 
     def _drawn(self, members: _Drawn, connection_id: int) -> int:
         """Another one of them than this; this where there is no other."""
-        drawn = members.draw(self._choose, connection_id)
+        drawn = members.draw(self.choose, connection_id)
         return drawn if drawn is not None else connection_id

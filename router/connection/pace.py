@@ -102,7 +102,9 @@ class Pace:
         """The connection is over, and nobody has answered about its credentials. Any number of times."""
         if self._let_go is not None:
             now = self._core.clock()
-            self._keep_place(now + self._gate.gate.guesses.delay(self._gate.remote_host, self._user, now, is_wrong=True))
+            self._keep_place(
+                now + self._gate.gate.guesses.delay(self._gate.remote_host, self._user, now, is_wrong=True)
+            )
 
     def _keep_place(self, until: float) -> None:
         """Give the place back, not before `until`."""
