@@ -34,8 +34,8 @@ HASHES: Final = ("SHA-512", "SHA-256", "SHA-1")
 
 # A message has a name, a nonce and a proof. Attack: to have us hold and parse more of a client that nobody knows.
 MAX_MESSAGE_BYTES: Final = MAX_USER_BYTES + 1024
-# The nonce comes back in our challenge, whose frame may have 512 bytes. Attack: one of 1,500 characters, whose challenge
-# could not be sent: an error of ours, which counted for no ban. Clients have 16 to 64.
+# The nonce comes back in our challenge, whose frame may have 512 bytes. Attack: one of 1,500 characters, whose
+# challenge could not be sent: an error of ours, which counted for no ban. Clients have 16 to 64.
 MAX_NONCE_CHARACTERS: Final = 256
 
 # The one channel binding that both TLSv1.2 and 1.3 have here: Python's ssl knows no tls-exporter.

@@ -4,6 +4,7 @@ They connect first, from many addresses of this machine, and say `ready`. When a
 them speak. `done` and a number follow: how many were answered or refused. Loopback only, bounded in number and time.
 """
 
+import contextlib
 import selectors
 import socket
 import ssl
@@ -61,10 +62,8 @@ def _connected(port: int, count: int) -> list[socket.socket]:
 def _hello() -> bytes:
     outgoing = ssl.MemoryBIO()
     tls = unverified_context().wrap_bio(ssl.MemoryBIO(), outgoing)
-    try:
+    with contextlib.suppress(ssl.SSLWantReadError):
         tls.do_handshake()
-    except ssl.SSLWantReadError:
-        pass
     return outgoing.read()
 
 

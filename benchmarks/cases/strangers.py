@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from cryptography import x509
@@ -29,7 +30,6 @@ CERTIFICATES = 90
 _TRANSFER = 0x14
 _PAYLOAD = b"\x00\x53\x75\xa0\x04fine"
 _PATIENCE_S = 60.0
-LAST = ""
 
 PROFILE = """
 sslProfile {{
@@ -93,11 +93,8 @@ def _beside(site: Site, more: str, attack: str, listener: str) -> tuple[float, f
             bystander.begin()
             time.sleep(QUIET_S)
             quiet = bystander.begin()
-            began = time.monotonic()
             strike()
             beside = bystander.begin()
-            global LAST
-            LAST = f"{len(beside)} round trips in {time.monotonic() - began:.2f} s, worst {max(beside) * 1e3:.1f} ms, quiet p50 {sorted(quiet)[len(quiet) // 2] * 1e6:.0f}"
     return _p99_us(beside), _p99_us(quiet)
 
 
@@ -204,7 +201,7 @@ def _write_certificates(folder: Path) -> None:
         (folder / f"rsa-{bits}.key").write_bytes(_key_pem(key))
     (folder / "root.crt").write_bytes(_pem(root))
     names = ["root", *(f"authority {number}" for number in range(1, CERTIFICATES)), USER]
-    chain = [_certificate(name, small, issuer, small) for issuer, name in zip(names, names[1:], strict=False)]
+    chain = [_certificate(name, small, issuer, small) for issuer, name in pairwise(names)]
     (folder / "chain.pem").write_bytes(b"".join(map(_pem, reversed(chain))))
     (folder / "chain.key").write_bytes(_key_pem(small))
 

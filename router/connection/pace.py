@@ -1,9 +1,9 @@
 """The pace of one connection's login: its failure counted once, and the answer held back where many have failed.
 
-Attack: a directory counts wrong passwords and locks the account. One host locked 60 of 60 within 5 s: the answers were
-held back, but each password had been tried. So a login takes its place among those that wait before its password is
-looked at, and keeps it for as long as the answer would wait, whatever becomes of the connection. Without a place nothing
-is asked.
+Attack: a directory counts wrong passwords and locks the account. One host locked 60 of 60 within 5 s: the answers
+were held back, but each password had been tried. So a login takes its place among those that wait before its password
+is looked at, and keeps it for as long as the answer would wait, whatever becomes of the connection. Without a place
+nothing is asked.
 
 Sources: docs/spec/policy-and-auth.md §3.15, §8.11.
 """

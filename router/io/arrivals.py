@@ -1,8 +1,8 @@
 """The sockets that are not open yet, in a queue of their own: hosts have turns, and a pass does a bounded time of it.
 
-Attack: 2,500 sockets that speak at the same moment, 1,500 ClientHellos. The event loop calls for each socket that can be
-read in one pass, whatever that costs. So it does not watch these: a selector of their own does, which is asked for a
-few at a time, and whoever has logged in is looked after before each.
+Attack: 2,500 sockets that speak at the same moment, 1,500 ClientHellos. The event loop serves in one pass each socket
+that can be read, whatever that costs. So it does not watch these: a selector of their own does, which is asked for a
+few at a time, and whoever has logged in is served before each.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
-"""Attack: logins that a mechanism, a service or a verifier has not expected: an error of ours counts for no ban, an empty
-password is an anonymous bind that a directory lets in, and a user without a name has the rights of nobody in particular.
+"""Attack: logins that a mechanism, a service or a verifier has not expected.
+
+An error of ours counts for no ban, an empty password is an anonymous bind that a directory lets in, and a user without
+a name has the rights that policy gives to the name "".
 """
 
 from typing import Any
