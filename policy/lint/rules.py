@@ -206,13 +206,13 @@ RULES: tuple[LintRule, ...] = (
     few_sessions,
     *FLEET_RULES,
     plugin_in_the_clear,
-    accounts_locked,
     never_asked_again,
     broker_without_login,
     clients_as_brokers,
     second_name_of_a_queue,
     unreached_way,
     exchange_past_targets,
+    accounts_locked,
 )
 
 _IDS = frozenset(rule.ID for rule in RULES)

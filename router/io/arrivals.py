@@ -28,6 +28,7 @@ class Arriving(Protocol):
     serve       reads it, and works off what it has sent; then it is armed or ready again where it waits for more
     """
 
+    def __hash__(self) -> int: ...
     @property
     def host(self) -> Hashable: ...
     @property
