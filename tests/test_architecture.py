@@ -340,6 +340,9 @@ LONG_CLASSES = {
     "router.core.in_links.InLink": "credit, holds and outcomes of one sender are one account",
     "router.core.out_links.OutLink": "room, queue and outcomes of one receiver are one account",
     "router.audit.trail.AuditLog": "the queue, what is lost of it and its writer thread share one lock",
+    "auth.tls.TlsTunnel": "records and steps of the handshake share OpenSSL's object and its two buffers",
+    "router.connection.stack.Stack": "each event of a connection meets each of its stages",
+    "router.connection.accepted.Connection": "all that counts as a failure before the Open: none may be missed",
     "router.amqp.guard.machine.Guard": "one state machine: a rule in another file could be forgotten",
 }
 LONG_CONSTRUCTORS = {

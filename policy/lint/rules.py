@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from policy.files.sections import Section
 from policy.lint import (
+    accounts_locked,
     anonymous_listener,
     anonymous_sender_without_targets,
     anonymous_user,
@@ -211,6 +212,7 @@ RULES: tuple[LintRule, ...] = (
     second_name_of_a_queue,
     unreached_way,
     exchange_past_targets,
+    accounts_locked,
 )
 
 _IDS = frozenset(rule.ID for rule in RULES)

@@ -5,6 +5,7 @@ Each `create_*` is also what a management CREATE of that type does: the file is 
 
 import asyncio
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -168,7 +169,7 @@ class Application:
         for text in self.authenticators.warnings:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] else None
-        folding = Folding(self.emit, time.monotonic, time.time)
+        folding = Folding(self.emit, time.monotonic, time.time, secrets.randbelow)
         folding.pace.rate = int(str(configuration.policy["maxRefusalRate"]))
         guesses, allows = guesses_of(configuration.policy), allows_of(self.attributes, self.emit)
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, None, folding, guesses, allows)
@@ -421,7 +422,7 @@ def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
     """The attributes of the router entity that concern its memory and its loop."""
     budgets = {kind: int(attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
     router.core.budgets = Budgets(Limits(**budgets))
-    router.gate.entrance.limit_by(attributes)
+    router.gate.entrance.limit_by(attributes, secrets.randbelow)
     router.progress.timeout_s = int(attributes["messageProgressTimeout"])
     router.surroundings.link_routes.may_outlive = bool(attributes["allowResumableLinkRoute"])
     handshakes = router.gate.entrance.handshakes
