@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from auth.verifiers.files import UserFileError
 from auth.verifiers.sasl_config import SaslConfigError
+from policy.configuration.kinds.router import management_directories
+from policy.configuration.log_levels import LogSettingError
+from policy.configuration.schema import Schema
 from policy.failures import read_failure_rule
 from policy.rights import read_rights
 from policy.ruleset import PolicyError, Ruleset
@@ -63,12 +66,10 @@ from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore
 from router.management.host_values import HostValues
-from router.management.kinds.router import management_directories
-from router.management.logrules import LogSettingError, TimeStyle, rules_from
+from router.management.logrules import TimeStyle, rules_from
 from router.management.node_operations import node_owner
 from router.management.owners import DUMMY
 from router.management.requests import ManagementError
-from router.management.schema import Schema
 
 if TYPE_CHECKING:
     from router.network.host import Host

@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, cast
 
+from policy.configuration.kinds.router import audit_limits
 from router.admission.allows import Allows
 from router.audit.chain import read_signer
 from router.audit.files import Fsync
 from router.audit.trail import AuditLog
 from router.effects import Emit
-from router.management.kinds.router import audit_limits
 
 _DAY_S: Final = 86400.0
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from policy.configuration.schema import MAX_QUOTED_CHARACTERS
 from router.connection.outgoing import Connector, no_name
 from router.connection.terms import ConnectionTerms, terms_of
 from router.control.router import Router
@@ -20,7 +21,6 @@ from router.effects import Emit, log
 from router.management.owners import Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError
-from router.management.schema import MAX_QUOTED_CHARACTERS
 
 
 class Connectors:

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 
+from policy.configuration.schema import Schema
 from router.control.application import Application, StartError, place_in_file
 from router.control.logs import Logs
 from router.core.watch import NORMAL, TEST_HOOKS
@@ -12,7 +13,6 @@ from router.io.descriptors import raise_limit
 from router.io.process import Report
 from router.io.runner import new_runner
 from router.management.config import Configuration
-from router.management.schema import Schema
 
 __all__ = ["StartError", "serve"]
 

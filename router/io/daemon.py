@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from policy.configuration.refusals import refusal
+from policy.configuration.schema import load_schema
 from router.control.logs import Logs
 from router.faults import fault_text
 from router.io.memory import forbid_core_dumps, give_back_freed_memory
 from router.io.options import AUTH_SERVICE, DEFAULT_CONFIG, ROUTER, Options, Program, UsageError, parse, usage
 from router.io.process import DaemonError, Report, become, daemonize
 from router.management.config import ConfigError, load_config
-from router.management.refusals import refusal
-from router.management.schema import load_schema
 
 
 def product_version() -> str:

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from policy.attributes import SourceLocation
+from policy.configuration.kinds import APPLY_ORDER, kind_of
+from policy.configuration.log_levels import MODULES
+from policy.configuration.refusals import Refusal
+from policy.configuration.schema import EntityType, Schema, ValidationError
+from policy.configuration.unique_names import RuleError, UniqueNames, default_name
 from policy.files.regular import MAX_POLICY_BYTES, folder_names, is_policy_file, read_regular
 from policy.files.sections import Section
 from router.effects import Log, LogLevel
 from router.management.grammar import ConfigError, parse_config
-from router.management.kinds import APPLY_ORDER, kind_of
-from router.management.logrules import MODULES
-from router.management.refusals import Refusal
-from router.management.rules import RuleError, UniqueNames, default_name
-from router.management.schema import EntityType, Schema, ValidationError
 
 __all__ = [
     "ConfigError",

@@ -4,6 +4,7 @@ No schema is consulted. `policy.files` reads both forms, for `qdpolicy` as well.
 Source: docs/spec/management.md §1.1 (with its Build grammar) and §1.2.
 """
 
+from policy.configuration.value_texts import HIDDEN
 from policy.files.conf import conf_sections
 from policy.files.conf_json import conf_json_sections
 from policy.files.conf_text import ConfError
@@ -11,7 +12,6 @@ from policy.files.positioned_json import Problem
 from policy.files.redaction import ELLIPSIS, is_secret_name, lines_without_secrets, without_secrets
 from policy.files.sections import Section
 from router.effects import Log
-from router.management.redaction import HIDDEN
 
 # Enough to mend a file by; a binary file given by mistake would fill the log.
 MAX_REPORTED_LINES = 20

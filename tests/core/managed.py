@@ -3,6 +3,7 @@
 from memory_net import Net
 
 from policy.addressing.address import Address
+from policy.configuration.schema import load_schema
 from policy.rights import UNRESTRICTED
 from router.connection.peer import Peer
 from router.control.connection_link_routes import ConnectionLinkRoutes
@@ -11,7 +12,6 @@ from router.core.in_links import InLink
 from router.io.host_names import KnownNames
 from router.management.agent import Agent, Requester
 from router.management.entities import EntityStore
-from router.management.schema import load_schema
 
 
 def manage(net: Net) -> None:

@@ -9,11 +9,11 @@ from agent_bench import configured
 from config_texts import OLD_BOOK_GROUPS, TEXTS
 from hypothesis import given
 
+from policy.configuration.kinds.router import NETWORK_LIMITS
+from policy.configuration.log_levels import MODULES
+from policy.configuration.schema import load_schema
 from router.linkstate.limits import Limits
 from router.management.config import ConfigError, load_config
-from router.management.kinds.router import NETWORK_LIMITS
-from router.management.logrules import MODULES
-from router.management.schema import load_schema
 from router.network.host import limits_of
 
 PREFIX = "org.apache.qpid.dispatch"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from agent_bench import SCHEMA, Bench, LiveRows, bench
 
+from policy.configuration.kinds import KINDS
+from policy.configuration.schema import load_schema
 from policy.rights import NOTHING, read_rights
-from router.management.kinds import KINDS
 from router.management.owners import Owner
-from router.management.schema import load_schema
 
 ROOT = Path(__file__).resolve().parents[2]
 # A missing id is random, which a kind is not.

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from router.management.kinds.kind import Attributes, Kind, misconfigured
-from router.management.query import Row
-from router.management.rules import RuleError
-from router.management.schema import EntityType
+from policy.configuration.kinds.kind import Attributes, Kind, Row, misconfigured
+from policy.configuration.schema import EntityType
+from policy.configuration.unique_names import RuleError
 
 MAX_ROUTER_ID_CHARACTERS: Final = 127
 MAX_PROGRESS_TIMEOUT_S: Final = 86400

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from router.management.kinds.core_kind import (
+from policy.configuration.kinds.core_kind import (
     MAX_PHASE,
     AllExisting,
     CoreKind,
@@ -13,8 +13,8 @@ from router.management.kinds.core_kind import (
     presence_problem,
     refuse_if,
 )
-from router.management.kinds.kind import Attributes
-from router.management.schema import EntityType, ValidationError
+from policy.configuration.kinds.kind import Attributes
+from policy.configuration.schema import EntityType, ValidationError
 
 MAX_PRIORITY: Final = 9
 NO_PRIORITY: Final = -1

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from policy.ban_set import Ban, BanError, parse_ban
-from router.management.kinds.kind import Attributes, Kind
-from router.management.rules import RuleError
-from router.management.schema import EntityType
+from policy.configuration.kinds.kind import Attributes, Kind
+from policy.configuration.schema import EntityType
+from policy.configuration.unique_names import RuleError
 
 # Attributes that nobody gives, not even in the file: an operator writing `expires` there would think that the ban ends.
 _OF_THE_ROUTER: Final = ("origin", "created", "expires", "hits")

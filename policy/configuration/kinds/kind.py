@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from router.management.query import Row
-from router.management.rules import RuleError
-from router.management.schema import EntityType, ValidationError
+from policy.configuration.schema import EntityType, ValidationError
+from policy.configuration.unique_names import RuleError
 
 Attributes = Mapping[str, object]
+Row = Mapping[str, object]  # of a table that management shows
 
 
 class Kind:

@@ -5,18 +5,18 @@
 
 from typing import Final
 
-from router.management.kinds.address import AddressKind
-from router.management.kinds.attached import AutoLinkKind, LinkRouteKind
-from router.management.kinds.ban import BanKind
-from router.management.kinds.endpoint import EndpointKind, ListenerKind
-from router.management.kinds.exchange import BindingKind, ExchangeKind
-from router.management.kinds.kind import Kind, NamedKind
-from router.management.kinds.live import ConnectionKind, ConsoleKind, LinkKind, NodeKind
-from router.management.kinds.log import LogKind, LogStatsKind
-from router.management.kinds.policy import PolicyKind
-from router.management.kinds.router import RouterKind
-from router.management.kinds.vhost import VhostKind
-from router.management.schema import EntityType
+from policy.configuration.kinds.address import AddressKind
+from policy.configuration.kinds.attached import AutoLinkKind, LinkRouteKind
+from policy.configuration.kinds.ban import BanKind
+from policy.configuration.kinds.endpoint import EndpointKind, ListenerKind
+from policy.configuration.kinds.exchange import BindingKind, ExchangeKind
+from policy.configuration.kinds.kind import Kind, NamedKind
+from policy.configuration.kinds.live import ConnectionKind, ConsoleKind, LinkKind, NodeKind
+from policy.configuration.kinds.log import LogKind, LogStatsKind
+from policy.configuration.kinds.policy import PolicyKind
+from policy.configuration.kinds.router import RouterKind
+from policy.configuration.kinds.vhost import VhostKind
+from policy.configuration.schema import EntityType
 
 # In the order in which the entities of a file take effect: when a port opens, everything else is in place.
 CONFIGURED: Final[tuple[Kind, ...]] = (

@@ -1,9 +1,8 @@
 """`exchange` and `binding`. Sources: docs/spec/management.md §6.5, §8.7."""
 
-from router.management.kinds.core_kind import SEPARATORS, AllExisting, CountingKind, phase_of, refuse_if, texts
-from router.management.kinds.kind import Attributes
-from router.management.query import Row
-from router.management.schema import ValidationError
+from policy.configuration.kinds.core_kind import SEPARATORS, AllExisting, CountingKind, phase_of, refuse_if, texts
+from policy.configuration.kinds.kind import Attributes, Row
+from policy.configuration.schema import ValidationError
 
 EXCHANGE, BINDING = "exchange", "binding"
 

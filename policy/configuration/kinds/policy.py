@@ -4,10 +4,10 @@ from typing import Final
 
 from policy.attributes import InvalidValue
 from policy.ban_set import BanError
+from policy.configuration.kinds.kind import Attributes, Kind, misconfigured
+from policy.configuration.schema import EntityType
 from policy.failures import read_failure_rule, read_max_delay
 from policy.rights import read_rights
-from router.management.kinds.kind import Attributes, Kind, misconfigured
-from router.management.schema import EntityType
 
 MAX_WATCH_SECONDS: Final = 86400
 MAX_REFUSAL_RATE: Final = 1_000_000

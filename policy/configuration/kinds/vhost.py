@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from policy.attributes import InvalidValue
+from policy.configuration.kinds.kind import Attributes, Kind
+from policy.configuration.schema import EntityType, ValidationError
 from policy.rights import MANAGEMENT_KEY, read_rights
-from router.management.kinds.kind import Attributes, Kind
-from router.management.schema import EntityType, ValidationError
 
 LONG_NAME: Final = "org.apache.qpid.dispatch.vhost"
 

@@ -6,10 +6,9 @@ Sources: docs/spec/management.md §7.3, §8.8, §8.9; docs/spec/routing.md §1.1
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Final
 
-from router.management.kinds.kind import Kind
-from router.management.query import Row
-from router.management.requests import CHANGE_NOT_ALLOWED, ManagementError
-from router.management.schema import EntityType, ValidationError
+from policy.configuration.kinds.kind import Kind, Row
+from policy.configuration.request_errors import CHANGE_NOT_ALLOWED, ManagementError
+from policy.configuration.schema import EntityType, ValidationError
 
 # Connections between routers are the network's, not the operator's of one router.
 _ROUTER_ROLES: Final = ("inter-router", "edge")

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import schemas
-from router.management.redaction import HIDDEN, hide_secrets, shown
+from policy.configuration.value_texts import HIDDEN, hide_secrets, shown
 
 # Integers go over the wire as AMQP long at most.
 LOWEST_INTEGER, HIGHEST_INTEGER = -(2**63), 2**63 - 1

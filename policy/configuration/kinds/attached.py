@@ -1,6 +1,6 @@
 """`linkRoute` and `autoLink`: links to containers and connections. Sources: docs/spec/management.md §6.5, §8.6."""
 
-from router.management.kinds.core_kind import (
+from policy.configuration.kinds.core_kind import (
     MAX_PHASE,
     AllExisting,
     CoreKind,
@@ -14,8 +14,8 @@ from router.management.kinds.core_kind import (
     refuse_if,
     texts,
 )
-from router.management.kinds.kind import Attributes
-from router.management.schema import EntityType, ValidationError
+from policy.configuration.kinds.kind import Attributes
+from policy.configuration.schema import EntityType, ValidationError
 
 
 class LinkRouteKind(CoreKind):

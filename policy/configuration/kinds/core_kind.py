@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 from policy.addressing.patterns import configured_tokens
-from router.management.kinds.kind import Attributes, Kind
-from router.management.query import Row
-from router.management.redaction import shown
-from router.management.schema import EntityType, ValidationError
+from policy.configuration.kinds.kind import Attributes, Kind, Row
+from policy.configuration.schema import EntityType, ValidationError
+from policy.configuration.value_texts import shown
 
 MAX_PHASE = 9
 SEPARATORS = "./"

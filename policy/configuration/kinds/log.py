@@ -1,8 +1,8 @@
 """`log` and `logStats`: the settings of the log's modules and their counters. Source: docs/spec/management.md §4."""
 
-from router.management.kinds.kind import Attributes, Kind, misconfigured
-from router.management.logrules import DEFAULT_ATTRIBUTES, LogSettingError, parse_enable
-from router.management.schema import EntityType
+from policy.configuration.kinds.kind import Attributes, Kind, misconfigured
+from policy.configuration.log_levels import DEFAULT_ATTRIBUTES, LogSettingError, parse_enable
+from policy.configuration.schema import EntityType
 
 
 class LogKind(Kind):

@@ -7,7 +7,7 @@ Sources: docs/spec/management.md §1.4, §6.4.
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from router.management.schema import EntityType, ValidationError
+from policy.configuration.schema import EntityType, ValidationError
 
 
 class RuleError(ValidationError):

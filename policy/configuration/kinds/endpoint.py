@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from policy.attributes import InvalidValue
+from policy.configuration.kinds.kind import Attributes, Kind, misconfigured
+from policy.configuration.schema import EntityType
+from policy.configuration.unique_names import RuleError
 from policy.router_ids import RouterIds
-from router.management.kinds.kind import Attributes, Kind, misconfigured
-from router.management.rules import RuleError
-from router.management.schema import EntityType
 
 RESERVED_OPEN_KEYS: Final = frozenset(
     {"product", "version", "failover-server-list", "network-host", "port", "scheme", "hostname"}
