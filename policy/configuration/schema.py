@@ -41,6 +41,10 @@ class ValidationError(ValueError):
         self.attribute = attribute
 
 
+class UnknownNameError(ValidationError):
+    """There is no type, or no attribute, of that name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
     """One attribute of a type.
@@ -155,7 +159,7 @@ class EntityType:
         if (found := self.canonical_names.get(name)) is not None:
             return found
         quoted = name[:MAX_QUOTED_CHARACTERS]
-        raise ValidationError(
+        raise UnknownNameError(
             f"{self.long_name}: Unknown attribute '{quoted}' for '{self.long_name}'{self._suggestion(name)}", name
         )
 
@@ -165,48 +169,71 @@ class EntityType:
         close = difflib.get_close_matches(name, self.attributes, n=1, cutoff=0.6)
         return f"; did you mean '{close[0]}'?" if close else ""
 
-    def canonical_attributes(self, given: Mapping[str, object], warn: Warn) -> dict[str, object]:
-        """`given` with aliases replaced and nulls left out; nothing is converted.
+    def title(self, attributes: Mapping[str, object]) -> str:
+        """`listener 'clients'`, or `listener 0.0.0.0:5672` where it has no name of its own."""
+        if attributes.get("name") not in (None, "", attributes.get("identity")):
+            return f"{self.short_name} '{str(attributes['name'])[:MAX_QUOTED_CHARACTERS]}'"
+        if "host" in attributes and "port" in attributes:
+            return f"{self.short_name} {attributes['host']}:{attributes['port']}"[:MAX_QUOTED_CHARACTERS]
+        return self.short_name
 
-        Errors  ValidationError: an unknown name; an alias beside the name it stands for.
+    def _canonical_attributes(
+        self, given: Mapping[str, object], warn: Warn
+    ) -> tuple[dict[str, object], list[ValidationError]]:
+        """`given` with aliases replaced and nulls left out, nothing converted; and what is wrong with the names.
+
+        That is unknown names, and aliases beside the names they stand for.
         """
         found: dict[str, object] = {}
         named: dict[str, str] = {}
+        errors: list[ValidationError] = []
         for name, value in given.items():
-            canonical = self.canonical(name)
+            try:
+                canonical = self.canonical(name)
+            except ValidationError as error:
+                errors.append(error)
+                continue
             if value is None:
                 continue
             if canonical in found:
                 alias = name if name != canonical else named[canonical]
-                raise ValidationError(
-                    f"{self.long_name}: Both '{alias}' and '{canonical}' cannot be specified"
-                    f" for entity '{self.short_name}'",
-                    alias,
-                )
+                text = f"Both '{alias}' and '{canonical}' cannot be specified for entity '{self.short_name}'"
+                errors.append(ValidationError(f"{self.long_name}: {text}", alias))
+                continue
             found[canonical] = value
             named[canonical] = name
             attribute = self.attributes[canonical]
             if name in attribute.aliases:
                 warn("AGENT", deprecation(self, name, canonical))
-        return found
+        return found, errors
 
     def validate(self, given: Mapping[str, object], warn: Warn) -> dict[str, object]:
         """The attributes of an entity made from `given`: aliases resolved, defaults filled in, values converted.
 
         Absent attributes without a default stay absent, except `type`, which is always set.
-        Errors  ValidationError.
+        Errors  ValidationError, the first one.
         """
-        canonical = self.canonical_attributes(given, warn)
+        result, errors = self.validated(given, warn)
+        if errors:
+            raise errors[0]
+        return result
+
+    def validated(self, given: Mapping[str, object], warn: Warn) -> tuple[dict[str, object], list[ValidationError]]:
+        """As `validate`, and everything that is wrong: of the attributes at fault there is no value then."""
+        canonical, errors = self._canonical_attributes(given, warn)
         canonical["type"] = self.long_name
         result: dict[str, object] = {}
         for name, attribute in self.attributes.items():
             if name in canonical:
-                result[name] = attribute.convert(canonical[name], self.long_name)
+                try:
+                    result[name] = attribute.convert(canonical[name], self.long_name)
+                except ValidationError as error:
+                    errors.append(error)
             elif attribute.default is not None:
                 result[name] = attribute.default
             elif attribute.is_required:
-                raise ValidationError(f"{self.long_name}: Missing required attribute '{name}'", name)
-        return result
+                errors.append(ValidationError(f"{self.long_name}: Missing required attribute '{name}'", name))
+        return result, errors
 
     def dump(self, shows: "Shows") -> dict[str, object]:
         """This type in GET-SCHEMA (§7.8)."""

@@ -58,9 +58,14 @@ class UniqueNames:
         made._taken, made._singletons = dict(self._taken), dict(self._singletons)
         return made
 
-    def claim(self, entity_type: EntityType, attributes: Mapping[str, object]) -> None:
-        """Take the name and identity in `attributes`. Errors: ValidationError; nothing is taken then."""
-        text = partial(entity_type.text, attributes)
+    def claim(
+        self, entity_type: EntityType, attributes: Mapping[str, object], text: Callable[[], str] | None = None
+    ) -> None:
+        """Take the name and identity in `attributes`. Errors: ValidationError; nothing is taken then.
+
+        text  what errors call the entity; None: all its attributes
+        """
+        text = text or partial(entity_type.text, attributes)
         if entity_type.is_singleton and (other := self._singletons.get(entity_type.short_name)) is not None:
             raise ValidationError(f"Adding {entity_type.short_name} singleton {text()} when {other()} already exists")
         keys = [(attribute, str(attributes[attribute])) for attribute in ("name", "identity")]

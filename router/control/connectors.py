@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from policy.configuration.schema import MAX_QUOTED_CHARACTERS
+from policy.configuration.references import port_problem
 from router.connection.outgoing import Connector, no_name
 from router.connection.terms import ConnectionTerms, terms_of
 from router.control.router import Router
@@ -15,9 +15,9 @@ from router.control.security import (
     server_names,
     token_reader,
 )
-from router.control.server import MAX_PORT, service_port
 from router.control.ssl_profiles import SslProfiles
 from router.effects import Emit, log
+from router.management.config import is_service
 from router.management.owners import Owner
 from router.management.query import Rows
 from router.management.requests import ManagementError
@@ -97,13 +97,8 @@ class Connectors:
 
 def check_port(user: str, port: str, *, least: int) -> None:
     """Before anything is made of it. user  how an error calls who wants the port. Errors: ManagementError."""
-    try:
-        if service_port(port) >= least:
-            return
-    except (OSError, ValueError):  # the latter for a name that no file can hold
-        pass
-    wanted = f"a number from {least} to {MAX_PORT}, or the name of a service"
-    raise ManagementError(400, f"{user}: '{port[:MAX_QUOTED_CHARACTERS]}' is no port: {wanted}")
+    if (text := port_problem(user, port, least, is_service)) is not None:
+        raise ManagementError(400, text, "port")
 
 
 def log_configured(kind: str, terms: ConnectionTerms, family: str | None, profile: str | None, emit: Emit) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from auth.tls import TlsProfileError
+from policy.configuration.references import profile_problem
 from policy.files.regular import why_unreadable
 from router.control.security import Made, ProfileSource, SecurityError, Seen, TlsFiles, entries
 from router.effects import Audit, AuditEvent, Effect, Emit, log
@@ -114,8 +115,7 @@ class SslProfiles:
         """The profile that a user, such as `listener 0.0.0.0:5671`, names. Errors: ManagementError."""
         found = self._sources.get(name)
         if found is None:
-            known = ", ".join(sorted(self._sources)) or "none is defined"
-            raise ManagementError(400, f"{user}: no sslProfile named '{name}' (known: {known})", "sslProfile")
+            raise ManagementError(400, profile_problem(user, name, self._sources) or "", "sslProfile")
         return found
 
     def use(self, name: str, files: Sequence[TlsFiles], user: str) -> None:

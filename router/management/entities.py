@@ -309,7 +309,8 @@ class EntityStore:
         kind = kind_of(entity_type)
         kind.check(entity_type, attributes)
         router = next(self.attributes("router"), None)
-        problem = kind.role_problem(entity_type, attributes, str(router["mode"]) if router else "standalone")
+        mode = str(router["mode"]) if router else "standalone"
+        problem = kind.role_problem(entity_type.text(attributes), attributes, mode)
         if problem is not None:
             raise ValidationError(problem)
 

@@ -8,9 +8,9 @@ from typing import Final
 from policy.configuration.kinds.address import AddressKind
 from policy.configuration.kinds.attached import AutoLinkKind, LinkRouteKind
 from policy.configuration.kinds.ban import BanKind
-from policy.configuration.kinds.endpoint import EndpointKind, ListenerKind
+from policy.configuration.kinds.endpoint import ConnectorKind, ListenerKind
 from policy.configuration.kinds.exchange import BindingKind, ExchangeKind
-from policy.configuration.kinds.kind import Kind, NamedKind
+from policy.configuration.kinds.kind import AuthenticatorKind, Kind, NamedKind, PluginKind
 from policy.configuration.kinds.live import ConnectionKind, ConsoleKind, LinkKind, NodeKind
 from policy.configuration.kinds.log import LogKind, LogStatsKind
 from policy.configuration.kinds.policy import PolicyKind
@@ -24,13 +24,13 @@ CONFIGURED: Final[tuple[Kind, ...]] = (
     RouterKind("router"),
     PolicyKind("policy"),
     NamedKind("sslProfile"),
-    NamedKind("authServicePlugin"),
-    NamedKind("fileAuthenticator"),
-    NamedKind("ldapAuthenticator"),
-    NamedKind("tokenAuthenticator"),
-    NamedKind("sasldbAuthenticator"),
-    NamedKind("saslauthdAuthenticator"),
-    NamedKind("kerberosAuthenticator"),
+    PluginKind("authServicePlugin"),
+    AuthenticatorKind("fileAuthenticator"),
+    AuthenticatorKind("ldapAuthenticator"),
+    AuthenticatorKind("tokenAuthenticator"),
+    AuthenticatorKind("sasldbAuthenticator"),
+    AuthenticatorKind("saslauthdAuthenticator"),
+    AuthenticatorKind("kerberosAuthenticator"),
     AddressKind("address"),
     LinkRouteKind("linkRoute"),
     AutoLinkKind("autoLink"),
@@ -40,7 +40,7 @@ CONFIGURED: Final[tuple[Kind, ...]] = (
     BanKind("ban"),
     ConsoleKind("console"),
     Kind("dummy"),
-    EndpointKind("connector"),
+    ConnectorKind("connector"),
     ListenerKind("listener"),
 )
 LIVE: Final[tuple[Kind, ...]] = (

@@ -1,11 +1,19 @@
 """`listener` and `connector`. Source: docs/spec/management.md §6.4, §6.5."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from policy.attributes import InvalidValue
-from policy.configuration.kinds.kind import Attributes, Kind, misconfigured
+from policy.configuration.kinds.kind import Attributes, Kind, MissingProfileError, misconfigured, profile_faults
+from policy.configuration.references import (
+    PLUGIN,
+    PROFILE,
+    Named,
+    authenticator_problem,
+    port_problem,
+    profile_problem,
+)
 from policy.configuration.schema import EntityType
 from policy.configuration.unique_names import RuleError
 from policy.router_ids import RouterIds
@@ -40,14 +48,14 @@ class EndpointKind(Kind):
         suffix = f":{name}" if (name := attributes.get("name")) else ""
         return f"{self.name}/{attributes['host']}:{attributes['port']}{suffix}"
 
-    def role_problem(self, entity_type: EntityType, attributes: Attributes, mode: str) -> str | None:
+    def role_problem(self, title: str, attributes: Attributes, mode: str) -> str | None:
         role = attributes.get("role")
         if role not in _NETWORK_ROLES or mode == "interior":
             return None
         if mode == "standalone":
             return "role='standalone' not allowed to connect to or accept connections from other routers."
         if role in self.interior_roles:
-            return f"role='{role}' only allowed with router mode='interior' for {entity_type.text(attributes)}"
+            return f"role='{role}' only allowed with router mode='interior' for {title}"
         return None
 
     def check(self, entity_type: EntityType, attributes: Attributes) -> None:
@@ -68,10 +76,49 @@ class EndpointKind(Kind):
             if found is None or not found[1].strip("[] "):
                 raise RuleError("No network host in failover item", "failoverUrls", kind="Value")
 
+    # The least number of a port.
+    least_port: int = 1
+
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        user = self.user(attributes)
+        if (text := port_problem(user, str(attributes["port"]), self.least_port, named.is_service)) is not None:
+            yield misconfigured(text, "port")
+        yield from profile_faults(user, attributes, named)
+
+    def user(self, attributes: Attributes) -> str:
+        """What texts call it."""
+        return f"{self.name} {attributes['host']}:{attributes['port']}"
+
+
+class ConnectorKind(EndpointKind):
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        yield from super().reference_faults(attributes, named)
+        if attributes.get("routerIds") and not attributes.get("sslProfile"):
+            text = f"{self.user(attributes)}: routerIds without sslProfile: nothing else proves who the server is"
+            yield misconfigured(text, "routerIds")
+
 
 class ListenerKind(EndpointKind):
     is_passive_in_file = True  # the ports of the file are opened last
     interior_roles = _NETWORK_ROLES
+    least_port = 0  # any that is free
+
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        yield from super().reference_faults(attributes, named)
+        user, written = self.user(attributes), str(attributes.get("authenticators") or "")
+        if plugin := attributes.get("saslPlugin"):
+            if plugin not in named.names[PLUGIN]:
+                yield RuleError(f"Cannot find sasl plugin {plugin}", "saslPlugin", kind="Run Time")
+            if written:
+                yield misconfigured(f"{user}: expected either saslPlugin or authenticators", "saslPlugin")
+        elif (text := authenticator_problem(written, named.authenticators)) is not None:
+            yield misconfigured(f"{user}: {text}", "authenticators")
+        chosen = attributes.get("sniProfiles")
+        if chosen and not attributes.get("sslProfile"):
+            yield misconfigured(f"{user}: sniProfiles without sslProfile, which all other clients get", "sniProfiles")
+        for name in chosen.values() if isinstance(chosen, Mapping) else ():
+            if (text := profile_problem(f"{user}: sniProfiles", str(name), named.names[PROFILE])) is not None:
+                yield MissingProfileError(text, "sniProfiles", kind="Configuration")
 
 
 def _check_open_properties(attributes: Attributes) -> None:

@@ -3,6 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Final
 
+from policy.configuration.references import (
+    PROFILE,
+    Named,
+    authenticator_name_problem,
+    profile_problem,
+    session_problem,
+)
 from policy.configuration.schema import EntityType, ValidationError
 from policy.configuration.unique_names import RuleError
 
@@ -58,8 +65,15 @@ class Kind:
     def check(self, entity_type: EntityType, attributes: Attributes) -> None:
         """Check values as the schema cannot. Errors: RuleError."""
 
-    def role_problem(self, entity_type: EntityType, attributes: Attributes, mode: str) -> str | None:
-        """Why a router of this mode can have no entity of this role; None: it can."""
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        """What is wrong with the names that a validated entity of the file has of others, and of ports."""
+        return iter(())
+
+    def role_problem(self, title: str, attributes: Attributes, mode: str) -> str | None:
+        """Why a router of this mode can have no entity of this role; None: it can.
+
+        title  what the text calls the entity
+        """
         return None
 
     def host_groups(self, attributes: Attributes) -> Iterator[str]:
@@ -112,6 +126,33 @@ class NamedKind(Kind):
                 f"{entity_type.long_name}: Missing required attribute 'name': others refer to it by name"
             )
         return f"{self.name}/{attributes['name']}"
+
+
+class PluginKind(NamedKind):
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        user = f"{self.name} {attributes['name']}"
+        yield from profile_faults(user, attributes, named)
+        if (text := session_problem(attributes.get("maxSessionSeconds"))) is not None:
+            yield misconfigured(f"{self.name} '{attributes['name']}': {text}", "maxSessionSeconds")
+
+
+class AuthenticatorKind(NamedKind):
+    def reference_faults(self, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+        name = str(attributes["name"])
+        if (text := authenticator_name_problem(name)) is not None:
+            yield misconfigured(text, "name")
+        if (text := session_problem(attributes.get("maxSessionSeconds"))) is not None:
+            yield misconfigured(f"authenticator '{name}': {text}", "maxSessionSeconds")
+
+
+class MissingProfileError(RuleError):
+    """An sslProfile that no section defines."""
+
+
+def profile_faults(user: str, attributes: Attributes, named: Named) -> Iterator[RuleError]:
+    name = str(attributes.get("sslProfile") or "")
+    if name and (text := profile_problem(user, name, named.names[PROFILE])) is not None:
+        yield MissingProfileError(text, "sslProfile", kind="Configuration")
 
 
 def misconfigured(text: str, attribute: str | None) -> RuleError:
