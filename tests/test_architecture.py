@@ -93,11 +93,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # The program itself; its name is what unit files and scripts start.
     "router.io.daemon": (
-        "policies",
-        "policy.configuration",
-        "router.control",
-        "router.management",
-        "router.io",
+        *("policies", "policy.configuration", "policy.printing", "router.control", "router.management", "router.io"),
         *ROUTER_VOCABULARY,
     ),
     "qpid_dispatch": (

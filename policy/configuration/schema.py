@@ -170,9 +170,11 @@ class EntityType:
         return f"; did you mean '{close[0]}'?" if close else ""
 
     def title(self, attributes: Mapping[str, object]) -> str:
-        """`listener 'clients'`, or `listener 0.0.0.0:5672` where it has no name of its own."""
+        """`listener 'clients'`, or by its id or place where it has no name of its own: `listener 0.0.0.0:5672`."""
         if attributes.get("name") not in (None, "", attributes.get("identity")):
             return f"{self.short_name} '{str(attributes['name'])[:MAX_QUOTED_CHARACTERS]}'"
+        if attributes.get("id"):
+            return f"{self.short_name} '{str(attributes['id'])[:MAX_QUOTED_CHARACTERS]}'"
         if "host" in attributes and "port" in attributes:
             return f"{self.short_name} {attributes['host']}:{attributes['port']}"[:MAX_QUOTED_CHARACTERS]
         return self.short_name

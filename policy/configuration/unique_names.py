@@ -59,13 +59,15 @@ class UniqueNames:
         return made
 
     def claim(
-        self, entity_type: EntityType, attributes: Mapping[str, object], text: Callable[[], str] | None = None
+        self, entity_type: EntityType, attributes: Mapping[str, object], title: str = "", place: str = ""
     ) -> None:
         """Take the name and identity in `attributes`. Errors: ValidationError; nothing is taken then.
 
-        text  what errors call the entity; None: all its attributes
+        title  what errors call the entity; "": all its attributes
+        place  what errors about later entities add to it
         """
-        text = text or partial(entity_type.text, attributes)
+        text = partial(_called, entity_type, attributes, title)
+        holding = partial(_called, entity_type, attributes, title, place)
         if entity_type.is_singleton and (other := self._singletons.get(entity_type.short_name)) is not None:
             raise ValidationError(f"Adding {entity_type.short_name} singleton {text()} when {other()} already exists")
         keys = [(attribute, str(attributes[attribute])) for attribute in ("name", "identity")]
@@ -74,10 +76,14 @@ class UniqueNames:
                 existing, other_type = holder
                 told = f"adding {text()} duplicates unique attribute '{key[0]}' from existing"
                 raise TakenError(f"{told} {existing()}", key[0], taken_by=other_type, guarded=f"{told} {other_type}")
-        self._taken.update((key, (text, entity_type.short_name)) for key in keys)
+        self._taken.update((key, (holding, entity_type.short_name)) for key in keys)
         if entity_type.is_singleton:
-            self._singletons[entity_type.short_name] = text
+            self._singletons[entity_type.short_name] = holding
 
     def release(self, attributes: Mapping[str, object]) -> None:
         for attribute in ("name", "identity"):
             self._taken.pop((attribute, str(attributes[attribute])), None)
+
+
+def _called(entity_type: EntityType, attributes: Mapping[str, object], title: str, place: str = "") -> str:
+    return f"{title}{place}" if title else entity_type.text(attributes)

@@ -6,7 +6,6 @@ Sources: docs/spec/management.md §1.3, §1.4.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from policy.attributes import SourceLocation
 from policy.configuration.kinds import APPLY_ORDER, KINDS, kind_of
@@ -204,7 +203,9 @@ class Validation:
         number = self._numbers.get(made.type, 0)
         identity = kind_of(entity_type).identity(entity_type, made.attributes, number)
         named = {**made.attributes, "name": default_name(made.attributes, identity), "identity": identity}
-        self._names.claim(entity_type, named, partial(_title, entity_type, made))
+        source = made.source
+        place = f" ({source.file}:{source.line})" if source.line is not None else ""
+        self._names.claim(entity_type, named, entity_type.title(named), place)
         self._numbers[made.type] = number + 1
         self.entities.append(replace(made, attributes=named))
 
@@ -283,11 +284,6 @@ def _errors_of_form(entity_type: EntityType, section: Section) -> Iterator[Valid
         if value is None:
             # It would stand for the default, which may be the laxer one.
             yield ValidationError(f"{entity_type.long_name}: '{name}' is null: give it a value, or leave it out", name)
-
-
-def _title(entity_type: EntityType, made: ConfiguredEntity) -> str:
-    source = made.source
-    return entity_type.title(made.attributes) + (f" ({source.file}:{source.line})" if source.line is not None else "")
 
 
 def _canonical(entity_type: EntityType, source: SourceLocation) -> SourceLocation:

@@ -24,10 +24,12 @@ from router.management.requests import ManagementError
 
 
 class Connectors:
-    def __init__(self, router: Router, profiles: SslProfiles, emit: Emit) -> None:
+    def __init__(self, router: Router, profiles: SslProfiles, emit: Emit, *, is_check: bool = False) -> None:
+        """is_check  make all that a connector needs, and connect to nobody"""
         self._router = router
         self._profiles = profiles
         self._emit = emit
+        self._is_check = is_check
 
     @property
     def owner(self) -> Owner:
@@ -79,7 +81,8 @@ class Connectors:
                 "With role=inter-router it joins another"
             )
             log(self._emit, "CONN_MGR", "warning", text)
-        self._router.add_connector(connector)
+        if not self._is_check:
+            self._router.add_connector(connector)
 
     def delete(self, attributes: Mapping[str, Any]) -> None:
         self._router.remove_connector(attributes["name"])

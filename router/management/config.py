@@ -163,9 +163,15 @@ class _Loading:
         """Raise the fault that stands first in the file, if there is one: later ones may follow from it."""
         if not self.validation.faults:
             return
-        first = min(self.validation.faults, key=lambda fault: fault.line or sys.maxsize)
+        first, *others = sorted(self.validation.faults, key=lambda fault: fault.line or sys.maxsize)
         raise ConfigError(
-            first.reason, path=self.path, line=first.line, kind=first.kind, file=first.file, logs=self.early_logs()
+            first.reason,
+            path=self.path,
+            line=first.line,
+            kind=first.kind,
+            file=first.file,
+            logs=self.early_logs(),
+            others=tuple(f"{each.reason} ({each.file}:{each.line})" for each in others),
         )
 
     def policy_dir(self) -> str:

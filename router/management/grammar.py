@@ -28,6 +28,7 @@ class ConfigError(Exception):
     file    where the fault stands: `path`, or a file of policyDir
     line    1-based; None where no one line is to blame
     logs    lines to log before giving up
+    others  what is wrong besides, each with its place
     """
 
     def __init__(
@@ -39,8 +40,10 @@ class ConfigError(Exception):
         kind: str = "Python: Exception",
         file: str | None = None,
         logs: tuple[Log, ...] = (),
+        others: tuple[str, ...] = (),
     ) -> None:
         self.kind, self.reason, self.path, self.line, self.logs = kind, reason, path, line, logs
+        self.others = others
         self.file = file or path
         super().__init__(self.text())
 
