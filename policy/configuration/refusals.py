@@ -40,6 +40,11 @@ _NEVER_EMPTY: Final[Mapping[str, frozenset[str]]] = {
 }
 
 
+def is_unserved(type_: str, attribute: str) -> bool:
+    """Is it refused because this version cannot serve it?"""
+    return attribute in UNSERVED_ATTRIBUTES.get(type_, {})
+
+
 def refusal(type_: str, attributes: Mapping[str, object]) -> Refusal | None:
     """Why an entity of the file is refused; None: it is not.
 

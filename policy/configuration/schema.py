@@ -5,13 +5,14 @@ Pure but for reading schemas/management.json. Error texts are those of docs/spec
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal
 
 import schemas
+from policy.configuration import old_names
 from policy.configuration.value_texts import HIDDEN, hide_secrets, shown
 
 # Integers go over the wire as AMQP long at most.
@@ -41,8 +42,37 @@ class ValidationError(ValueError):
         self.attribute = attribute
 
 
+class ChoiceError(ValidationError):
+    """A value is none of those that an enumeration has.
+
+    value    as given; `allowed` are the right ones
+    """
+
+    def __init__(self, text: str, attribute: str | None, value: object, allowed: tuple[str, ...]) -> None:
+        super().__init__(text, attribute)
+        self.value, self.allowed = value, allowed
+
+
 class UnknownNameError(ValidationError):
-    """There is no type, or no attribute, of that name."""
+    """There is no type, or no attribute, of that name.
+
+    name     as given
+    advice   what is right, as far as that is known: `did you mean 'listener'?`; "" where it is not
+    similar  the name that was probably meant; "" where there is none
+    """
+
+    def __init__(self, text: str, name: str, *, attribute: str | None = None, advice: str = "", similar: str = ""):
+        super().__init__(f"{text}; {advice}" if advice else text, attribute)
+        self.name, self.advice, self.similar = name, advice, similar
+
+
+def _unknown(text: str, name: str, known: Iterable[str], old: str | None, *, attribute: str | None) -> UnknownNameError:
+    """old  what is right in the place of a name of another version"""
+    if old is not None:
+        return UnknownNameError(text, name, attribute=attribute, advice=old)
+    close = difflib.get_close_matches(name, known, n=1) if len(name) <= MAX_SUGGESTED_FOR_CHARACTERS else []
+    advice = f"did you mean '{close[0]}'?" if close else ""
+    return UnknownNameError(text, name, attribute=attribute, advice=advice, similar=close[0] if close else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +105,12 @@ class Attribute:
     is_file_only: bool = False
     extension: str | None = None
 
+    @property
+    def is_read_only(self) -> bool:
+        """Can nobody give it, not even the configuration file?"""
+        can_be_given = self.is_creatable or self.is_updatable or self.is_file_only
+        return not can_be_given and self.name not in ("type", "identity")
+
     def convert(self, value: object, type_name: str) -> object:
         """`value` as this attribute holds it: plain str, int, bool, dict or list.
 
@@ -82,6 +118,8 @@ class Attribute:
         """
         try:
             return _CONVERSIONS[self.kind](self, value)
+        except ChoiceError as error:
+            raise ChoiceError(f"{type_name}: {error}", self.name, error.value, error.allowed) from None
         except ValidationError as error:
             raise ValidationError(f"{type_name}: {error}", self.name) from None
 
@@ -158,16 +196,9 @@ class EntityType:
         """
         if (found := self.canonical_names.get(name)) is not None:
             return found
-        quoted = name[:MAX_QUOTED_CHARACTERS]
-        raise UnknownNameError(
-            f"{self.long_name}: Unknown attribute '{quoted}' for '{self.long_name}'{self._suggestion(name)}", name
-        )
-
-    def _suggestion(self, name: str) -> str:
-        if len(name) > MAX_SUGGESTED_FOR_CHARACTERS:
-            return ""
-        close = difflib.get_close_matches(name, self.attributes, n=1, cutoff=0.6)
-        return f"; did you mean '{close[0]}'?" if close else ""
+        text = f"{self.long_name}: Unknown attribute '{name[:MAX_QUOTED_CHARACTERS]}' for '{self.long_name}'"
+        old = old_names.ATTRIBUTES.get((self.short_name, name))
+        raise _unknown(text, name, self.attributes, old, attribute=name)
 
     def title(self, attributes: Mapping[str, object]) -> str:
         """`listener 'clients'`, or by its id or place where it has no name of its own: `listener 0.0.0.0:5672`."""
@@ -299,12 +330,10 @@ class Schema:
             raise ValidationError(f"No such entity type '{quoted}'")
         return found
 
-    def suggestion(self, name: str) -> str:
-        """`; did you mean 'listener'?` where a short name is close to `name`, else nothing."""
-        if len(name) > MAX_SUGGESTED_FOR_CHARACTERS:
-            return ""
-        close = difflib.get_close_matches(name, self.types, n=1, cutoff=0.6)
-        return f"; did you mean '{close[0]}'?" if close else ""
+    def unknown_section(self, name: str) -> UnknownNameError:
+        """The error about a section of a configuration that has no such type."""
+        text = f"No such entity type '{self.long_name(name)}'"
+        return _unknown(text, name, self.types, old_names.SECTIONS.get(name), attribute=None)
 
     def long_name(self, name: str) -> str:
         """The long form of any type name, known or not."""
@@ -450,9 +479,8 @@ def _to_tag(attribute: Attribute, value: object) -> str:
     number = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     if _DECIMAL.fullmatch(number) and 0 <= int(number) < len(attribute.tags):
         return attribute.tags[int(number)]
-    raise ValidationError(
-        f"Invalid value for enum{list(attribute.tags)}: '{_quoted(attribute, value)}': attribute '{attribute.name}'"
-    )
+    text = f"Invalid value for enum{list(attribute.tags)}: '{_quoted(attribute, value)}': attribute '{attribute.name}'"
+    raise ChoiceError(text, attribute.name, value, attribute.tags)
 
 
 def _to_map(attribute: Attribute, value: object) -> dict[str, object]:

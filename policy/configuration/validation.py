@@ -13,7 +13,7 @@ from policy.configuration.kinds.core_kind import CoreKind, Existing
 from policy.configuration.log_levels import MODULES
 from policy.configuration.references import IsService, Named
 from policy.configuration.refusals import Refusal
-from policy.configuration.schema import EntityType, Schema, UnknownNameError, ValidationError
+from policy.configuration.schema import EntityType, Schema, ValidationError
 from policy.configuration.unique_names import RuleError, UniqueNames, default_name
 from policy.files.sections import Section
 
@@ -43,7 +43,8 @@ class Fault:
     kind       how the error begins at start-up: "Configuration", or "Python: <exception name>"
     error      what the rule raised; None where it is a Refusal
     section    short type name, as far as a section is to blame
-    attribute  as written; "" where it is the whole section
+    attribute  under one of its names; "" where it is the whole section
+    source     of the section, with the places of its attributes
     """
 
     reason: str
@@ -51,9 +52,15 @@ class Fault:
     error: ValidationError | None = None
     section: str = ""
     attribute: str = ""
-    file: str | None = None
-    line: int | None = None
-    column: int = 1
+    source: SourceLocation = field(default_factory=SourceLocation, repr=False)
+
+    @property
+    def file(self) -> str | None:
+        return self.source.file
+
+    @property
+    def line(self) -> int | None:
+        return self.source.line_of((self.attribute,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,7 @@ class Validation:
     entities  valid ones, in the order of the files
     warned    lines for the log
     left_out  sections that cost themselves only (§1.4)
+    idle      attributes that only the router sets: what the file gives them comes to nothing
     """
 
     def __init__(self, schema: Schema, *, make_id: Callable[[str], str], refuse: Refuse, is_service: IsService) -> None:
@@ -94,6 +102,7 @@ class Validation:
         self.faults: list[Fault] = []
         self.warned: list[Warned] = []
         self.left_out: list[LeftOut] = []
+        self.idle: list[LeftOut] = []
         self._schema = schema
         self._make_id = make_id
         self._refuse = refuse
@@ -157,8 +166,7 @@ class Validation:
 
     def _unknown_type(self, section: Section, entity_type: EntityType | None) -> ValidationError:
         if entity_type is None:
-            name = self._schema.long_name(section.type)
-            return UnknownNameError(f"No such entity type '{name}'{self._schema.suggestion(section.type)}")
+            return self._schema.unknown_section(section.type)
         return ValidationError(f"Can't find implementation '{entity_type.class_word}' for '{entity_type.long_name}'")
 
     def _made(
@@ -172,6 +180,8 @@ class Validation:
             return None
         attributes, wrong = entity_type.validated(given, self._warn)
         errors += wrong
+        for name in section.attributes:
+            self._look_at_read_only(entity_type, section, name)
         if kind.deprecation is not None:
             self._warn("AGENT", kind.deprecation)
         if given.get("name") is not None:
@@ -243,6 +253,16 @@ class Validation:
             yield error
         yield from kind.reference_faults(each.attributes, self._named)
 
+    def _look_at_read_only(self, entity_type: EntityType, section: Section, name: str) -> None:
+        attribute = entity_type.attributes.get(entity_type.canonical_names.get(name, ""))
+        # Of types that can be updated the schema says what an update may give, and the file may give more.
+        is_open = "UPDATE" in entity_type.operations or kind_of(entity_type).deprecation is not None
+        if attribute is None or is_open or not attribute.is_read_only:
+            return
+        text = f"'{name}' is set by the router: what the file gives it has no effect"
+        self.idle.append(LeftOut(text=text, source=section.source, attribute=name))
+        self._warn("AGENT", f"{entity_type.title(section.attributes)}: {text}")
+
     def _blame(self, section: Section, entity_type: EntityType | None, error: ValidationError) -> None:
         source, attribute = section.source, error.attribute or ""
         if entity_type is not None and (attribute,) not in source.places:
@@ -262,9 +282,7 @@ class Validation:
             error=error,
             section=section,
             attribute=attribute,
-            file=source.file,
-            line=source.line_of((attribute,)),
-            column=source.column_of((attribute,)),
+            source=source,
         )
         self.faults.append(fault)
 

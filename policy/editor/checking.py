@@ -110,7 +110,7 @@ def _span(positions: Positions, start: int, length: int) -> list[tuple[int, int]
 
 def _policy(loaded: Loaded) -> dict[str, Any]:
     """What the rights of a user depend on beside his vhost; nothing where the configuration is not known."""
-    if not any(file.endswith(".conf") for file in loaded.texts):
+    if not loaded.is_configuration:
         return {}
     written = {"enableVhostPolicy": "no", **loaded.policy}
     return {key: str(written[key]) for key in ("enableVhostPolicy", "maxMessageSize") if key in written}

@@ -52,7 +52,8 @@ def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
     if not path.is_absolute():
         load_files([path], loaded)
         return loaded
-    configuration = path if path.suffix == _CONF else _configuration_of(path.parent, buffers)
+    is_router = path.suffix == _CONF or _is_json_router(path, buffers)
+    configuration = path if is_router else _configuration_of(path.parent, buffers)
     if configuration is None:
         # Whether a router reads this folder is not known; JSON files of all kinds may lie in it.
         found = _policy_files(path.parent, loaded)
@@ -63,10 +64,16 @@ def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
     if isinstance(named, str) and named:
         folder = _folder(named, configuration)
         if folder.is_dir() or folder == path.parent:
-            load_files(_policy_files(folder, loaded), loaded)
+            load_files(_policy_files(folder, loaded), loaded, are_policy=True)
         else:
             loaded.problems.append((str(configuration), _no_folder(named, loaded)))
     return loaded
+
+
+def _is_json_router(file: Path, buffers: Mapping[str, str]) -> bool:
+    loaded = Loaded(buffers=buffers)
+    load_files([file], loaded)
+    return loaded.is_configuration
 
 
 def _no_folder(named: str, loaded: Loaded) -> Problem:

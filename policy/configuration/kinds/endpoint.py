@@ -118,7 +118,7 @@ class ListenerKind(EndpointKind):
             yield misconfigured(f"{user}: sniProfiles without sslProfile, which all other clients get", "sniProfiles")
         for name in chosen.values() if isinstance(chosen, Mapping) else ():
             if (text := profile_problem(f"{user}: sniProfiles", str(name), named.names[PROFILE])) is not None:
-                yield MissingProfileError(text, "sniProfiles", kind="Configuration")
+                yield MissingProfileError(text, "sniProfiles", str(name))
 
 
 def _check_open_properties(attributes: Attributes) -> None:

@@ -148,11 +148,15 @@ class AuthenticatorKind(NamedKind):
 class MissingProfileError(RuleError):
     """An sslProfile that no section defines."""
 
+    def __init__(self, text: str, attribute: str, profile: str) -> None:
+        super().__init__(text, attribute, kind="Configuration")
+        self.profile = profile
+
 
 def profile_faults(user: str, attributes: Attributes, named: Named) -> Iterator[RuleError]:
     name = str(attributes.get("sslProfile") or "")
     if name and (text := profile_problem(user, name, named.names[PROFILE])) is not None:
-        yield MissingProfileError(text, "sslProfile", kind="Configuration")
+        yield MissingProfileError(text, "sslProfile", name)
 
 
 def misconfigured(text: str, attribute: str | None) -> RuleError:
