@@ -47,7 +47,7 @@ def document_of(sections: Iterable[Section]) -> Document:
         place = section.source.line or 1, section.source.column
         positions[(index,)] = positions[(index, 0)] = positions[(index, 1)] = place
         positions |= {(index, 1, *path): place for path, place in section.source.places.items()}
-        for path, (line, column) in section.repeats:
+        for path, (line, column) in section.refused_repeats:
             problem = f"'{path[-1]}' stands here a second time, and only this one counts: keep one of them"
             problems.append(Problem(line=line, column=column, text=problem))
     return Document(value=value, positions=positions, problems=tuple(problems))

@@ -7,6 +7,7 @@ from typing import Final
 from policy.attributes import Path, Place, SourceLocation
 
 CONF_SUFFIX: Final = ".conf"
+_ABOUT_POLICY: Final = ("vhost", "policy")
 # A JSON file that has one of them is a router's configuration; files of a policyDir never are.
 _OF_ROUTERS: Final = frozenset({"router", "listener", "connector"})
 
@@ -36,6 +37,15 @@ class Section:
     repeats: tuple[tuple[Path, Place], ...] = ()
     cut: tuple[str, ...] = ()
     is_of_json_router: bool = False
+
+    @property
+    def refused_repeats(self) -> tuple[tuple[Path, Place], ...]:
+        """The repeats that no router takes: one of two rules would quietly replace the other.
+
+        Of an attribute that stands twice in another section of a `.conf` the last one counts, as in 1.20.
+        """
+        is_about_policy = self.type in _ABOUT_POLICY
+        return tuple(each for each in self.repeats if is_about_policy or len(each[0]) > 1)
 
     @property
     def is_of_router(self) -> bool:

@@ -45,7 +45,7 @@ def load_sections(text: str, file: str, *, is_policy: bool = False) -> tuple[Sec
 
 
 def _is_plain_section(section: Section) -> bool:
-    return not section.repeats and (section.type != "vhost" or is_plainly_valid(section.attributes))
+    return not section.refused_repeats and (section.type != "vhost" or is_plainly_valid(section.attributes))
 
 
 def validate(document: Document) -> tuple[Problem, ...]:

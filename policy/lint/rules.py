@@ -78,6 +78,7 @@ from policy.lint import (
     read_only_attribute,
     refused_section,
     refused_vhost,
+    repeated_attribute,
     same_port,
     second_name_of_a_queue,
     secret_in_file,
@@ -229,6 +230,7 @@ RULES: tuple[LintRule, ...] = (
     read_only_attribute,
     hidden_waypoint,
     connector_mechanisms,
+    repeated_attribute,
 )
 
 _IDS = frozenset(rule.ID for rule in RULES)

@@ -168,8 +168,7 @@ def run(config_path: str, options: Options, report: Report | None, kind: Program
 
 
 def _failed(text: str, logs: Logs, options: Options, report: Report | None) -> int:
-    """The three lines of §2.3, or one to the launching process."""
-    logs.write("ERROR", "error", text)
+    """The lines of §2.3, or one to the launching process."""
     logs.write("MAIN", "critical", f"Router start-up failed: {text}")
     if report is not None:
         report(text)

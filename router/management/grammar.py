@@ -16,8 +16,6 @@ from router.effects import Log
 # Enough to mend a file by; a binary file given by mistake would fill the log.
 MAX_REPORTED_LINES = 20
 
-_ABOUT_POLICY = ("vhost", "policy")
-
 
 class ConfigError(Exception):
     """A configuration that cannot be used. str() is the error text of docs/spec/management.md §2.3.
@@ -69,14 +67,10 @@ def parse_config(text: str, *, path: str) -> list[Section]:
 
 
 def _refuse_repeats(section: Section) -> None:
-    """A name that stands twice in one map, or in a section about policy, would quietly replace the first.
-
-    Of an attribute that stands twice in another `.conf` section the last one counts, as in 1.20. Raises ConfError.
-    """
-    for name, (line, column) in section.repeats:
-        if len(name) > 1 or section.type in _ABOUT_POLICY:
-            text = f"key '{name[-1]}' stands here a second time, in column {column}: keep one of them"
-            raise ConfError(Problem(line=line, column=column, text=text))
+    """Raises ConfError."""
+    for name, (line, column) in section.refused_repeats:
+        text = f"key '{name[-1]}' stands here a second time, in column {column}: keep one of them"
+        raise ConfError(Problem(line=line, column=column, text=text))
 
 
 def _config_error(error: ConfError, path: str, text: str) -> ConfigError:
