@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from policy.files.conf import conf_sections, document_of, with_booleans
 from policy.files.conf_json import conf_json_sections
-from policy.files.conf_text import ConfError
+from policy.files.conf_text import ConfError, camel_case
 from policy.files.json_sections import json_sections
 from policy.files.positioned_json import Document, NotJson, Problem, parse, without_comments
 from policy.files.sections import CONF_SUFFIX, Section, are_of_json_router
@@ -43,6 +43,8 @@ def _router_sections(text: str, file: str, found: tuple[Section, ...] | None) ->
     """As `found`; a router's configuration with a router's leniences, such as a comma before a bracket."""
     if found is not None and not are_of_json_router(section.type for section in found):
         return found
+    if found is not None and all(name == camel_case(name) for section in found for name in section.attributes):
+        return tuple(replace(section, is_of_json_router=True) for section in found)  # knows the places in lists, too
     try:
         sections = [with_booleans(section) for section in conf_json_sections(text, file)]
     except ConfError:

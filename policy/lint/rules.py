@@ -1,6 +1,8 @@
 """The rules, in the order of their ids. An id is never used again for something else."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
 
 from policy.files.sections import Section
 from policy.lint import (
@@ -233,6 +235,9 @@ RULES: tuple[LintRule, ...] = (
     repeated_attribute,
 )
 
+# Of the other places of a finding that stands for several.
+MAX_SHOWN_LINES: Final = 10
+
 _IDS = frozenset(rule.ID for rule in RULES)
 
 
@@ -273,4 +278,24 @@ def _found(
     findings = [finding for rule in watch(rules) if rule.ID not in ignored for finding in rule.check(policy)]
     sought = {*(rule.ID for rule in rules), UNUSED_ID} - {*ignored}
     kept = placed(without_ignored(findings, policy.texts, sought), policy.texts)
-    return tuple(sorted(kept, key=lambda each: (each.file, each.line, each.column, each.rule, each.text)))
+    ordered = sorted(kept, key=lambda each: (each.file, each.line, each.column, each.rule, each.text))
+    return tuple(_folded(ordered, extension.ID))
+
+
+def _folded(findings: Iterable[Finding], rule: str) -> Iterator[Finding]:
+    """The findings, those of the rule as one for each file: notes that nobody acts on line by line."""
+    found = list(findings)
+    lines: dict[str, list[int]] = {}
+    for each in found:
+        if each.rule == rule:
+            lines.setdefault(each.file, []).append(each.line)
+    told: set[str] = set()
+    for each in found:
+        if each.rule != rule:
+            yield each
+        elif each.file not in told:
+            told.add(each.file)
+            others = [*dict.fromkeys(lines[each.file][1:])]
+            shown = ", ".join(map(str, others[:MAX_SHOWN_LINES])) + (", …" if len(others) > MAX_SHOWN_LINES else "")
+            count = len(lines[each.file]) - 1
+            yield replace(each, text=f"{each.text}; {count} more in this file (line {shown})") if count else each
