@@ -1,11 +1,12 @@
 """The files a verb is given: policy files, router configurations, folders of policy files."""
 
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 from policy.analysis.outlines import Outline, Written, outline
 from policy.attributes import SourceLocation
@@ -17,7 +18,22 @@ from policy.files.validation import load_sections
 from policy.printing import printable
 from policy.ruleset import PolicyError, Ruleset, compile_ruleset
 
+_COMMENT_LINE: Final = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+_POLICY: Final = re.compile(r'\s*\[\s*\[\s*"')
+_SECTION: Final = re.compile(
+    r"^[ \t]*(?:router|listener|connector|ssl-?profile|auth-?service-?plugin|address|link-?route|auto-?link|policy"
+    r"|vhost|log)[ \t]*\{",
+    re.MULTILINE | re.IGNORECASE,
+)
+_SASL: Final = re.compile(
+    r"^[ \t]*(?:mech_list|pwcheck_method|auxprop_plugin|sasldb_path|userfile_path|saslauthd_path|keytab)[ \t]*:",
+    re.MULTILINE,
+)
+# As far as one looks to see what a file is.
+BEGINNING: Final = 64_000
+
 STDIN = "-"
+SASL_TEXT: Final = "this is a configuration of SASL: `qdrouterd --check` reads it with that of its router"
 STDIN_NAMES = ("stdin.json", "stdin.conf")
 CLEAN, FINDINGS, WRONG_USE, UNREADABLE = 0, 1, 2, 3
 
@@ -123,6 +139,9 @@ def load_file(file: Path, loaded: Loaded, *, is_policy: bool = False) -> None:
     try:
         text = read_text(file) if buffer is None else buffer
         name = stdin_name(text) if name == STDIN else name
+        if name.endswith(CONF_SUFFIX) and is_sasl_configuration(text):
+            loaded.problems.append((name, Problem(line=1, column=1, text=SASL_TEXT)))
+            return
         loaded.entities += load_sections(text, name, is_policy=is_policy)
         loaded.texts[name] = text
     except PolicyFileError as error:
@@ -133,6 +152,19 @@ def load_file(file: Path, loaded: Loaded, *, is_policy: bool = False) -> None:
 
 def _is_conf(name: str) -> bool:
     return name.endswith(CONF_SUFFIX)
+
+
+def is_ours(text: str, file: str) -> bool:
+    """Does it look like policy or a router's configuration? Folders have JSON files of all kinds."""
+    beginning = text[:BEGINNING]
+    if file.endswith(CONF_SUFFIX):
+        return Path(file).name.startswith("qdrouterd") or _SECTION.search(beginning) is not None
+    return file.endswith(".json") and _POLICY.match(_COMMENT_LINE.sub("", beginning)) is not None
+
+
+def is_sasl_configuration(text: str) -> bool:
+    """Is it the `.conf` file of the SASL library, which saslConfigDir names? It has no sections."""
+    return _SASL.search(text) is not None and _SECTION.search(text) is None
 
 
 class UnreadableError(Exception):

@@ -47,6 +47,7 @@ class Checker:
             loaded.entities += earlier.entities
         configuration, known, problem = lint_configuration(file, request["roots"])
         found = check_all(tuple(loaded.entities), configuration.ignored, loaded.texts, float(request["now"]))
+        found = configuration.without_ignored_paths(found)
         found = without_known(with_levels(found, configuration.levels), known)
         files = {
             name: _diagnostics(name, loaded, found, encoding, is_readable=name not in unreadable)

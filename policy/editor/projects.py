@@ -10,7 +10,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from policy.cli.sources import Loaded, UnreadableError, cannot_be_read, load_files, read_text, why_unread
+from policy.cli.sources import (
+    BEGINNING,
+    Loaded,
+    UnreadableError,
+    cannot_be_read,
+    is_ours,
+    load_files,
+    read_text,
+    why_unread,
+)
 from policy.files.positioned_json import NotJson, Problem, parse
 from policy.files.regular import MAX_POLICY_FILES, folder_names, is_policy_file, read_start
 from policy.lint.configuration import ConfigurationError, LintConfiguration, read_configuration
@@ -21,24 +30,7 @@ _CONF: Final = ".conf"
 _MAX_CONFIGURATIONS: Final = 20
 _MAX_LEVELS: Final = 40
 
-_COMMENT_LINE: Final = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
-_POLICY: Final = re.compile(r'\s*\[\s*\[\s*"')
-_SECTION: Final = re.compile(
-    r"^[ \t]*(?:router|listener|connector|ssl-?profile|auth-?service-?plugin|address|link-?route|auto-?link|policy"
-    r"|vhost|log)[ \t]*\{",
-    re.MULTILINE | re.IGNORECASE,
-)
 _POLICY_DIR: Final = re.compile(r"policy-?dir", re.IGNORECASE)
-# As far as one looks to see what a file is.
-_BEGINNING: Final = 64_000
-
-
-def is_ours(text: str, file: str) -> bool:
-    """Does it look like policy or a router's configuration? Editors open JSON files of all kinds."""
-    beginning = text[:_BEGINNING]
-    if file.endswith(_CONF):
-        return Path(file).name.startswith("qdrouterd") or _SECTION.search(beginning) is not None
-    return file.endswith(".json") and _POLICY.match(_COMMENT_LINE.sub("", beginning)) is not None
 
 
 def load_project(file: str, buffers: Mapping[str, str]) -> Loaded:
@@ -100,7 +92,7 @@ def _may_be_policy(file: Path, buffers: Mapping[str, str]) -> bool:
     if (text := buffers.get(str(file))) is not None:
         return is_ours(text, str(file)) or not text.strip()
     try:
-        return is_ours(read_start(str(file), _BEGINNING).decode("utf-8", "replace"), str(file))
+        return is_ours(read_start(str(file), BEGINNING).decode("utf-8", "replace"), str(file))
     except OSError:
         return False
 

@@ -76,7 +76,7 @@ def test_a_folder_of_routers_is_checked_as_a_fleet(tmp_path: Path, capsys: pytes
 
 def test_an_empty_fleet_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "--fleet", str(tmp_path)]) == 3
-    assert "there is no *.conf file in this folder or in one of its own" in capsys.readouterr().out
+    assert "there is no configuration of a router in this folder or below it" in capsys.readouterr().out
 
 
 def test_rules_of_a_fleet_say_nothing_about_one_router() -> None:
