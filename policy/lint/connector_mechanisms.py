@@ -36,7 +36,7 @@ def check(policy: PolicyText) -> Iterator[Finding]:
             if word.upper() not in _MECHANISMS:
                 similar = get_close_matches(word.upper(), _MECHANISMS, n=1)
                 advice = f": did you mean '{similar[0]}'?" if similar else f": it has {', '.join(_MECHANISMS[:5])}"
-                fix = Fix(old=word, new=similar[0], is_safe=False) if similar and words == [word] else None
-                about = About(item=word, fix=fix)
+                has_fix = similar and words == [word]
+                about = About(item=word, fix=Fix(old=word, new=similar[0], is_safe=False) if has_fix else None)
                 text = f"a connector has no mechanism '{word}'{advice}"
                 yield section.finding(ID, Level.WARNING, text, "saslMechanisms", about)

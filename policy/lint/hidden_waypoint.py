@@ -15,15 +15,16 @@ FAMILY = Family.REACHABILITY
 
 
 def check(policy: PolicyText) -> Iterator[Finding]:
-    routes = [(tokens, route) for route in policy.sections("linkRoute") if (tokens := _tokens(route))]
+    routes = {"/".join(tokens): route for route in policy.sections("linkRoute") if (tokens := _tokens(route))}
     if not routes:
         return
-    tree = PatternTree(routes)
+    tree = PatternTree((split_tokens(pattern), pattern) for pattern in routes)
     for address in policy.sections("address"):
         if not address.is_on("waypoint") or not (tokens := _tokens(address)):
             continue
         sample = "/".join("x" if token in ("*", "#") else token for token in tokens)
-        if (route := tree.find(split_tokens(sample))) is not None:
+        if (pattern := tree.find(split_tokens(sample))) is not None:
+            route = routes[pattern]
             key = "prefix" if address.text("prefix") else "pattern"
             other = route.text("prefix") or route.text("pattern")
             text = f"links for '{address.text(key)}' take the link route '{other}' (line {route.source.line})"

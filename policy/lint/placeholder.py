@@ -21,8 +21,7 @@ _PLACEHOLDER: Final = re.compile(r"<[A-Za-z][^<>]{0,80}>|\$\{(?!user\})[A-Za-z_]
 def check(policy: PolicyText) -> Iterator[Finding]:
     for section in policy.all_sections:
         for key, value in section.attributes.items():
-            found = _PLACEHOLDER.search(value) if isinstance(value, str) else None
-            if found is not None:
+            if isinstance(value, str) and (found := _PLACEHOLDER.search(value)) is not None:
                 text = f"'{key}' has the placeholder '{found[0]}', which the router takes as it is"
                 about = About(item=value, confidence=Confidence.LIKELY)
                 yield section.finding(ID, Level.WARNING, text, key, about)
