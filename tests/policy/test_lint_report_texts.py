@@ -141,7 +141,8 @@ def test_pages_of_rules() -> None:
     [
         (
             {"x": 1},
-            "'x' is unknown: known are fail-level, ignore, only-this-router, levels, baseline, docs-url, per-path-ignores",
+            "'x' is unknown: known are fail-level, ignore, only-this-router, levels, baseline, "
+            "docs-url, per-path-ignores",
         ),
         ({"ignore": "PAL016"}, 'ignore is a list of ids: ["PAL016"]'),
         ({"ignore": ["PAL016", "PAL999"]}, "ignore: 'PAL999' is no id of a rule, such as PAL016"),
