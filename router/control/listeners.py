@@ -171,7 +171,9 @@ class Listeners:
             if profile not in by_profile:
                 by_profile[profile] = files_of(self._profiles.find(str(profile), f"{user}: sniProfiles"))
             by_name[name] = by_profile[profile]
-        self._profiles.use(attributes["name"], (own, *by_profile.values()), user)
+        self._profiles.use(
+            attributes["name"], (own, *by_profile.values()), user, is_required=bool(attributes["requireSsl"])
+        )
         return tls_settings(own, by_name, self._emit)
 
     async def open_all(
