@@ -3,6 +3,7 @@
 from policy.addressing.address import Address
 from policy.decision import Rule
 from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED, ManagementRights
+from router.connection.outgoing import Connector
 from router.control.router import Router
 from router.core.in_links import InLink
 from router.effects import Log, Refused, RequestMembers, audit_event
@@ -11,7 +12,9 @@ from router.management.requests import Requester
 
 class Requesters:
     def __init__(self, router: Router, network_rights: ManagementRights) -> None:
-        """network_rights  of requests that other routers pass on, where vhost policy is enforced"""
+        """network_rights  of requests that other routers pass on: where vhost policy is enforced, and to an edge by its
+        interior
+        """
         self._router = router
         self._network_rights = network_rights
 
@@ -29,7 +32,9 @@ class Requesters:
         gate.catch_up()
         rights, settings = gate.management_rights(), gate.settings
         rule = settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None
-        if connection.terms.role == "inter-router" and ruleset.is_enabled:
+        terms = connection.terms
+        is_uplink = isinstance(terms, Connector) and terms.role == "edge" and not terms.allows_management
+        if is_uplink or (terms.role == "inter-router" and ruleset.is_enabled):
             # Attack: a router that was taken, or that has another policy or none, asks in the name of anybody.
             rights = self._network_rights
             rule = Rule(item=f"policy, networkManagement: {rights}")
