@@ -347,7 +347,6 @@ MAX_PARAMETERS = 8
 # Class -> why it is larger. A value (a dataclass) has as many fields as it has.
 LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
-    "router.core.in_links.InLink": "what holds a sender back, its credit and its outcomes depend on each other",
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
     "router.amqp.engine.links.IncomingWire": "its states exclude each other: a message is whole, or read in parts",
     "router.core.in_links.InLink": "credit, holds and outcomes of one sender are one account",
