@@ -44,13 +44,15 @@ class Requesters:
         rights, settings = gate.management_rights(), gate.settings
         rule = settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None
         terms = connection.terms
-        is_uplink = isinstance(terms, Connector) and terms.role == "edge"
-        is_limited = ruleset.is_enabled and terms.role in ("inter-router", "edge")
-        if is_limited if not is_uplink else not terms.allows_management:
+        is_of_edge = terms.role == "edge" and not isinstance(terms, Connector)
+        is_limited = ruleset.is_enabled and (is_of_edge or terms.role == "inter-router")
+        if isinstance(terms, Connector) and terms.role == "edge":
+            is_limited = not terms.allows_management
+        if is_limited:
             # Attack: a router that was taken, or that has another policy or none, asks in the name of anybody.
             group, rights = rights, self._network_rights
             rule = Rule(item=f"policy, networkManagement: {rights}")
-            if terms.role == "edge" and not is_uplink:
+            if is_of_edge:
                 rights = common(rights, group)  # its vhost governs an edge, too
                 if is_direct:
                     rights = with_type_of(rights, group, OWN_LINK_ROUTES)
