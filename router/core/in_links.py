@@ -202,11 +202,6 @@ class InLink(Link):
 
     # Holding back
 
-    @property
-    def is_over_budget(self) -> bool:
-        """Does it, or its connection, have too much that waits?"""
-        return bool(self.holds & (OVER_BUDGET | LINK_OVER_BUDGET))
-
     def hold(self, why: int) -> None:
         """Take nothing more, but for the rest of a message that streams."""
         if not self.holds:
@@ -280,16 +275,6 @@ class InLink(Link):
             work.refill.append(self)
             work.touched.add(self.engine)
         self.owed += 1
-
-    def take_in_process(self, source: Handle) -> None:
-        """The router itself is its receiver. The caller gives the credit back."""
-        if self.is_settled(source):
-            self.presettled += 1
-            self.settle(source)
-        else:
-            self.accept(source)
-            self.accepted += 1
-        self.work.touched.add(self.engine)
 
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
         if not self.is_open:
@@ -403,6 +388,22 @@ class InLink(Link):
             self.is_draining = True
             self.wire.start_drain()
             self.work.touched.add(self.engine)
+
+
+def take_in_process(link: InLink, source: Handle) -> None:
+    """The router itself is the receiver. The caller gives the credit back."""
+    if link.is_settled(source):
+        link.presettled += 1
+        link.settle(source)
+    else:
+        link.accept(source)
+        link.accepted += 1
+    link.work.touched.add(link.engine)
+
+
+def is_over_budget(link: InLink) -> bool:
+    """Does the link, or its connection, have too much that waits?"""
+    return bool(link.holds & (OVER_BUDGET | LINK_OVER_BUDGET))
 
 
 class Discard:
