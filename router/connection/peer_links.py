@@ -370,6 +370,7 @@ class PeerLinks:
             return False
         link.wire.abort_stream()  # first, lest closing the link hurries the rest of it to the receivers
         link.refuse(delivery, condition_of(refusal))
+        link.wire.tell_outcome()
         link.settle(delivery)  # although the rest of it is not read
         wire_of(link).close()
         self.engine.stop_listening()

@@ -336,7 +336,7 @@ class InLink(Link):
             yield from copies.settling()
 
     def conclude(self, source: Handle, *, is_undeliverable: bool = False) -> None:
-        """Its state has been given: settle, at once or when the rest of the message has come. One credit returns.
+        """It has its outcome: say and settle it, at once or when the rest of the message has come. One credit returns.
 
         is_undeliverable  nobody could receive it: the credit waits until somebody can (routing §6.1)
         """
@@ -412,6 +412,7 @@ class Discard:
 
     def _end_if_complete(self) -> None:
         if not self.link.wire.is_partial(self.delivery):
+            self.link.wire.tell_outcome()
             self.link.wire.end_stream()
             self.link.settle_concluded(self.delivery, is_undeliverable=self.is_undeliverable)
 

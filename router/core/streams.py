@@ -73,12 +73,19 @@ class Leg:
             out.unsettled[handle] = (self, stream.source, stream.since_s)
             out.load += 1
             out.weigh(handle, STREAMED_BYTES)
+        self._carry_state(handle)
         for chunk in self.waiting:
             out.wire.append(chunk)
         self._stop_waiting()
         out.work.touched.add(out.engine)
         if stream.is_complete:
             self._end()
+
+    def _carry_state(self, handle: Handle) -> None:
+        """The state that the sender gives on its Transfers goes on with those of the copy."""
+        stream = self.stream
+        if stream.wants_outcome and stream.link.is_open and (state := stream.link.wire.remote_state(stream.source)):
+            self.out.wire.relay_state(handle, stream.source, state)
 
     def _stop_waiting(self) -> None:
         """The chunks go to the engine, or nowhere."""
@@ -136,12 +143,11 @@ class Leg:
             self.out.refresh_room()
 
     def _end(self) -> None:
-        out, stream = self.out, self.stream
+        out, stream, handle = self.out, self.stream, self.handle
+        assert handle is not None  # it has occupied its link
         out.wire.finish()
         out.vacate()
         self.is_over = True
-        handle = self.handle
-        assert handle is not None  # it has occupied its link
         if handle in out.unsettled:
             # A copy is complete. Of one of several the receiver may have decided before that.
             if not stream.has_one_copy:

@@ -619,6 +619,10 @@ class _Wire:
             if not has_room:
                 return
             lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
+        self.update(delivery, state)
+
+    def update(self, delivery: Handle, state: int) -> None:
+        """Give `delivery` this state, with the data that it has."""
         _update(delivery, state)
 
     def _has_room_for(self, disposition: Pointer, state: int) -> bool:
@@ -685,9 +689,38 @@ _HELD: Final = _Held()
 
 
 class _Granting(_Wire):
-    """A link on which the router receives, as far as it grants credit and gives outcomes."""
+    """A link on which the router receives, as far as it grants credit and gives outcomes.
 
-    __slots__ = ()
+    INVARIANT: an outcome is said of a message that has come whole. A sender may take one for a failure that comes while
+    it still sends: Artemis closes the connection, with all links on it.
+
+    unsaid  the message under way and its outcome, which is said when its end has come (`tell_outcome`)
+    """
+
+    __slots__ = ("unsaid",)
+
+    def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
+        super().__init__(engine, link, owner)
+        self.unsaid: tuple[Handle, int] | None = None
+
+    def update(self, delivery: Handle, state: int) -> None:
+        """Give `delivery` this state; an outcome not before the end of the message."""
+        if ACCEPTED <= state <= MODIFIED and _partial(delivery):
+            self.unsaid = delivery, state
+        else:
+            _update(delivery, state)
+
+    def tell_outcome(self) -> None:
+        """The message has come whole, or its link is about to be closed: say its outcome, if it has one already."""
+        if self.unsaid is not None:
+            (delivery, state), self.unsaid = self.unsaid, None
+            _update(delivery, state)
+
+    def told(self, delivery: Handle) -> int:
+        """The state that the peer was given or is about to be, 0 for none."""
+        if self.unsaid is not None and self.unsaid[0] == delivery:
+            return self.unsaid[1]
+        return super().told(delivery)
 
     def _agree_on_settlement(self) -> None:
         """Messages are taken settled and unsettled, as the sender likes. Outcomes are the receiver's: `second` is not
@@ -709,15 +742,15 @@ class _Granting(_Wire):
     def reject(self, delivery: Handle, condition: Condition) -> None:
         """Give the outcome rejected with this error; the caller settles."""
         set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), condition)
-        _update(delivery, REJECTED)
+        self.update(delivery, REJECTED)
 
     def release(self, delivery: Handle) -> None:
-        _update(delivery, RELEASED)
+        self.update(delivery, RELEASED)
 
     def modify(self, delivery: Handle) -> None:
         """Give modified with delivery-failed: it may have reached somebody."""
         lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
-        _update(delivery, MODIFIED)
+        self.update(delivery, MODIFIED)
 
 
 def _paying(pay: Callable[[int], None], plain: Callable[..., None]) -> Callable[..., None]:
@@ -761,7 +794,6 @@ class IncomingWire(_Granting):
     core: Taker | None
     is_partial = staticmethod(_partial)
     is_aborted = staticmethod(_aborted)
-    update = staticmethod(_update)
     accept_delivery = staticmethod(CHOSEN.accept)
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
@@ -839,6 +871,7 @@ class IncomingWire(_Granting):
 
     def end_message(self) -> None:
         """The streamed message has been read to its end."""
+        self.tell_outcome()
         _advance(self.link)
         self.end_stream()
 
@@ -914,6 +947,7 @@ class IncomingWire(_Granting):
         if delivery and _partial(delivery):
             if not _is_settled(delivery) and not self.told(delivery):
                 self.reject(delivery, condition)
+            self.tell_outcome()
             self._throw_away()
 
     def _throw_away(self) -> None:
@@ -929,7 +963,7 @@ class IncomingWire(_Granting):
     def release_core(self) -> None:
         """The core has let go of the link: later messages are discarded."""
         self.core = self.forward = self.plain = self.begin = self.pay = self.on_updated = self.stream = None
-        self.is_held = False
+        self.is_held, self.unsaid = False, None
 
     # Incoming messages
 
