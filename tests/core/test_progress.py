@@ -6,6 +6,7 @@ import pytest
 from memory_net import ACCEPTED, MODIFIED, REJECTED, Net, Receiver, Sender, Vhosts, encoded
 from test_streaming import MEGABYTE, Upload, held_bytes
 
+from router.core.budget import Limits
 from router.core.progress import MIN_BYTES_PER_S
 
 TIMEOUT_S = 8
@@ -406,7 +407,7 @@ def test_many_unfinished_messages_in_one_queue_end_at_the_same_time() -> None:
 
 def test_a_full_session_does_not_excuse_a_message_for_which_others_wait() -> None:
     """Attack: fill the session by another link, whose receiver grants no credit, and stall."""
-    net = net_of()
+    net = net_of(limits=Limits(connection=2 * MEGABYTE))  # little of what waits is taken
     victim = net.client().receiver("a", credit=10, accepts=True)
     net.client("accomplice").receiver("b")
     client = net.client("attacks")

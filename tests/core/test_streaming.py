@@ -23,10 +23,14 @@ def held_bytes(net: Net) -> int:
             continue
         total += sum(session.backlog_bytes for session in peer.engine.sessions.values())
         total += sum(incoming_bytes(session.pointer) for session in peer.engine.sessions.values())
+    streams = set()
     for link in net.core.links.values():
+        legs = [getattr(link, "leg", None)]
         for item in getattr(link, "queue", ()):
-            total += len(item.payload) + (item.leg.waiting_bytes if item.leg is not None else 0)
-    return total
+            total += len(item.payload)
+            legs.append(item.leg)
+        streams |= {leg.stream for leg in legs if leg is not None}
+    return total + sum(stream.parts.kept + stream.own_bytes for stream in streams)
 
 
 def incoming_bytes(session: object) -> int:

@@ -940,6 +940,11 @@ class IncomingWire(_Granting):
         """May the sender send nothing more on the session until some of what it sent has been read?"""
         return self.session.is_full
 
+    @property
+    def fills_session(self) -> bool:
+        """Does that hold up other links?"""
+        return len(self.session.wires) > 1 and self.session.is_full
+
     def give_up(self, condition: Condition) -> None:
         """Reject the message whose end has not come; its receivers learn that they do not get the rest."""
         delivery = lib.pn_link_current(self.link)
@@ -1167,8 +1172,9 @@ class OutgoingWire(_Wire):
         """(size, at, inserted, its bytes): as `send`, with `inserted` before the byte at `at`, not behind `size`."""
         return partial(_send_with, self.link)
 
-    def append(self, payload: bytes) -> None:
-        _send(self.link, payload, len(payload))
+    def append(self, payload: bytes, at: int, size: int) -> None:
+        """`size` bytes of `payload`, from `at` on, go on the delivery that has begun."""
+        _send(self.link, ffi.from_buffer(payload) + at if at else payload, size)
 
     def finish(self) -> None:
         _advance(self.link)
