@@ -431,6 +431,12 @@ def message_stalled(who: Party, seconds: float, link_id: int, address: str | Non
     return _stalled(who, Reason.MESSAGE_STALLED, "a message under way made no progress", seconds, link_id, address)
 
 
+def message_holds_up_others(who: Party, seconds: float, link_id: int, address: str | None) -> Denied:
+    """A message under way has held up others for so long, although it made progress."""
+    reason = Reason.MESSAGE_HOLDS_UP_OTHERS
+    return _stalled(who, reason, "a message under way held up others", seconds, link_id, address)
+
+
 def receiver_stalled(who: Party, seconds: float, link_id: int, address: str | None) -> Denied:
     """A receiver has taken nothing of a message under way for so long."""
     return _stalled(who, Reason.RECEIVER_STALLED, "a message under way was not taken", seconds, link_id, address)
@@ -446,7 +452,7 @@ def _stalled(who: Party, reason: Reason, what: str, seconds: float, link_id: int
         refusal=stalled(what, seconds),
         lines=(line("warning", f"[C{who.connection_id}][L{link_id}] {text}"),),
         request={
-            "direction": "send" if reason is Reason.MESSAGE_STALLED else "receive",
+            "direction": "receive" if reason is Reason.RECEIVER_STALLED else "send",
             "address": address,
             "limit": int(seconds),
         },

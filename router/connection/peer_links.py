@@ -4,6 +4,7 @@ Sources: docs/spec/routing.md §5; docs/spec/policy-and-auth.md §3.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from policy.addressing.address import FALLBACK_PHASE, Address, Unclear
@@ -223,7 +224,7 @@ class PeerLinks:
         """What a sender must not do costs it its link, or more."""
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
-        link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
+        link.on_stalled = partial(self._on_stalled_message, link)
 
     def limit_out(self, link: OutLink) -> None:
         link.on_stalled = lambda seconds: self._on_stalled_receiver(link, seconds)
@@ -387,11 +388,12 @@ class PeerLinks:
         wire.close(_LINK_OVER_CREDIT)
         self._touch()
 
-    def _on_stalled_message(self, link: InLink, seconds: float) -> None:
-        """A message under way has made no progress: it is rejected, and its link closed."""
+    def _on_stalled_message(self, link: InLink, seconds: float, holds_up_others: bool) -> None:
+        """A message under way makes no progress, or holds up others: it is rejected, and its link closed."""
         wire = wire_of(link)
         assert isinstance(wire, IncomingWire)
-        condition = condition_of(self.gate.give_up_message(seconds, link.identity, target_of(link)))
+        refusal = self.gate.give_up_message(seconds, link.identity, target_of(link), holds_up_others=holds_up_others)
+        condition = condition_of(refusal)
         wire.give_up(condition)
         self.end_link(wire, condition, is_peers_doing=True)
 

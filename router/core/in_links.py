@@ -112,7 +112,8 @@ class InLink(Link):
         self.max_message_bytes = 0
         self.on_oversize: Callable[[Handle, int, int], bool] = _stop
         self.on_over_credit: Callable[[], None] | None = None
-        self.on_stalled: Callable[[float], None] | None = None  # gets seconds: its message made no progress for so long
+        # Gets seconds: its message under way made no progress for so long, or where it is true held up others.
+        self.on_stalled: Callable[[float, bool], None] | None = None
         self.on_updated: Callable[[Handle], None] = _ignore  # gets what the sender settled, or gave a state, later
         self.merging: dict[Handle, Merging] = {}  # its multicasts with an outcome which nobody has settled for all
         self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken

@@ -105,6 +105,11 @@ class Pace(Protocol):
         """How long a link may have to wait before anything of it is taken."""
         ...
 
+    @property
+    def bytes_per_s(self) -> float:
+        """What may come in a second; infinite where it is not limited."""
+        ...
+
     def pay(self, size: int, /) -> bool: ...
 
 

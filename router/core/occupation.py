@@ -3,11 +3,12 @@
 A message that streams occupies the link of its receiver. It makes progress (router.core.progress) at a rate at which it
 may take for ever. Attack: one such message for each receiver of an address. 7 kB/s kept five receivers from everybody.
 
-Bounds, with T for the timeout (`Link.patience` times that at a neighbour's), counted while others wait and no receiver is
-the slower one:
-- a message may hold them up for T, and a second more for each BYTES_PER_S that come of it, but not longer than LONGEST * T
-- of an address's receivers one user's messages may hold half, or one, while other users wait. Above that the slowest may
-  do so for T
+Bounds, with T for the timeout (`Link.patience` times that at a neighbour's), counted while others wait and the message
+comes more slowly than its receivers take it:
+- a message may hold up others for T, and a second more for each BYTES_PER_S that come of it, but no longer than
+  LONGEST * T
+- of an address's receivers one user's messages may hold half, or one, while other users wait. Where they hold more,
+  those for which others wait, and the slowest, may do so for T
 - a message that is thrown away, since it has its outcome, is under way for T and a second more for each BYTES_PER_S
 
 Source: docs/spec/routing.md §10.6.
@@ -118,11 +119,13 @@ class Occupation:
                 shares.setdefault((hold.address, user), []).append(hold)
         late = {hold.message: hold for hold in self._before.values() if hold.seconds >= _allowed_s(hold, timeout_s)}
         for (address, _), holds in shares.items():
-            share = max(1, len(address.out_links) // 2)
-            holds.sort(key=lambda hold: hold.come, reverse=True)
-            late |= {
-                hold.message: hold for hold in holds[share:] if hold.seconds >= timeout_s * hold.link.patience
-            }
+            surplus = len(holds) - max(1, len(address.out_links) // 2)
+            if surplus > 0:
+                holds.sort(key=lambda hold: (not hold.is_awaited, hold.come))
+                surplus = max(surplus, sum(hold.is_awaited for hold in holds))
+                late |= {
+                    hold.message: hold for hold in holds[:surplus] if hold.seconds >= timeout_s * hold.link.patience
+                }
         for message, hold in late.items():
             del self._before[message]
             if hold.link.is_open and hold.link.wire.reader is message:

@@ -1,9 +1,11 @@
 """Messages of many frames, forwarded while they arrive.
 
 A stream reads from its incoming link only while every receiver it feeds keeps up, so at most HIGH_BYTES and one read of
-it wait, BEHIND_BYTES of a multicast behind another message; beyond that the sender's session window closes. What waits is
-one copy for all receivers, which the engine gets a piece at a time for each, as that leaves. It is the sender's cost, and
-so is what the engine holds of a message that has not ended: a receiver pays for what is whole and what it does not read.
+it wait, BEHIND_BYTES of a multicast behind another message; beyond that the sender's session window closes.
+
+What waits is one copy for all receivers. For each of them the engine gets a piece at a time, as that leaves. The sender
+pays for what waits, and for what the engine holds until the message has ended. A receiver pays for what it does not
+read, and for whole messages that it does not settle.
 
 Sources: docs/spec/routing.md §10.1, §10.3, §10.4, §9.4.
 """
@@ -384,7 +386,7 @@ class Stream(Copies):
         self._move(None)
 
     def _is_below(self, limit: int) -> bool:
-        return self._may_go_on() and all([leg.may_take(limit) for leg in self._live])
+        return self._may_go_on() and all(leg.may_take(limit) for leg in self._live)
 
     def _move(self, limit: int | None) -> None:
         if self.is_over or self.is_complete:

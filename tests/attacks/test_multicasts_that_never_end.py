@@ -1,8 +1,8 @@
 """Attack: large multicasts are begun and never ended, by somebody who may do nothing but send.
 
-Every receiver that had not taken its copy had one of its own: 9 MB sent were 1.6 GB held. Whoever had taken all that there was
-of one was charged for it until its end: 182 kB and 1.5 kB/s stopped everything for a connection with 205 receivers, and the
-audit named its user. Now there is one copy of what waits, and a message that has not ended costs its sender alone.
+Every receiver that had not taken its copy had one of its own: 9 MB sent were 1.6 GB held. Who had taken all that there
+was of one was charged for it until its end: 182 kB and 1.5 kB/s stopped everything for a connection with 205 receivers,
+and the audit named its user. Now what waits is held once, and a message that has not ended costs its sender alone.
 """
 
 from collections.abc import Iterator

@@ -26,6 +26,7 @@ from router.admission.denials import (
     link_denied,
     link_members,
     malformed_message_denied,
+    message_holds_up_others,
     message_members,
     message_stalled,
     open_denied,
@@ -335,6 +336,12 @@ def test_a_budget_that_is_spent() -> None:
     ("make", "reason", "what", "direction"),
     [
         (message_stalled, Reason.MESSAGE_STALLED, "a message under way made no progress", "send"),
+        (
+            message_holds_up_others,
+            Reason.MESSAGE_HOLDS_UP_OTHERS,
+            "a message under way held up others",
+            "send",
+        ),
         (receiver_stalled, Reason.RECEIVER_STALLED, "a message under way was not taken", "receive"),
     ],
 )

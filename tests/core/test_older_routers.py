@@ -140,7 +140,7 @@ def test_a_stream_from_an_older_neighbour_comes_by_its_data_link(net: Net) -> No
 
 
 class TestOneSessionForAllLargeMessages:
-    """1.20 attaches all its links for large messages on one session, whose window is one. Receivers take them in turn."""
+    """1.20 attaches all its links for large messages on one session. Its window is theirs together."""
 
     SIZE = 1_600_000
 
