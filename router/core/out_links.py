@@ -81,6 +81,9 @@ class OutLink(Link):
                 self.count_unstuck(since_s)
             self.accepted += 1
             origin.on_accepted(source, since_s)
+        elif self.leg is not None and self.leg.is_sent_as(outgoing):
+            self.leg.end_early()
+            return
         self.settle(outgoing)
 
     def on_delivery(self, outgoing: Handle) -> None:
@@ -96,6 +99,9 @@ class OutLink(Link):
                     self.count_unstuck(since_s)
                 self.count_outcome(state)
                 origin.on_outcome(source, since_s, state, outgoing)
+            elif self.leg is not None and self.leg.is_sent_as(outgoing):
+                self.leg.end_early()
+                return
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
             origin, source, since_s = record
@@ -104,8 +110,10 @@ class OutLink(Link):
                 self.unsettled[outgoing] = (successor, source, since_s)
 
     def settle_early(self, outgoing: Handle) -> None:
-        """The sender will not look at the outcome any more: settle towards the receiver."""
-        if self.unsettled.pop(outgoing, None) is not None:
+        """The sender will not look at the outcome any more: settle towards the receiver, when it has the whole."""
+        if self.leg is not None and self.leg.is_sent_as(outgoing):
+            self.leg.turn_settled()
+        elif self.unsettled.pop(outgoing, None) is not None:
             self.load -= 1
             self.count_outcome(self.wire.remote_state(outgoing))
             self.settle(outgoing)

@@ -38,7 +38,7 @@ BEHIND_BYTES: Final = 2 * 1024 * 1024
 # Bytes of a copy that the engine gets at a time, of all copies of a message together, of one at most and at least. The
 # engine keeps that much for each until the copy is settled, and its sender pays for it until the message has ended.
 # Attack: large multicasts that never end, to many receivers.
-_PIECES_BYTES: Final = 4 * 1024 * 1024
+_PIECES_BYTES: Final = 1024 * 1024
 _MOST_OF_A_PIECE: Final = 16 * 1024
 _LEAST_OF_A_PIECE: Final = 2 * 1024
 # A copy whose beginning differs from the others', by annotations, has so much of it for itself.
@@ -104,7 +104,7 @@ class Leg:
             out, wire = self.out, self.out.wire
             if stream.is_complete and stream.has_one_copy:
                 room = parts.kept + len(self.own)  # its only receiver pays for what it does not read
-            elif out.attachment.is_blocked or wire.is_congested:
+            elif out.attachment.is_blocked:
                 return False
             else:
                 room = stream.piece_bytes - wire.buffered(handle)
@@ -160,6 +160,15 @@ class Leg:
         out = self.out
         if out.leg is self and self.handle is not None and out.unsettled.pop(self.handle, None) is not None:
             out.load -= 1
+
+    def is_sent_as(self, outgoing: Handle) -> bool:
+        """Is it this delivery, of which more is to be sent?"""
+        return not self.is_over and self.handle == outgoing
+
+    def end_early(self) -> None:
+        """The receiver has settled a copy that needs no outcome, and of which it has a part."""
+        self.cut()
+        self.stream.conclude(ACCEPTED)
 
     def _drop_own(self) -> None:
         self.stream.own_bytes -= len(self.own)
