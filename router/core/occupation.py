@@ -32,7 +32,8 @@ LONGEST: Final = 10
 # Messages that wait for a receiver are looked at to find one of another connection. More than that is no queue of one.
 _MOST_LOOKED_AT: Final = 10_000
 
-_User = Level | InLink | None  # who comes from another router is told apart by the link
+# Who comes from another router is told apart by the link; None: nobody knows who it is.
+_User = Level | InLink | None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,8 +96,8 @@ class Occupation:
                         self._waiting.setdefault(address, set()).add(user)
                         break
 
-    def overdue(self, timeout_s: float) -> Iterator[tuple[InLink, float]]:
-        """The links of messages that have held up others for too long, and for how many seconds.
+    def overdue(self, timeout_s: float) -> Iterator[tuple[InLink, float, bool]]:
+        """The links of messages that are under way for too long, for how many seconds, and whether others wait for it.
 
         Each is there still, and the message under way on it.
         """
@@ -129,7 +130,7 @@ class Occupation:
         for message, hold in late.items():
             del self._before[message]
             if hold.link.is_open and hold.link.wire.reader is message:
-                yield hold.link, hold.seconds
+                yield hold.link, hold.seconds, isinstance(message, Stream)
 
 
 def _allowed_s(hold: _Hold, timeout_s: float) -> float:
@@ -142,8 +143,8 @@ def _allowed_s(hold: _Hold, timeout_s: float) -> float:
     return min(patience_s + hold.come / rate, longest_s) if rate else inf
 
 
-def _user_of(link: InLink) -> _User:
-    return link if link.attachment.is_neighbour else link.attachment.account.user
+def _user_of(link: InLink | None) -> _User:
+    return link if link is None or link.attachment.is_neighbour else link.attachment.account.user
 
 
 def _waiting(out: OutLink) -> Iterator[InLink | None]:

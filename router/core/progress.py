@@ -86,9 +86,9 @@ class Progress:
             if at % LINKS_AT_ONCE == 0 or self.messages_given_up + self.receivers_given_up > given_up:
                 yield  # one that is given up costs as much as hundreds that are not
         self._marks = marks
-        for link, seconds in self._occupation.overdue(self.timeout_s):
+        for link, seconds, holds_up_others in self._occupation.overdue(self.timeout_s):
             try:
-                self._give_up(link, seconds, holds_up_others=True)
+                self._give_up(link, seconds, holds_up_others=holds_up_others)
             except Exception as error:
                 link.engine.owner.crash(error)
             yield

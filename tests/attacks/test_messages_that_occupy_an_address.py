@@ -163,4 +163,4 @@ def test_what_is_thrown_away_does_not_come_for_ever() -> None:
         net.advance(1)
     assert sender.was_closed
     assert sending.updates[-1].state == 0x26
-    assert [event["reason"] for event in net.audits] == [REASON]
+    assert [event["reason"] for event in net.audits] == ["message_stalled"]
