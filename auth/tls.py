@@ -451,7 +451,7 @@ def peer_chain(tunnel: TlsTunnel) -> Chain | None:
 
 
 class NamedTunnel(TlsTunnel):
-    """A client's, whose server has to have the right name (auth.host_names.names_host)."""
+    """A client's tunnel, whose server has to have the right name by the rules of 1.20 (auth.host_names.names_host)."""
 
     __slots__ = ("_host",)
 

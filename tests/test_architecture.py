@@ -96,6 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Third-party package -> the modules that may import it.
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
+    "idna": ("auth",),
     "jsonschema": ("policy", "router.audit.trail", "spark"),
     "referencing": ("policy",),
     "pysasl": ("auth",),

@@ -7,6 +7,7 @@ from router.connection.outgoing import Connector, no_name
 from router.connection.terms import ConnectionTerms, terms_of
 from router.control.router import Router
 from router.control.security import (
+    HostnameCheck,
     SecurityError,
     TlsFiles,
     client_tunnels,
@@ -44,9 +45,9 @@ class Connectors:
             raise ManagementError(400, f"{user}: routerIds without sslProfile: nothing else proves who the server is")
         if profile_name:
             source = self._profiles.find(profile_name, user)
-            verify_hostname = bool(attributes["verifyHostname"])
-            files = TlsFiles.of_connector(source, verify_hostname=verify_hostname)
-            tunnel = client_tunnels(files, verify_hostname=verify_hostname)
+            check = HostnameCheck.of(attributes)
+            files = TlsFiles.of_connector(source, check)
+            tunnel = client_tunnels(files, check)
             self._profiles.use(attributes["name"], (files,), user)
             has_certificate = bool(source.profile.cert_file)
             name_of = server_names(files, self._emit)
