@@ -19,7 +19,6 @@ from router.admission.denials import (
     link_denied,
     link_members,
     malformed_message_denied,
-    message_holds_up_others,
     message_stalled,
     receiver_stalled,
     session_denied,
@@ -359,12 +358,9 @@ class ConnectionGate(Admission):
             return None
         return self._deny(size_denied(self, decision, limit, link_id, address))
 
-    def give_up_message(
-        self, seconds: float, link_id: int, address: str | None, *, holds_up_others: bool = False
-    ) -> Refusal:
+    def give_up_message(self, seconds: float, link_id: int, address: str | None, *, holds_up_others: bool) -> Refusal:
         """The peer's message under way made no progress, or held up others, for so long, whatever policy says."""
-        make = message_holds_up_others if holds_up_others else message_stalled
-        return self._deny(make(self, seconds, link_id, address))
+        return self._deny(message_stalled(self, seconds, link_id, address, holds_up_others=holds_up_others))
 
     def give_up_receiver(self, seconds: float, link_id: int, address: str | None) -> Refusal:
         """The peer has taken nothing of a message under way for so long, whatever policy says."""

@@ -81,8 +81,7 @@ class OutLink(Link):
                 self.count_unstuck(since_s)
             self.accepted += 1
             origin.on_accepted(source, since_s)
-        elif self.leg is not None and self.leg.is_sent_as(outgoing):
-            self.leg.end_early()
+        elif self.leg is not None and self.leg.ends_early(outgoing):
             return
         self.settle(outgoing)
 
@@ -99,8 +98,7 @@ class OutLink(Link):
                     self.count_unstuck(since_s)
                 self.count_outcome(state)
                 origin.on_outcome(source, since_s, state, outgoing)
-            elif self.leg is not None and self.leg.is_sent_as(outgoing):
-                self.leg.end_early()
+            elif self.leg is not None and self.leg.ends_early(outgoing):
                 return
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
@@ -111,9 +109,9 @@ class OutLink(Link):
 
     def settle_early(self, outgoing: Handle) -> None:
         """The sender will not look at the outcome any more: settle towards the receiver, when it has the whole."""
-        if self.leg is not None and self.leg.is_sent_as(outgoing):
-            self.leg.turn_settled()
-        elif self.unsettled.pop(outgoing, None) is not None:
+        if self.leg is not None and self.leg.turns_settled(outgoing):
+            return
+        if self.unsettled.pop(outgoing, None) is not None:
             self.load -= 1
             self.count_outcome(self.wire.remote_state(outgoing))
             self.settle(outgoing)
@@ -262,13 +260,9 @@ class OutLink(Link):
             self.settle = self._settle_weighed
         self.weights.add(outgoing, size)
 
-    def unweigh(self, outgoing: Handle) -> None:
-        """The delivery is over."""
+    def _settle_weighed(self, outgoing: Handle) -> None:
         if self.weights is not None:
             self.weights.drop(outgoing)
-
-    def _settle_weighed(self, outgoing: Handle) -> None:
-        self.unweigh(outgoing)
         self.wire.settle(outgoing)
 
     def make_room(self) -> None:

@@ -169,7 +169,7 @@ class IncomingWire(Wire, Protocol):
 
     @property
     def fills_session(self) -> bool:
-        """Does that hold up other links?"""
+        """Is the session full, so that its other links are held up?"""
         ...
 
     def tag(self, delivery: Handle, /) -> bytes: ...

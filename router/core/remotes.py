@@ -86,8 +86,7 @@ class DataOutLink(OutLink):
                 origin.link.on_accepted(source, since_s)
             else:
                 origin.on_accepted(source, since_s)
-        elif self.leg is not None and self.leg.is_sent_as(outgoing):
-            self.leg.end_early()
+        elif self.leg is not None and self.leg.ends_early(outgoing):
             return
         self.settle(outgoing)
 

@@ -161,14 +161,18 @@ class Leg:
         if out.leg is self and self.handle is not None and out.unsettled.pop(self.handle, None) is not None:
             out.load -= 1
 
-    def is_sent_as(self, outgoing: Handle) -> bool:
-        """Is it this delivery, of which more is to be sent?"""
-        return not self.is_over and self.handle == outgoing
+    def turns_settled(self, outgoing: Handle) -> bool:
+        if self.is_over or self.handle != outgoing:
+            return False
+        self.turn_settled()
+        return True
 
-    def end_early(self) -> None:
-        """The receiver has settled a copy that needs no outcome, and of which it has a part."""
+    def ends_early(self, outgoing: Handle) -> bool:
+        if self.is_over or self.handle != outgoing:
+            return False
         self.cut()
         self.stream.conclude(ACCEPTED)
+        return True
 
     def _drop_own(self) -> None:
         self.stream.own_bytes -= len(self.own)

@@ -1,6 +1,7 @@
 """Each kind of denial as it is recorded: the stage, the error, the counter, the lines word for word and the facts."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +27,6 @@ from router.admission.denials import (
     link_denied,
     link_members,
     malformed_message_denied,
-    message_holds_up_others,
     message_members,
     message_stalled,
     open_denied,
@@ -337,7 +337,7 @@ def test_a_budget_that_is_spent() -> None:
     [
         (message_stalled, Reason.MESSAGE_STALLED, "a message under way made no progress", "send"),
         (
-            message_holds_up_others,
+            partial(message_stalled, holds_up_others=True),
             Reason.MESSAGE_HOLDS_UP_OTHERS,
             "a message under way held up others",
             "send",

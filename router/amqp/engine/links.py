@@ -730,6 +730,11 @@ class _Granting(_Wire):
         if mode in (lib.PN_SND_SETTLED, lib.PN_SND_UNSETTLED):
             lib.pn_link_set_snd_settle_mode(self.link, mode)
 
+    @property
+    def fills_session(self) -> bool:
+        """Is the session full, so that its other links are held up?"""
+        return len(self.session.wires) > 1 and self.session.is_full
+
     def grant(self, credit: int) -> None:
         lib.pn_link_flow(self.link, credit)
 
@@ -939,11 +944,6 @@ class IncomingWire(_Granting):
     def has_full_session(self) -> bool:
         """May the sender send nothing more on the session until some of what it sent has been read?"""
         return self.session.is_full
-
-    @property
-    def fills_session(self) -> bool:
-        """Does that hold up other links?"""
-        return len(self.session.wires) > 1 and self.session.is_full
 
     def give_up(self, condition: Condition) -> None:
         """Reject the message whose end has not come; its receivers learn that they do not get the rest."""
