@@ -366,6 +366,8 @@ class Core:
         attachment.is_blocked = is_blocked
         for link in list(attachment.out_links):
             link.refresh_room()
+            if link.leg is not None and not is_blocked:
+                self.work.resumable.add(link.leg.stream)
 
     # Anonymous links
 

@@ -116,7 +116,8 @@ class InLink(Link):
         self.max_message_bytes = 0
         self.on_oversize: Callable[[Handle, int, int], bool] = _stop
         self.on_over_credit: Callable[[], None] | None = None
-        self.on_stalled: Callable[[float], None] | None = None  # gets seconds: its message made no progress for so long
+        # Gets seconds: its message under way made no progress for so long, or where it is true held up others.
+        self.on_stalled: Callable[[float, bool], None] | None = None
         self.on_updated: Callable[[Handle], None] = _ignore  # gets what the sender settled, or gave a state, later
         self.merging: dict[Handle, Merging] = {}  # its multicasts with an outcome which nobody has settled for all
         self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken
@@ -333,7 +334,7 @@ class InLink(Link):
             yield from copies.settling()
 
     def conclude(self, source: Handle, *, is_undeliverable: bool = False) -> None:
-        """Its state has been given: settle, at once or when the rest of the message has come. One credit returns.
+        """It has its outcome: say and settle it, at once or when the rest of the message has come. One credit returns.
 
         is_undeliverable  nobody could receive it: the credit waits until somebody can (routing §6.1)
         """
@@ -437,6 +438,7 @@ class Discard:
 
     def _end_if_complete(self) -> None:
         if not self.link.wire.is_partial(self.delivery):
+            self.link.wire.tell_outcome()
             self.link.wire.end_stream()
             self.link.settle_concluded(self.delivery, is_undeliverable=self.is_undeliverable)
 
