@@ -4,6 +4,7 @@ Sources: docs/spec/routing.md §5; docs/spec/policy-and-auth.md §3.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from policy.addressing.address import FALLBACK_PHASE, Address, Unclear
@@ -230,7 +231,7 @@ class PeerLinks:
         """What a sender must not do costs it its link, or more."""
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
-        link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
+        link.on_stalled = partial(self._on_stalled_message, link)
         link.on_foreign = self._foreign(link)
 
     def limit_out(self, link: OutLink) -> None:
@@ -388,6 +389,7 @@ class PeerLinks:
             return False
         link.wire.abort_stream()  # first, lest closing the link hurries the rest of it to the receivers
         link.refuse(delivery, condition_of(refusal))
+        link.wire.tell_outcome()
         link.settle(delivery)  # although the rest of it is not read
         wire_of(link).close()
         self.engine.stop_listening()
@@ -404,11 +406,12 @@ class PeerLinks:
         wire.close(_LINK_OVER_CREDIT)
         self._touch()
 
-    def _on_stalled_message(self, link: InLink, seconds: float) -> None:
-        """A message under way has made no progress: it is rejected, and its link closed."""
+    def _on_stalled_message(self, link: InLink, seconds: float, holds_up_others: bool) -> None:
+        """A message under way makes no progress, or holds up others: it is rejected, and its link closed."""
         wire = wire_of(link)
         assert isinstance(wire, IncomingWire)
-        condition = condition_of(self.gate.give_up_message(seconds, link.identity, target_of(link)))
+        refusal = self.gate.give_up_message(seconds, link.identity, target_of(link), holds_up_others=holds_up_others)
+        condition = condition_of(refusal)
         wire.give_up(condition)
         self.end_link(wire, condition, is_peers_doing=True)
 

@@ -198,11 +198,12 @@ class TrunkLinks(PeerLinks):
 
     # Attack: a client whose messages stall, to have one data link after the other closed: nobody attaches those again.
 
-    def _on_stalled_in(self, link: DataInLink, seconds: float) -> None:
-        """A message under way has made no progress: it ends, and the link goes on."""
+    def _on_stalled_in(self, link: DataInLink, seconds: float, holds_up_others: bool) -> None:
+        """A message under way makes no progress, or holds up others: it ends, and the link goes on."""
         wire = wire_of(link)
         assert isinstance(wire, IncomingWire)
-        wire.give_up(condition_of(self.gate.give_up_message(seconds, link.identity, None)))
+        refusal = self.gate.give_up_message(seconds, link.identity, None, holds_up_others=holds_up_others)
+        wire.give_up(condition_of(refusal))
         self._touch()
 
     def _on_stalled_out(self, link: DataOutLink, seconds: float) -> None:

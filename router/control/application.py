@@ -213,9 +213,11 @@ class Application:
         router, core, emit = self.router, self.router.core, self.emit
         store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
         profiles, plugins = self.profiles, SaslPlugins(router, self.profiles, emit)
+        listener_type, extensions = self.schema.types["listener"], store.extensions
         self.listeners = Listeners(
-            router, self.authenticators, profiles, plugins, emit, is_auth_service=self._is_service
-        )
+            router, self.authenticators, profiles, plugins, emit, is_auth_service=self._is_service,
+            show_listening=lambda: extensions.note(listener_type, {"listening": False}),
+        )  # fmt: skip
         self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
         self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
         self.reporting = Reporting(router.gate, router.clock())
@@ -318,10 +320,10 @@ class Application:
         # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
         self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
-        has_connector = bool(self.configuration.of_type("connector"))
-        self.failure = await self.listeners.open_all(ready, is_first_required=not has_connector)
-        if self.failure is not None:
-            self.failure += place_in_file(listeners[0], "port")
+        failed = await self.listeners.open_all(ready)
+        if failed is not None:
+            number, why = failed
+            self.failure = why + place_in_file(listeners[number], "port")
             self.stopping.set()
 
     # Reload

@@ -15,7 +15,7 @@ from policy.addressing.address import MANAGEMENT_TEXTS, Address
 from router.amqp.codec import CodecError, Message, decode_message, encode_message
 from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.core import Core
-from router.core.in_links import InLink
+from router.core.in_links import InLink, is_over_budget
 from router.effects import Emit, Log, Refused, log
 from router.faults import fault_text
 from router.io.host_names import KnownNames, NameWanted
@@ -141,7 +141,7 @@ class ManagementService:
         The requester's rights are asked for again; its connection may be gone.
         """
         message, requester = question.message, question.requester
-        if question.asker is not None and question.asker.is_over_budget:
+        if question.asker is not None and is_over_budget(question.asker):
             # Attack: requests for large answers, and none is read. Those that were taken before have no answer to keep.
             self._reply(question, _UNREAD)
             return None

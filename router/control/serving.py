@@ -56,11 +56,9 @@ def check(configuration: Configuration, schema: Schema, logs: Logs, *, version: 
         application = Application(
             configuration, schema, logs, version=version, is_auth_service=is_auth_service, is_check=True
         )
-        try:
-            await application.start()
-            made_listeners(application)
-        finally:
-            await application.stop()
+        await application.start()
+        made_listeners(application)
+        await application.stop()
 
     with new_runner() as runner:
         runner.run(made())

@@ -116,7 +116,8 @@ class InLink(Link):
         self.max_message_bytes = 0
         self.on_oversize: Callable[[Handle, int, int], bool] = _stop
         self.on_over_credit: Callable[[], None] | None = None
-        self.on_stalled: Callable[[float], None] | None = None  # gets seconds: its message made no progress for so long
+        # Gets seconds: its message under way made no progress for so long, or where it is true held up others.
+        self.on_stalled: Callable[[float, bool], None] | None = None
         self.on_updated: Callable[[Handle], None] = _ignore  # gets what the sender settled, or gave a state, later
         self.merging: dict[Handle, Merging] = {}  # its multicasts with an outcome which nobody has settled for all
         self.passed_over = 0  # messages refused before routing, or aborted before anything of them was taken
@@ -202,11 +203,6 @@ class InLink(Link):
 
     # Holding back
 
-    @property
-    def is_over_budget(self) -> bool:
-        """Does it, or its connection, have too much that waits?"""
-        return bool(self.holds & (OVER_BUDGET | LINK_OVER_BUDGET))
-
     def hold(self, why: int) -> None:
         """Take nothing more, but for the rest of a message that streams."""
         if not self.holds:
@@ -281,16 +277,6 @@ class InLink(Link):
             work.touched.add(self.engine)
         self.owed += 1
 
-    def take_in_process(self, source: Handle) -> None:
-        """The router itself is its receiver. The caller gives the credit back."""
-        if self.is_settled(source):
-            self.presettled += 1
-            self.settle(source)
-        else:
-            self.accept(source)
-            self.accepted += 1
-        self.work.touched.add(self.engine)
-
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
         if not self.is_open:
             return
@@ -348,7 +334,7 @@ class InLink(Link):
             yield from copies.settling()
 
     def conclude(self, source: Handle, *, is_undeliverable: bool = False) -> None:
-        """Its state has been given: settle, at once or when the rest of the message has come. One credit returns.
+        """It has its outcome: say and settle it, at once or when the rest of the message has come. One credit returns.
 
         is_undeliverable  nobody could receive it: the credit waits until somebody can (routing §6.1)
         """
@@ -405,6 +391,22 @@ class InLink(Link):
             self.work.touched.add(self.engine)
 
 
+def take_in_process(link: InLink, source: Handle) -> None:
+    """The router itself is the receiver. The caller gives the credit back."""
+    if link.is_settled(source):
+        link.presettled += 1
+        link.settle(source)
+    else:
+        link.accept(source)
+        link.accepted += 1
+    link.work.touched.add(link.engine)
+
+
+def is_over_budget(link: InLink) -> bool:
+    """Does the link, or its connection, have too much that waits?"""
+    return bool(link.holds & (OVER_BUDGET | LINK_OVER_BUDGET))
+
+
 class Discard:
     """Reads the rest of a message that nobody gets, then settles it. Its bytes are paid for all the same.
 
@@ -436,6 +438,7 @@ class Discard:
 
     def _end_if_complete(self) -> None:
         if not self.link.wire.is_partial(self.delivery):
+            self.link.wire.tell_outcome()
             self.link.wire.end_stream()
             self.link.settle_concluded(self.delivery, is_undeliverable=self.is_undeliverable)
 

@@ -81,6 +81,8 @@ class OutLink(Link):
                 self.count_unstuck(since_s)
             self.accepted += 1
             origin.on_accepted(source, since_s)
+        elif self.leg is not None and self.leg.ends_early(outgoing):
+            return
         self.settle(outgoing)
 
     def on_delivery(self, outgoing: Handle) -> None:
@@ -98,6 +100,8 @@ class OutLink(Link):
                     self.count_unstuck(since_s)
                 self.count_outcome(state)
                 origin.on_outcome(source, since_s, state, outgoing)
+            elif self.leg is not None and self.leg.ends_early(outgoing):
+                return
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
             origin, source, since_s = record
@@ -116,7 +120,9 @@ class OutLink(Link):
             self.settle(outgoing)
 
     def settle_early(self, outgoing: Handle) -> None:
-        """The sender will not look at the outcome any more: settle towards the receiver."""
+        """The sender will not look at the outcome any more: settle towards the receiver, when it has the whole."""
+        if self.leg is not None and self.leg.turns_settled(outgoing):
+            return
         if self.unsettled.pop(outgoing, None) is not None:
             self.load -= 1
             self.count_outcome(self.wire.remote_state(outgoing))
@@ -265,13 +271,9 @@ class OutLink(Link):
             self.settle = self._settle_weighed
         self.weights.add(outgoing, size)
 
-    def unweigh(self, outgoing: Handle) -> None:
-        """The delivery is over."""
+    def _settle_weighed(self, outgoing: Handle) -> None:
         if self.weights is not None:
             self.weights.drop(outgoing)
-
-    def _settle_weighed(self, outgoing: Handle) -> None:
-        self.unweigh(outgoing)
         self.wire.settle(outgoing)
 
     def make_room(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import proton
 import pytest
-from memory_net import ACCEPTED, Client, Fleet, Net, Receiver, Sender, Vhosts, encoded
+from memory_net import ACCEPTED, RELEASED, Client, Fleet, Net, Receiver, Sender, Vhosts, encoded
 
 from policy.addressing.address import Address
 from router.connection.auto_links import AutoLink, Place, Status
@@ -302,6 +302,29 @@ def test_a_container_has_credit_only_while_somebody_receives() -> None:
     net.client().receiver("q", credit=10)
     net.pump()
     assert giving.credit == 250
+
+
+def test_a_large_message_that_comes_when_the_last_consumer_has_left_is_released_as_a_whole() -> None:
+    """Artemis closes the connection, with all auto links, where it learns an outcome of what it still sends."""
+    net = Net(phases={"work": (0, 1)})
+    auto_link(net, "work", "in")
+    container = broker(net)
+    net.pump()
+    consumer = net.client().receiver("work", credit=10)
+    net.pump()
+    queue = container.attached_by_router[0]
+    assert isinstance(queue, Sender)
+    consumer.close()
+    net.pump()
+    sending = queue.start()
+    for _ in range(3):
+        queue.append(encoded(bytes(300_000))[:100_000])
+        net.pump()
+        assert not sending.updates
+    queue.finish()
+    net.pump()
+    assert [(update.state, update.is_settled) for update in sending.updates] == [(RELEASED, True)]
+    net.nothing_left()
 
 
 def test_the_address_is_there_as_long_as_the_auto_link() -> None:

@@ -221,6 +221,31 @@ def test_the_check_leaves_nothing_and_calls_nobody(tmp_path: Path, capsys: pytes
     assert [each.name for each in tmp_path.iterdir()] == ["r.conf"]
 
 
+@pytest.mark.parametrize(
+    ("mode", "mechanisms", "offered", "text"),
+    [
+        (0o644, "PLAIN", "PLAIN", "lets others at the passwords"),
+        (0o600, "PLAIN", "ANONYMOUS", "ANONYMOUS wants a mech_list that has it"),
+        (None, "PLAIN", "ANONYMOUS", "no SASL configuration qdrouterd.conf in"),
+    ],
+)
+def test_the_configuration_of_sasl_is_read(
+    mode: int | None, mechanisms: str, offered: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sasldb that others may read, a mech_list without the only mechanism of a listener, and none at all."""
+    sasl = tmp_path / "sasl"
+    if mode is not None:
+        sasl.mkdir()
+        (sasl / "db").touch()
+        (sasl / "db").chmod(mode)
+        lines = f"auxprop_plugin: sasldb\nsasldb_path: {sasl}/db\nmech_list: {mechanisms}\n"
+        (sasl / "qdrouterd.conf").write_text(lines)
+    path = tmp_path / "r.conf"
+    path.write_text(f"router {{\n saslConfigDir: {sasl}\n}}\n{NORMAL} saslMechanisms: {offered}\n}}\n")
+    status, texts = checked(path, capsys)
+    assert (status, text in texts) == (1, True), texts
+
+
 def test_a_folder_that_cannot_be_made_is_found_by_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.conf"
     for text in ("router {\n auditDir: /dev/null/x\n}\n", "log {\n module: DEFAULT\n outputFile: /no/such/x\n}\n"):

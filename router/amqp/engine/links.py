@@ -754,6 +754,10 @@ class _Wire:
             if not has_room:
                 return
             lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
+        self.update(delivery, state)
+
+    def update(self, delivery: Handle, state: int) -> None:
+        """Give `delivery` this state, with the data that it has."""
         _update(delivery, state)
 
     @property
@@ -802,13 +806,39 @@ _HELD: Final = _Held()
 
 
 class _Granting(_Wire):
-    """A link on which the router receives, as far as it grants credit and gives outcomes."""
+    """A link on which the router receives, as far as it grants credit and gives outcomes.
 
-    __slots__ = ("_offered",)
+    INVARIANT: an outcome is said of a message that has come whole. A sender may take one for a failure that comes while
+    it still sends: Artemis closes the connection, with all links on it.
+
+    unsaid  the message under way and its outcome, which is said when its end has come (`tell_outcome`)
+    """
+
+    __slots__ = ("_offered", "unsaid")
 
     def __init__(self, engine: Holder, link: Pointer, owner: LinkOwner) -> None:
         super().__init__(engine, link, owner)
+        self.unsaid: tuple[Handle, int] | None = None
         self._offered: frozenset[int] | None = None
+
+    def update(self, delivery: Handle, state: int) -> None:
+        """Give `delivery` this state; an outcome not before the end of the message."""
+        if ACCEPTED <= state <= MODIFIED and _partial(delivery):
+            self.unsaid = delivery, state
+        else:
+            _update(delivery, state)
+
+    def tell_outcome(self) -> None:
+        """The message has come whole, or its link is about to be closed: say its outcome, if it has one already."""
+        if self.unsaid is not None:
+            (delivery, state), self.unsaid = self.unsaid, None
+            _update(delivery, state)
+
+    def told(self, delivery: Handle) -> int:
+        """The state that the peer was given or is about to be, 0 for none."""
+        if self.unsaid is not None and self.unsaid[0] == delivery:
+            return self.unsaid[1]
+        return super().told(delivery)
 
     def take_answer(self) -> None:
         self._offered = None
@@ -838,7 +868,7 @@ class _Granting(_Wire):
             lib.pn_disposition_set_failed(local, state != RELEASED)
             lib.pn_disposition_set_undeliverable(local, state == REJECTED)
         if chosen:
-            _update(delivery, chosen)
+            self.update(delivery, chosen)
 
     def relay_state(self, delivery: Handle, origin: Handle, state: int) -> None:
         if state in _INSTEAD and state not in self.offered:
@@ -851,6 +881,11 @@ class _Granting(_Wire):
         mode = lib.pn_link_remote_snd_settle_mode(self.link)
         if mode in (lib.PN_SND_SETTLED, lib.PN_SND_UNSETTLED):
             lib.pn_link_set_snd_settle_mode(self.link, mode)
+
+    @property
+    def fills_session(self) -> bool:
+        """Is the session full, so that its other links are held up?"""
+        return len(self.session.wires) > 1 and self.session.is_full
 
     def grant(self, credit: int) -> None:
         lib.pn_link_flow(self.link, credit)
@@ -985,6 +1020,7 @@ class IncomingWire(_Granting):
 
     def end_message(self) -> None:
         """The streamed message has been read to its end."""
+        self.tell_outcome()
         _advance(self.link)
         self.end_stream()
 
@@ -1060,6 +1096,7 @@ class IncomingWire(_Granting):
         if delivery and _partial(delivery):
             if not _is_settled(delivery) and not self.told(delivery):
                 self.reject(delivery, condition)
+            self.tell_outcome()
             self._throw_away()
 
     def _throw_away(self) -> None:
@@ -1075,7 +1112,7 @@ class IncomingWire(_Granting):
     def release_core(self) -> None:
         """The core has let go of the link: later messages are discarded."""
         self.core = self.forward = self.plain = self.begin = self.pay = self.on_updated = self.stream = None
-        self.is_held = False
+        self.is_held, self.unsaid = False, None
 
     # Incoming messages
 
@@ -1329,8 +1366,9 @@ class OutgoingWire(_Wire):
         """(size, at, inserted, its bytes): as `send`, with `inserted` before the byte at `at`, not behind `size`."""
         return partial(_send_with, self.link)
 
-    def append(self, payload: bytes) -> None:
-        _send(self.link, payload, len(payload))
+    def append(self, payload: bytes, at: int, size: int) -> None:
+        """`size` bytes of `payload`, from `at` on, go on the delivery that has begun."""
+        _send(self.link, ffi.from_buffer(payload) + at if at else payload, size)
 
     def finish(self) -> None:
         _advance(self.link)
