@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol
 from policy.addressing.patterns import ANY_NUMBER, PatternTree, configured_tokens, split_tokens
 from router.admission.connection_gate import Direction
 from router.amqp.engine import Session
+from router.amqp.terminus import Condition
 from router.connection.auto_links import Place
 from router.connection.meetings import Meetings
 from router.core.addresses import LINK_BALANCED, LiveAddress
@@ -46,14 +47,29 @@ class Host(Protocol):
         """Begin its session, where there is none. False: there can be none."""
         ...
 
-    def with_session(self, call: Callable[[Session], None], failed: Callable[[], None]) -> None:
-        """Call `call` with a session that is open, now or later; `failed` where there can be none."""
+    def with_session(
+        self, owner: object, call: Callable[[Session], None], failed: Callable[[Condition | None], None], /
+    ) -> None:
+        """Call `call` with a session that is open, now or later; `failed` where there can be none.
+
+        owner   whose link it is
+        failed  gets the reason, where it is not that there is no way to the peer any more
+        """
+        ...
+
+    def full(self, why: str, /) -> Condition:
+        """The error for a link that the peer has no place for."""
         ...
 
     @property
     def attachment(self) -> Attachment: ...
     @property
     def container(self) -> str: ...
+    @property
+    def session_bytes(self) -> int:
+        """What may come on one session before it is read."""
+        ...
+
     @property
     def links(self) -> "Limiting": ...
     @property

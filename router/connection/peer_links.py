@@ -4,6 +4,7 @@ Sources: docs/spec/routing.md §5; docs/spec/policy-and-auth.md §3.
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 from policy.addressing.address import FALLBACK_PHASE, Address, Unclear
@@ -15,7 +16,7 @@ from router.connection.inspection import condition_of, target_of, wire_of
 from router.connection.peer_messages import PeerMessages
 from router.connection.routed_links import RoutedLinks, is_routed_dynamic
 from router.connection.surroundings import Surroundings
-from router.connection.terms import ConnectionTerms
+from router.connection.terms import DEFAULT_SESSION_BYTES, ConnectionTerms
 from router.core.attachments import Attachment
 from router.core.budget import Level
 from router.core.in_links import InLink
@@ -112,6 +113,7 @@ class PeerLinks:
         settings = self.gate.settings
         window = settings.max_session_window if settings is not None else 0
         most = self.attachment.account.session_bytes(len(self.engine.sessions))
+        session.grows = not window and self.terms.session_bytes == DEFAULT_SESSION_BYTES
         session.accept(incoming_capacity_bytes=min(window or self.terms.session_bytes, most))
 
     def end(self, session: Session) -> None:
@@ -229,7 +231,7 @@ class PeerLinks:
         """What a sender must not do costs it its link, or more."""
         link.on_oversize = lambda delivery, size, before: self._on_oversize(link, delivery, size, before)
         link.on_over_credit = lambda: self._on_over_credit(link)
-        link.on_stalled = lambda seconds: self._on_stalled_message(link, seconds)
+        link.on_stalled = partial(self._on_stalled_message, link)
         link.on_foreign = self._foreign(link)
 
     def limit_out(self, link: OutLink) -> None:
@@ -387,6 +389,7 @@ class PeerLinks:
             return False
         link.wire.abort_stream()  # first, lest closing the link hurries the rest of it to the receivers
         link.refuse(delivery, condition_of(refusal))
+        link.wire.tell_outcome()
         link.settle(delivery)  # although the rest of it is not read
         wire_of(link).close()
         self.engine.stop_listening()
@@ -403,11 +406,12 @@ class PeerLinks:
         wire.close(_LINK_OVER_CREDIT)
         self._touch()
 
-    def _on_stalled_message(self, link: InLink, seconds: float) -> None:
-        """A message under way has made no progress: it is rejected, and its link closed."""
+    def _on_stalled_message(self, link: InLink, seconds: float, holds_up_others: bool) -> None:
+        """A message under way makes no progress, or holds up others: it is rejected, and its link closed."""
         wire = wire_of(link)
         assert isinstance(wire, IncomingWire)
-        condition = condition_of(self.gate.give_up_message(seconds, link.identity, target_of(link)))
+        refusal = self.gate.give_up_message(seconds, link.identity, target_of(link), holds_up_others=holds_up_others)
+        condition = condition_of(refusal)
         wire.give_up(condition)
         self.end_link(wire, condition, is_peers_doing=True)
 
@@ -435,6 +439,9 @@ class PeerLinks:
 
     def _log_link(self, link: InLink | OutLink, text: str) -> None:
         log(self._emit, "ROUTER_CORE", "info", f"[C{self.attachment.connection_id}][L{link.identity}] {text}")
+
+    def log_warning(self, text: str) -> None:
+        log(self._emit, "ROUTER_CORE", "warning", f"[C{self.attachment.connection_id}] {text}")
 
     def log_attached(self, wire: Wire) -> None:
         if isinstance(wire.core, InLink | OutLink):

@@ -15,6 +15,7 @@ from router.amqp.terminus import Condition, Terminus
 from router.connection.link_routes import UNCHANGED, Answer, Decide, Hop, Host, Limiting, LinkRoutes, Prefixes
 from router.connection.peer_messages import PeerMessages
 from router.core.attachments import Attachment
+from router.core.budget import Account
 from router.core.core import NO_ROUTE, Core
 from router.core.routed import RoutedIn, RoutedOut, RoutedPath, forward_routed
 from router.core.streams import begin_stream
@@ -149,7 +150,9 @@ class RoutedLinks:
             key=f"M0{name}", onward=tuple(onward), address="" if is_made else full,
             routed_as=full if is_made and full != terminus.routed_as else None, tenant=tenant, prefixes=hop.prefixes,
         )  # fmt: skip
-        link = self._links[wire] = RoutedLink(side, wire, host, names, self.has_coordinator, limit_bytes=limit_bytes)
+        link = self._links[wire] = RoutedLink(
+            side, wire, host, names, self.has_coordinator, limit_bytes=limit_bytes, number=len(self._links) + 1
+        )
         link.begin()
 
     def _names_onward(self, wire: Wire, tenant: str, *, is_forwarded: bool) -> list[str]:
@@ -231,7 +234,7 @@ class RoutedLinks:
         if wire in self._asked:
             del self._asked[wire]
             if is_closed is not None:
-                wire.refuse(NO_ROUTE)  # an Attach has its answer before its Detach has
+                wire.refuse(None)  # an Attach has its answer before its Detach has
         link = self._links.get(wire)
         if link is not None and not link.end_near(is_closed=is_closed):
             self.forget(wire)
@@ -296,9 +299,11 @@ class RoutedLink:
         has_coordinator: Callable[[Host], bool],
         *,
         limit_bytes: int,
+        number: int,
     ) -> None:
         """has_coordinator  (container) → has the client a coordinator there?
         limit_bytes  of a message that the client sends, 0: none
+        number       of routed links of the client's connection
         """
         self._has_coordinator = has_coordinator
         target = near.target if isinstance(near, IncomingWire) else None
@@ -308,6 +313,7 @@ class RoutedLink:
         self._host = host
         self._names = names
         self._limit_bytes = limit_bytes
+        self._room_bytes = side.attachment.account.session_bytes(number)  # for what comes from the container
         self._far: Wire | None = None
         self._path: RoutedPath | None = None
         self._is_awaited = True  # among the host's unanswered
@@ -328,7 +334,21 @@ class RoutedLink:
     def begin(self) -> None:
         self._host.routed[self] = None
         self._host.unanswered += 1
-        self._host.with_session(self._attach, self.lose)
+        self._host.with_session(self._account.user, self._attach, self._fail)
+
+    def _fail(self, condition: Condition | None) -> None:
+        """There is no session for it."""
+        if condition is None:
+            self.lose()
+            return
+        self._await_no_more()
+        self._answer_detach()
+        self._end(None, lambda: self._near.refuse(condition))
+
+    @property
+    def _account(self) -> Account:
+        """Of the client."""
+        return self._side.attachment.account
 
     def _await_no_more(self) -> None:
         if self._is_awaited:
@@ -354,6 +374,19 @@ class RoutedLink:
             self.lose()
             return
         self._far.on_answer = self._on_answer
+        if isinstance(self._far, IncomingWire):
+            if len(session.wires) == 1:
+                session.limit_window(min(self._room_bytes, self._host.session_bytes))
+            session.pay_by(self._account)
+
+    def _pay_no_more(self) -> None:
+        """Another client pays for what comes on the session, where that shares it, or the container's connection."""
+        if self._far is None or (session := self._far.session).account is not self._account:
+            return
+        owners = (wire.owner for wire in session.wires.values())
+        others = (link for link in owners if isinstance(link, RoutedLink) and not link._is_over)
+        other = next(others, None)
+        session.pay_by(other._account if other is not None else session.engine.account)
 
     def _on_answer(self) -> None:
         """The container has answered, whatever: the client has the same answer."""
@@ -375,7 +408,7 @@ class RoutedLink:
 
         def answer() -> None:
             near.accept_as(far, address=internal, max_message_bytes=self._limit_bytes)
-            if theirs is not None:
+            if far.is_taken:
                 self._bind(far)
 
         if isinstance(near, OutgoingWire):
@@ -396,6 +429,7 @@ class RoutedLink:
         inward = RoutedIn(core.next_identity(), come, from_, core.work)
         onward = RoutedOut(core.next_identity(), go, to, core.work)
         inward.is_own, onward.is_own = not is_sender, is_sender
+        inward.room_bytes = self._room_bytes
         path = self._path = inward.path = onward.path = RoutedPath(
             self._names.key, inward, onward, lambda: self._has_coordinator(self._host)
         )
@@ -421,6 +455,9 @@ class RoutedLink:
         if self._is_over:
             if self._is_leaving and not far.session.is_ended:
                 self._leave()
+            if self._detached is not None and not far.session.is_ended:
+                # It may say that there is an error, or that the terminus is gone which the client wanted to keep.
+                self._near.detach_as(far, is_closed=is_closed or self._detached)
             self._answer_detach()
             return
         if far.session.is_ended or not self._is_answered:
@@ -445,6 +482,7 @@ class RoutedLink:
         if self._is_over:
             return
         self._is_over = True
+        self._pay_no_more()
         self._host.routed.pop(self, None)
         self._unbind(gone)
         tell()
@@ -464,6 +502,7 @@ class RoutedLink:
                 self._leave(is_lost=True)
             return False
         self._is_over = True
+        self._pay_no_more()
         waits = far is not None and is_closed is not None and not near.session.is_ended
         if waits:
             near.is_answered_later, self._detached = True, is_closed
@@ -473,7 +512,7 @@ class RoutedLink:
             return True
         self._unbind(near)
         if not self._is_answered and is_closed is not None:
-            near.refuse(NO_ROUTE)  # an Attach has its answer before its Detach has
+            near.refuse(None)  # an Attach has its answer before its Detach has
         if far is None:
             return False
         if is_closed is None or near.session.is_ended:

@@ -5,6 +5,7 @@ from typing import Final
 from policy.addressing.address import Address
 from policy.decision import Rule
 from policy.rights import MANAGEMENT_KEY, NOTHING, UNRESTRICTED, ManagementRights, common, with_type_of
+from router.connection.outgoing import Connector
 from router.connection.peer import Peer
 from router.connection.vouching import reply_address
 from router.control.router import Router
@@ -18,7 +19,9 @@ OWN_LINK_ROUTES: Final = "router.connection.linkRoute"
 
 class Requesters:
     def __init__(self, router: Router, network_rights: ManagementRights) -> None:
-        """network_rights  of requests that other routers pass on, where vhost policy is enforced"""
+        """network_rights  of requests that other routers pass on: where vhost policy is enforced, and to an edge by its
+        interior
+        """
         self._router = router
         self._network_rights = network_rights
 
@@ -40,11 +43,16 @@ class Requesters:
         gate.catch_up()
         rights, settings = gate.management_rights(), gate.settings
         rule = settings.rule(MANAGEMENT_KEY, rights) if settings is not None and rights.is_set else None
-        if connection.terms.role in ("inter-router", "edge") and ruleset.is_enabled:
+        terms = connection.terms
+        is_of_edge = terms.role == "edge" and not isinstance(terms, Connector)
+        is_limited = ruleset.is_enabled and (is_of_edge or terms.role == "inter-router")
+        if isinstance(terms, Connector) and terms.role == "edge":
+            is_limited = not terms.allows_management
+        if is_limited:
             # Attack: a router that was taken, or that has another policy or none, asks in the name of anybody.
             group, rights = rights, self._network_rights
             rule = Rule(item=f"policy, networkManagement: {rights}")
-            if connection.terms.role == "edge":
+            if is_of_edge:
                 rights = common(rights, group)  # its vhost governs an edge, too
                 if is_direct:
                     rights = with_type_of(rights, group, OWN_LINK_ROUTES)

@@ -79,6 +79,13 @@ class Growing(Protocol):
     def break_off(self) -> None: ...
     def give_up(self) -> None: ...
     def forgo_outcome(self) -> None: ...
+    def turns_settled(self, outgoing: Handle, /) -> bool:
+        """If it is this delivery, of which more is to be sent: the copy needs no outcome after all."""
+        ...
+
+    def ends_early(self, outgoing: Handle, /) -> bool:
+        """If it is this delivery, of which more is to be sent: its receiver has settled it, and gets no more."""
+        ...
 
 
 class Node(Protocol):
@@ -105,6 +112,11 @@ class Pace(Protocol):
         """How long a link may have to wait before anything of it is taken."""
         ...
 
+    @property
+    def bytes_per_s(self) -> float:
+        """What may come in a second; infinite where it is not limited."""
+        ...
+
     def pay(self, size: int, /) -> bool: ...
 
 
@@ -121,6 +133,11 @@ class Connection(Protocol):
     def capacity(self) -> int: ...
     @property
     def is_route_container(self) -> bool: ...
+    @property
+    def can_drain(self) -> bool:
+        """May its links be asked to give up their credit?"""
+        ...
+
     @property
     def is_edge(self) -> bool:
         """Is it between an edge router and an interior one? No message goes back on such a connection."""
@@ -164,6 +181,12 @@ class Connection(Protocol):
     def forget(self, link: "Link", /) -> None:
         """The link is gone."""
         ...
+
+
+class Answer(bytes):
+    """A message of the router's own, for which whoever asked has credit to get back: it is not dropped."""
+
+    __slots__ = ()
 
 
 class Queued(NamedTuple):
@@ -267,6 +290,11 @@ class Link:
     def capacity(self) -> int:
         """The window of its sender, in messages."""
         return self.attachment.capacity
+
+    @property
+    def payer(self) -> tuple[Account, int]:
+        """The account that is charged for what waits of its messages, and how many bytes may; 0: no limit."""
+        return self.attachment.account, self.attachment.account.link_limit
 
     @property
     def peer(self) -> str | None:

@@ -357,6 +357,7 @@ class Network:
             return
         if not live.remotes:
             table.choose_forward(live)
+            live.drain_containers()
             table.discard_unused(live)
         self.core.on_changed(live)
 

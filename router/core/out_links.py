@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Protocol, cast
 from router.core.budget import RECORD_BYTES, Level
 from router.core.crossings import CrossingWeights
 from router.core.in_links import InLink
-from router.core.links import Connection, Growing, Link, Origin, Queued
+from router.core.links import Answer, Connection, Growing, Link, Origin, Queued
 from router.core.ports import OutgoingWire
 from router.core.weights import LARGE_BYTES, Weights
 from router.core.work import Work
@@ -81,6 +81,8 @@ class OutLink(Link):
                 self.count_unstuck(since_s)
             self.accepted += 1
             origin.on_accepted(source, since_s)
+        elif self.leg is not None and self.leg.ends_early(outgoing):
+            return
         self.settle(outgoing)
 
     def on_delivery(self, outgoing: Handle) -> None:
@@ -98,6 +100,8 @@ class OutLink(Link):
                     self.count_unstuck(since_s)
                 self.count_outcome(state)
                 origin.on_outcome(source, since_s, state, outgoing)
+            elif self.leg is not None and self.leg.ends_early(outgoing):
+                return
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
             origin, source, since_s = record
@@ -116,7 +120,9 @@ class OutLink(Link):
             self.settle(outgoing)
 
     def settle_early(self, outgoing: Handle) -> None:
-        """The sender will not look at the outcome any more: settle towards the receiver."""
+        """The sender will not look at the outcome any more: settle towards the receiver, when it has the whole."""
+        if self.leg is not None and self.leg.turns_settled(outgoing):
+            return
         if self.unsettled.pop(outgoing, None) is not None:
             self.load -= 1
             self.count_outcome(self.wire.remote_state(outgoing))
@@ -133,8 +139,8 @@ class OutLink(Link):
     def _drop_presettled(self) -> None:
         """A receiver that grants no credit keeps about linkCapacity presettled messages (routing §8.1)."""
         head, *middle, newest = self.queue
-        kept = [item for item in middle if not item.is_settled or item.leg is not None]
-        dropped = [item for item in middle if item.is_settled and item.leg is None]
+        kept = [item for item in middle if not _may_be_dropped(item)]
+        dropped = [item for item in middle if _may_be_dropped(item)]
         self.queue = deque((head, *kept, newest))
         self.load -= len(dropped)
         self.dropped_presettled += len(dropped)
@@ -237,15 +243,14 @@ class OutLink(Link):
             if wire.drain_limit is not None and room <= 0 and self.leg is None:
                 self.answer_drain()
             return
-        if wire.is_draining:
-            self.answer_drain()
-        else:
+        if not wire.is_draining or not self.answer_drain():
             self.room = self.room_given = max(min(room, _ROOM_STEP - self.unchecked), 0)
 
-    def answer_drain(self) -> None:
-        """All is sent that there is for a receiver that drains the link."""
+    def answer_drain(self) -> bool:
+        """All is sent that there is for a receiver that drains the link. Returns whether the drain has its answer."""
         self.wire.drained()
         self.work.touched.add(self.engine)
+        return True
 
     def count_records(self) -> None:
         """Charge the connection for what the receiver has not settled. Another router's never stops the others."""
@@ -266,13 +271,9 @@ class OutLink(Link):
             self.settle = self._settle_weighed
         self.weights.add(outgoing, size)
 
-    def unweigh(self, outgoing: Handle) -> None:
-        """The delivery is over."""
+    def _settle_weighed(self, outgoing: Handle) -> None:
         if self.weights is not None:
             self.weights.drop(outgoing)
-
-    def _settle_weighed(self, outgoing: Handle) -> None:
-        self.unweigh(outgoing)
         self.wire.settle(outgoing)
 
     def make_room(self) -> None:
@@ -344,6 +345,10 @@ class OutLink(Link):
                 del unsettled[newest]
             leg.lose(was_sent=True)
         self.work.begin(chain(_lose_sent(unsettled.values()), _lose_queued(queue)))
+
+
+def _may_be_dropped(item: Queued) -> bool:
+    return item.is_settled and item.leg is None and not isinstance(item.payload, Answer)
 
 
 def _lose_sent(records: Collection[tuple[Origin, Handle, int]]) -> Iterator[None]:

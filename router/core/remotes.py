@@ -86,6 +86,8 @@ class DataOutLink(OutLink):
                 origin.link.on_accepted(source, since_s)
             else:
                 origin.on_accepted(source, since_s)
+        elif self.leg is not None and self.leg.ends_early(outgoing):
+            return
         self.settle(outgoing)
 
     # Presettled messages: their sender gets no more credit than this link has. Else a fast one would fill the queue

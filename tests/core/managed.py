@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 from memory_net import Net
 
 from policy.addressing.address import Address
+from policy.configuration.schema import load_schema
 from policy.rights import UNRESTRICTED, read_rights
 from router.connection.peer import Peer
 from router.control.link_route_entity import container_owners
@@ -15,7 +16,6 @@ from router.core.in_links import InLink
 from router.io.host_names import KnownNames
 from router.management.agent import Agent, Requester
 from router.management.entities import EntityStore
-from router.management.schema import load_schema
 
 if TYPE_CHECKING:
     from router.control.router import Router

@@ -28,6 +28,9 @@ MAX_TAG_BYTES: Final = 32  # AMQP 1.0 §2.8.7
 # Constructors of each type as a field may have it. Null is allowed everywhere: it is "left out".
 _BOOL, _UINT, _USHORT, _UBYTE, _ULONG = "boolean", "uint", "ushort", "ubyte", "ulong"
 _STRING, _BINARY, _SYMBOLS, _MAP, _DESCRIBED = "string", "binary", "symbol", "map", "described"
+# Wrong types that do no harm and that programs are known to write. They are read as what was meant.
+# A list for `multiple`: proton 0.37 in Python, of offered and desired capabilities (engine.values.symbols_of).
+_LISTS: Final = frozenset((0x45, 0xC0, 0xD0))
 _CONSTRUCTORS: Final = {
     _BOOL: frozenset((0x41, 0x42, 0x56)),
     _UINT: frozenset((0x43, 0x52, 0x70)),
@@ -36,10 +39,12 @@ _CONSTRUCTORS: Final = {
     _ULONG: frozenset((0x44, 0x53, 0x80)),
     _STRING: frozenset((0xA1, 0xB1)),
     _BINARY: frozenset((0xA0, 0xB0)),
-    _SYMBOLS: frozenset((0xA3, 0xB3, 0xE0, 0xF0)),  # one, or an array of them
+    _SYMBOLS: frozenset((0xA3, 0xB3, 0xE0, 0xF0)) | _LISTS,  # one, or an array of them
     _MAP: frozenset((0xC1, 0xD1)),
     _DESCRIBED: frozenset((0x00,)),
 }
+_NULL: Final = b"\x40"
+_OFFERED, _DESIRED = "offered-capabilities", "desired-capabilities"
 _STATE_AND_BEFORE: Final = 5  # fields of a disposition
 # performative -> its fields in order: (name, type, whether it must be there)
 _FIELDS: Final[dict[int, tuple[tuple[str, str, bool], ...]]] = {
@@ -93,6 +98,7 @@ class Performative:
     fields  values by their AMQP names: bool, int, and len() of a string or binary; other types as True. Fields that
     are null or left out are not among them.
     link_name  of an Attach
+    capabilities  of an Attach: offered and desired, each encoded; null where there are none
     """
 
     code: int
@@ -100,6 +106,7 @@ class Performative:
     size_bytes: int
     fields: dict[str, int]
     link_name: bytes = b""
+    capabilities: tuple[bytes, bytes] = (_NULL, _NULL)
 
     def get(self, name: str) -> int | None:
         return self.fields.get(name)
@@ -142,6 +149,7 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
         _refuse(f"{name} has {count} fields, more than the {len(layout)} that there are")
     fields: dict[str, int] = {}
     link_name = b""
+    capabilities = {_OFFERED: _NULL, _DESIRED: _NULL}
     room = Room(MAX_VALUES)
     for field, kind, _ in layout[:count]:
         if at >= end:
@@ -153,6 +161,8 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
             fields[field] = _value(frame, at, behind, kind, f"field {field} of {name}")
             if code == ATTACH and field == "name":
                 link_name = bytes(frame[behind - fields[field] : behind])
+            elif code == ATTACH and field in capabilities:
+                capabilities[field] = bytes(frame[at:behind])
         at = behind
     # proton's clients write the content of a state that is no standard one twice; its engine reads nothing behind it.
     # INVARIANT: the engine reads fields as long as there are bytes, whatever their number is said to be.
@@ -163,7 +173,8 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
     for field, _, is_mandatory in layout:
         if is_mandatory and field not in fields:
             raise Refused("amqp:invalid-field", f"{name} lacks its field {field}")
-    return Performative(code=code, channel=channel, size_bytes=len(frame), fields=fields, link_name=link_name)
+    return Performative(code=code, channel=channel, size_bytes=len(frame), fields=fields, link_name=link_name,
+                        capabilities=(capabilities[_OFFERED], capabilities[_DESIRED]))  # fmt: skip
 
 
 def _refuse(description: str) -> NoReturn:
