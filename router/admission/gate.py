@@ -38,7 +38,9 @@ from router.effects import (
 )
 
 # Denials at Open that count towards an automatic ban. Not the limits of connections: others reach them for a bystander.
-_COUNTED_AS_FAILURES: Final = frozenset({Reason.NO_VHOST, Reason.UNKNOWN_USER, Reason.HOST_NOT_ALLOWED})
+_COUNTED_AS_FAILURES: Final = frozenset(
+    {Reason.NO_VHOST, Reason.UNKNOWN_USER, Reason.RESERVED_USER_NAME, Reason.HOST_NOT_ALLOWED}
+)
 
 
 class KnownAddresses(Protocol):
