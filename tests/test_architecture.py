@@ -348,7 +348,14 @@ MAX_PARAMETERS = 8
 LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
+    "router.amqp.engine.links.IncomingWire": "its states exclude each other: a message is whole, or read in parts",
+    "router.core.core.Core": "what enters and leaves the router passes here: addresses, links and totals agree",
+    "router.core.in_links.InLink": "credit, holds and outcomes of one sender are one account",
+    "router.core.out_links.OutLink": "room, queue and outcomes of one receiver are one account",
     "router.audit.trail.AuditLog": "the queue, what is lost of it and its writer thread share one lock",
+    "auth.tls.TlsTunnel": "records and steps of the handshake share OpenSSL's object and its two buffers",
+    "router.connection.stack.Stack": "each event of a connection meets each of its stages",
+    "router.connection.accepted.Connection": "all that counts as a failure before the Open: none may be missed",
     "router.amqp.guard.machine.Guard": "one state machine: a rule in another file could be forgotten",
 }
 LONG_CONSTRUCTORS = {

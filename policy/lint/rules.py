@@ -6,6 +6,7 @@ from typing import Final
 
 from policy.files.sections import Section
 from policy.lint import (
+    accounts_locked,
     anonymous_listener,
     anonymous_sender_without_targets,
     anonymous_user,
@@ -233,6 +234,7 @@ RULES: tuple[LintRule, ...] = (
     hidden_waypoint,
     connector_mechanisms,
     repeated_attribute,
+    accounts_locked,
 )
 
 # Of the other places of a finding that stands for several.

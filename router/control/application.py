@@ -5,6 +5,7 @@ Each `create_*` is also what a management CREATE of that type does: the file is 
 
 import asyncio
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -174,7 +175,7 @@ class Application:
         for text in self.authenticators.warnings:
             self._log("AUTHSERVICE", "warning", text)
         shadow = Shadow(self.emit) if configuration.policy[SHADOW_DIR] and not self._is_check else None
-        folding = Folding(self.emit, time.monotonic, time.time)
+        folding = Folding(self.emit, time.monotonic, time.time, secrets.randbelow)
         folding.pace.rate = int(str(configuration.policy["maxRefusalRate"]))
         guesses, allows = guesses_of(configuration.policy), allows_of(self.attributes, self.emit)
         gate = Gate(self._compile_policy(), UsageLedger(), self.emit, shadow, None, folding, guesses, allows)
@@ -212,9 +213,11 @@ class Application:
         router, core, emit = self.router, self.router.core, self.emit
         store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
         profiles, plugins = self.profiles, SaslPlugins(router, self.profiles, emit)
+        listener_type, extensions = self.schema.types["listener"], store.extensions
         self.listeners = Listeners(
-            router, self.authenticators, profiles, plugins, emit, is_auth_service=self._is_service
-        )
+            router, self.authenticators, profiles, plugins, emit, is_auth_service=self._is_service,
+            show_listening=lambda: extensions.note(listener_type, {"listening": False}),
+        )  # fmt: skip
         self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
         self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
         self.reporting = Reporting(router.gate, router.clock())
@@ -317,10 +320,10 @@ class Application:
         # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
         self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
-        has_connector = bool(self.configuration.of_type("connector"))
-        self.failure = await self.listeners.open_all(ready, is_first_required=not has_connector)
-        if self.failure is not None:
-            self.failure += place_in_file(listeners[0], "port")
+        failed = await self.listeners.open_all(ready)
+        if failed is not None:
+            number, why = failed
+            self.failure = why + place_in_file(listeners[number], "port")
             self.stopping.set()
 
     # Reload
@@ -436,7 +439,7 @@ def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
     """The attributes of the router entity that concern its memory and its loop."""
     budgets = {kind: int(attributes[f"{kind}ByteBudget"]) for kind in BUDGET_KINDS}
     router.core.budgets = Budgets(Limits(**budgets))
-    router.gate.entrance.limit_by(attributes)
+    router.gate.entrance.limit_by(attributes, secrets.randbelow)
     router.progress.timeout_s = int(attributes["messageProgressTimeout"])
     router.surroundings.link_routes.may_outlive = bool(attributes["allowResumableLinkRoute"])
     handshakes = router.gate.entrance.handshakes

@@ -65,7 +65,9 @@ class Connectors:
         words = attributes.get("saslMechanisms")
         connector = Connector(
             **terms_of(attributes),
-            reaches_in_process=bool(attributes["allowManagement"]),
+            # An edge is seen from its network, as other routers are. What it may be asked to do: control.requesters.
+            reaches_in_process=bool(attributes["allowManagement"]) or attributes["role"] == "edge",
+            allows_management=bool(attributes["allowManagement"]),
             tunnel=tunnel,
             has_certificate=has_certificate,
             protocol_family=attributes.get("protocolFamily"),

@@ -164,28 +164,15 @@ def test_a_bad_vhost_in_policy_dir_ends_the_start(tmp_path: Path) -> None:
     assert "Listening" not in ran.err
 
 
-def test_a_required_listener_that_cannot_be_bound_ends_the_start(tmp_path: Path) -> None:
-    """Management §1.5."""
+def test_a_listener_that_cannot_be_bound_ends_the_start(tmp_path: Path) -> None:
+    """Management §1.5; routing 22: whichever it is, and whatever else is in the file"""
+    others = LISTENER + f"connector {{\n name: c\n host: 127.0.0.1\n port: {free_port()}\n}}\n"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ran = run_configuration(tmp_path, f"listener {{\n host: 127.0.0.1\n port: {port}\n}}\n")
+        ran = run_configuration(tmp_path, others + f"listener {{\n host: 127.0.0.1\n port: {port}\n}}\n")
     assert ran.status == 1
     assert f"SERVER (error) Listener error on 127.0.0.1:{port}: " in ran.err
     assert f"SERVER (critical) Shutting down, required listener failed 127.0.0.1:{port}" in ran.err
-
-
-def test_with_a_connector_no_listener_is_required(daemon: Callable[..., Daemon]) -> None:
-    """Management §1.5."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        router = daemon(
-            f"listener {{\n host: 127.0.0.1\n port: {port}\n}}\n"
-            f"connector {{\n name: c\n host: 127.0.0.1\n port: {free_port()}\n}}\n" + LISTENER
-        )
-        router.wait_for_log(rf"SERVER \(error\) Listener error on 127\.0\.0\.1:{port}: ")
-        router.port()
-    router.signal(signal.SIGTERM)
-    assert router.wait() == 0
 
 
 def test_old_command_lines_are_accepted(daemon: Callable[..., Daemon]) -> None:
