@@ -29,6 +29,7 @@ from auth.tls import (
 )
 from auth.verifiers.password_sources import resolve_configured
 from auth.verifiers.sasl_config import demands_certificate
+from policy.configuration.references import token_problem
 from policy.files.positioned_json import NotJson, RepeatedKeyError, first_repeat, loads
 from policy.files.regular import MAX_OTHER_BYTES, read_regular
 from router.connection.terms import TlsSettings
@@ -165,9 +166,9 @@ def token_reader(configured: str) -> Callable[[], Secret]:
     Errors  SecurityError for another form, which would have the token in the configuration; of the reader, too, when
             there is no token.
     """
+    if (text := token_problem(configured)) is not None:
+        raise SecurityError(text)
     form, _, name = configured.partition(":")
-    if form not in ("file", "env") or not name:
-        raise SecurityError("saslToken: expected file:PATH or env:VARIABLE")
 
     def read() -> Secret:
         try:
