@@ -74,6 +74,7 @@ class Attachment:
         self._has_full_buffer = False
         self._was_crowded = False  # its receivers have not been told that they may have more
         self._work = work
+        self.account.charge_connection()
 
     def forget(self, link: Link) -> None:
         if isinstance(link, InLink):

@@ -13,7 +13,7 @@ from router.core.crossings import CrossingWeights
 from router.core.in_links import InLink
 from router.core.links import Connection, Growing, Link, Origin, Queued
 from router.core.ports import OutgoingWire
-from router.core.weights import LARGE_BYTES, Weights
+from router.core.weights import COPIES, LARGE_BYTES, Weights
 from router.core.work import Work
 from router.values import Handle
 
@@ -43,7 +43,7 @@ class OutLink(Link):
     """
 
     __slots__ = (
-        *("bypass", "compose", "dropped_presettled", "leg", "load", "on_sending", "on_stalled", "queue", "records"),
+        *("bypass", "compose", "details", "dropped_presettled", "leg", "load", "on_sending", "on_stalled", "queue", "records"),
         *("room", "room_given", "send", "sends_settled", "unchecked", "unsettled", "weights"),
     )
     wire: OutgoingWire
@@ -67,6 +67,7 @@ class OutLink(Link):
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.records = 0  # unsettled deliveries that the account was charged for
         self.weights: Weights | CrossingWeights | None = None  # of large ones; None: there was none yet
+        self.details: Weights | None = None  # of states given and not settled, likewise
         self.dropped_presettled = 0
         # Called with seconds: it has taken nothing of a message under way for so long.
         self.on_stalled: Callable[[float], None] | None = None
@@ -99,6 +100,8 @@ class OutLink(Link):
             self.settle(outgoing)
         elif state and (record := self.unsettled.get(outgoing)) is not None:
             origin, source, since_s = record
+            if size := self.engine.details_bytes:
+                self._weigh_details(outgoing, size)
             successor = origin.on_progress(source, state, outgoing, self.settle_early)
             if successor is not None:
                 self.unsettled[outgoing] = (successor, source, since_s)
@@ -254,10 +257,24 @@ class OutLink(Link):
             self.settle = self._settle_weighed
         self.weights.add(outgoing, size)
 
+    def _weigh_details(self, outgoing: Handle, size: int) -> None:
+        """Charge the connection for what the receiver has said of a delivery and not settled.
+
+        Attack: outcomes with errors or annotations as long as may be, which the engine keeps on both sides.
+        """
+        if self.details is None:
+            account = self.attachment.account
+            self.details = Weights(account.charge if self.attachment.is_neighbour else account.wait)
+            self.settle = self._settle_weighed
+        self.details.drop(outgoing)
+        self.details.add(outgoing, size // COPIES)
+
     def unweigh(self, outgoing: Handle) -> None:
         """The delivery is over."""
         if self.weights is not None:
             self.weights.drop(outgoing)
+        if self.details is not None:
+            self.details.drop(outgoing)
 
     def _settle_weighed(self, outgoing: Handle) -> None:
         self.unweigh(outgoing)
@@ -320,8 +337,9 @@ class OutLink(Link):
         self.room = 0
         unsettled, self.unsettled = self.unsettled, {}
         self.count_records()
-        if self.weights is not None:
-            self.work.begin(self.weights.clearing())
+        for held in (self.weights, self.details):
+            if held is not None:
+                self.work.begin(held.clearing())
         queue, self.queue = self.queue, deque()
         leg, self.leg = self.leg, None
         self.load = 0

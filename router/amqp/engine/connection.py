@@ -44,7 +44,7 @@ from router.amqp.engine.values import (
     text_of,
     value_of,
 )
-from router.amqp.guard import MAX_SPAN, CannotBegin, Guard
+from router.amqp.guard import MAX_SPAN, CannotBegin, Guard, Performative
 from router.amqp.guard.performatives import BEGIN, read_frame
 from router.amqp.terminus import RemoteOpen, Violation
 from router.values import Array, Condition
@@ -177,6 +177,7 @@ class Engine:
         "drains",
         "ended",
         "ending",
+        "has_details",
         "heard",
         "intake",
         "is_blocked",
@@ -222,6 +223,8 @@ class Engine:
         self.is_late = False  # events, or `ending`, wait for the connection's next turn, `catch_up`
         self.ending: Iterator[None] | None = None  # the links of a session that has ended
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
+        # States with details were given or told: what proton keeps of settled deliveries is released with each flush.
+        self.has_details = False
         self.transport = lib.pn_transport()
         if is_server:
             lib.pn_transport_set_server(self.transport)
@@ -312,6 +315,8 @@ class Engine:
             write(bytes(OUTPUT_VIEW[:size]))
             if size < PULLS_ALL_BYTES:
                 break
+        if self.has_details:
+            self._shed_details()
         if _silent and transport in _silent:
             _silent.discard(transport)
             raise Violation("amqp:internal-error", "what the peer asked for cannot be answered")
@@ -331,6 +336,16 @@ class Engine:
             self.left = _step.left
             if size > 0:
                 self.write(bytes(OUTPUT_VIEW[:size]))
+            if self.has_details:
+                self._shed_details()
+
+    def _shed_details(self) -> None:
+        """Release what proton keeps of settled deliveries, before it uses them for others.
+
+        Attack: outcomes with long errors, settled; each message that followed was given a delivery that held one.
+        """
+        for _ in pool.releasing(self.connection):
+            pass
 
     def _pulled(self) -> memoryview:
         """As many bytes as the engine has ready at once, to be written."""
@@ -501,15 +516,28 @@ class Engine:
         elif isinstance(link, IncomingWire) and link.core is not None and (drained := lib.pn_link_drained(pointer)) > 0:
             link.core.on_drained(drained)
 
+    @property
+    def _acting(self) -> Performative:
+        """The frame that an event is about: one is acted on before the next is looked at."""
+        acting = self.intake.guard.acting
+        assert acting is not None
+        return acting
+
+    @property
+    def details_bytes(self) -> int:
+        """The memory that the state takes which the peer has just given, for each delivery, beside its record."""
+        return self.intake.guard.details
+
     def _on_open(self, _event: Pointer) -> None:
         connection = self.connection
-        properties = value_of(lib.pn_connection_remote_properties(connection))
+        said = self._acting.kept
+        properties = value_of(said.get("properties", b""))
         self.owner.on_open(
             RemoteOpen(
                 container_id=text_of(lib.pn_connection_remote_container(connection)) or "",
                 hostname=text_of(lib.pn_connection_remote_hostname(connection)),
-                offered_capabilities=symbols_of(lib.pn_connection_remote_offered_capabilities(connection)),
-                desired_capabilities=symbols_of(lib.pn_connection_remote_desired_capabilities(connection)),
+                offered_capabilities=symbols_of(said.get("offered-capabilities", b"")),
+                desired_capabilities=symbols_of(said.get("desired-capabilities", b"")),
                 properties=properties if isinstance(properties, dict) else {},
             )
         )
@@ -571,13 +599,14 @@ class Engine:
     def _on_attach(self, event: Pointer) -> None:
         pointer = lib.pn_event_link(event)
         if (begun := self.links.get(pointer)) is not None:
-            begun.take_answer()
+            begun.take_answer(self._acting)
             self._watch(begun)
             return
         if self.unanswered > MAX_UNANSWERED_DETACHES:
             raise EngineError(f"more than {MAX_UNANSWERED_DETACHES} links closed by us without an answer")
         kind = IncomingWire if lib.pn_link_is_receiver(pointer) else OutgoingWire
         wire = kind(self, pointer, self.owner)
+        wire.read_attach(self._acting)
         self.links[pointer] = self.heard[pointer] = wire.session.wires[pointer] = wire
         if isinstance(wire, OutgoingWire):
             self._attach_alone(wire)
@@ -620,6 +649,7 @@ class Engine:
         link = self.links.get(lib.pn_event_link(event))
         if link is not None:
             is_closed = lib.pn_event_type(event) == lib.PN_LINK_REMOTE_CLOSE
+            link.info_values = self._acting.values
             link.owner.on_detach(link, is_closed=is_closed)
             if not link.is_answered_later:
                 link.answer_detach(is_closed=is_closed)
@@ -785,6 +815,7 @@ class Engine:
 
     def release_settled(self) -> Iterator[None]:
         """Release, in steps, what proton keeps of settled deliveries (router.amqp.engine.pool)."""
+        self.has_details = False
         for _ in pool.releasing(self.connection):
             yield
             if self.is_freed:

@@ -24,6 +24,7 @@ class Acting(Protocol):
     """The engine, which acts on what is handed to its transport."""
 
     on_behind: Callable[[], None]
+    has_details: bool
 
     @property
     def transport(self) -> Pointer: ...
@@ -107,6 +108,7 @@ class Intake:
             self.engine.catch_up(self.begin_turn())
             if self.engine.is_late:
                 return
+            self.guard.acted()
         rest = self.rest
         self._forget()
         if rest is not None:
@@ -152,10 +154,15 @@ class Intake:
                 return
             self.left -= guard.cost(performative)
             if guard.admit(performative):
-                self._push(pointer + at, size)
+                if guard.details:
+                    engine.has_details = True
+                if (replaced := guard.replaced) is None:
+                    self._push(pointer + at, size)
+                else:
+                    self._push(ffi.from_buffer(replaced), len(replaced))
                 engine.drain(has_time)
-                if not engine.is_late:
-                    guard.drain_limit = None  # the engine has taken it, or had no link for it
+            if not engine.is_late:
+                guard.acted()
             at += size
 
     def _wait(self, data: bytes | bytearray, at: int, end: int) -> None:
