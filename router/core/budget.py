@@ -204,7 +204,18 @@ class Account:
     """
 
     __slots__ = (
-        *("_budgets", "_is_crowded", "_is_neighbour", "_limit", "addresses", "base", "behind", "held", "is_open", "kept"),
+        *(
+            "_budgets",
+            "_is_crowded",
+            "_is_neighbour",
+            "_limit",
+            "addresses",
+            "base",
+            "behind",
+            "held",
+            "is_open",
+            "kept",
+        ),
         *("levels", "link_limit", "party", "user", "waiting"),
     )
 
@@ -275,9 +286,9 @@ class Account:
         It comes out of the budgets of its user, its host and the router: its own is for what is held on it.
         Attack: connections without end that say nothing. Each took 30 to 60 kB, charged to nobody.
         """
-        self.held = self.base = CONNECTION_BYTES
+        self.held = self.base = self._budgets.connection_bytes
         for level in self.levels[1:]:
-            level.take(self, CONNECTION_BYTES)
+            level.take(self, self.base)
 
     def charge(self, size: int) -> None:
         """`size` bytes more are held; fewer, where it is negative."""
@@ -429,8 +440,10 @@ class Charge:
 class Budgets:
     """Every level that holds something."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, connection_bytes: int = CONNECTION_BYTES) -> None:
+        """connection_bytes  that each connection takes"""
         self.limits = limits
+        self.connection_bytes = connection_bytes
         self.router = Level("router", "", limits.router)
         self._users: dict[str, Level] = {}
         self._hosts: dict[str, Level] = {}

@@ -43,7 +43,18 @@ class OutLink(Link):
     """
 
     __slots__ = (
-        *("bypass", "compose", "details", "dropped_presettled", "leg", "load", "on_sending", "on_stalled", "queue", "records"),
+        *(
+            "bypass",
+            "compose",
+            "details",
+            "dropped_presettled",
+            "leg",
+            "load",
+            "on_sending",
+            "on_stalled",
+            "queue",
+            "records",
+        ),
         *("room", "room_given", "send", "sends_settled", "unchecked", "unsettled", "weights"),
     )
     wire: OutgoingWire

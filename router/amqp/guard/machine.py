@@ -361,8 +361,8 @@ class Guard:
         link, fields = self._link(performative), performative.fields
         if not link.flags & IS_SENDER:
             raise Refused(_NOT_ALLOWED, f"transfer on handle {fields['handle']}, on which the peer receives")
-        self.details = states.details_bytes(performative)
-        self._refuse_details(performative)
+        if states.details_bytes(performative):
+            raise states.refusal(performative)
         number = fields.get("delivery-id")
         if link.flags & HAS_MORE:
             if number is not None and number != link.id:
@@ -420,18 +420,7 @@ class Guard:
         if deliveries - 1 > _MAX_AHEAD:
             raise Refused(_NOT_ALLOWED, f"illegal delivery range: {first:x}-{last:x}")
         self.details = states.details_bytes(performative)
-        if not performative.fields["role"]:
-            self._refuse_details(performative)
-        elif self.details and states.is_too_large(performative, deliveries=deliveries):
+        is_senders = not performative.fields["role"]  # names a transaction, or repeats an outcome: no account has more
+        if self.details and (is_senders or states.is_too_large(performative, deliveries=deliveries)):
             self.replaced, self.details = states.without_details(performative), 0
         return True
-
-    def _refuse_details(self, performative: Performative) -> None:
-        """A sender's own states name transactions, or repeat an outcome. Errors: Refused"""
-        if self.details:
-            size = len(performative.kept["state"])
-            raise Refused(
-                "amqp:resource-limit-exceeded",
-                f"a sender's state of {performative.values} values and {size} bytes is over the limit "
-                f"of {states.PLAIN_VALUES} and {states.PLAIN_BYTES}",
-            )

@@ -39,6 +39,12 @@ def is_too_large(performative: Performative, *, deliveries: int) -> bool:
     return performative.values > MAX_VALUES or details_bytes(performative) * deliveries > MAX_COPIES_BYTES
 
 
+def refusal(performative: Performative) -> Refused:
+    """What a frame is refused with whose state is too large."""
+    size = f"{performative.values} values and {len(performative.kept['state'])} bytes"
+    return Refused("amqp:resource-limit-exceeded", f"a delivery state of {size} is more than is kept of one")
+
+
 def without_details(performative: Performative) -> bytes:
     """The frame of a Disposition, its outcome left and the details dropped.
 
@@ -48,8 +54,7 @@ def without_details(performative: Performative) -> bytes:
     code = int.from_bytes(state[2 : 2 + _WIDTH.get(state[1], 0)], "big")
     kept = _OUTCOME_FIELDS.get(code)
     if kept is None:
-        size = f"{performative.values} values and {len(state)} bytes"
-        raise Refused("amqp:resource-limit-exceeded", f"a delivery state of {size} is over the limit of a state")
+        raise refusal(performative)
     outcome = [Encoded(field_of(state, index) or _NULL) for index in range(kept)]
     last = uint(fields["last"]) if "last" in fields else None
     said = [bool(fields["role"]), uint(fields["first"]), last, bool(fields.get("settled"))]
