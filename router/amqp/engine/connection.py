@@ -60,6 +60,9 @@ MAX_UNANSWERED_DETACHES: Final = 1000
 _ENDS_AT_ONCE: Final = 64
 # Stops ten thousand drains behind a closed window, which each flush would look at, and answer in one go.
 _MAX_DRAINS: Final = 64
+# What the properties and capabilities of an Open take: as bytes, copied once, and as values of ours.
+_COPIES_OF_OPEN: Final = 2
+OPEN_VALUE_BYTES: Final = 160
 # Sessions looked at per flush: one connection's many sessions must not cost every pass.
 _WATCHED_PER_FLUSH: Final = 8
 
@@ -188,6 +191,7 @@ class Engine:
         "left",
         "links",
         "on_behind",
+        "opened",
         "owner",
         "released",
         "sessions",
@@ -244,6 +248,7 @@ class Engine:
         self.sessions: dict[Pointer, Session] = {}
         self.ended = EndedSessions()
         self.account: Account = Unlimited()
+        self.opened = 0  # bytes that the account is charged for what the peer's Open says
         # Sessions on which the router sends, and those from which it has not taken everything.
         self.watched: deque[Session] = deque()
         self.watched_per_flush = _WATCHED_PER_FLUSH
@@ -531,6 +536,8 @@ class Engine:
     def _on_open(self, _event: Pointer) -> None:
         connection = self.connection
         said = self._acting.kept
+        self.opened = _COPIES_OF_OPEN * self._acting.kept_bytes + OPEN_VALUE_BYTES * self._acting.values
+        self.account.charge(self.opened)
         properties = value_of(said.get("properties", b""))
         self.owner.on_open(
             RemoteOpen(
@@ -866,6 +873,7 @@ class Engine:
         for paid in (*links, *sessions):
             paid.free_charges()
             yield
+        self.account.charge(-self.opened)
         for session in sessions:
             session.wires.clear()
         self._come_apart()
