@@ -283,6 +283,14 @@ def resident_bytes() -> int:
     return 4096 * int(Path("/proc/self/statm").read_text().split()[1])
 
 
+def charged_bytes(net: Net) -> int:
+    """After what the daemon does every second."""
+    net.look_back()
+    for link in net.core.links.values():
+        link.count_records()
+    return net.core.budgets.router.held
+
+
 def measure(kind: str, most: int, most_bytes: int) -> dict[str, int | str]:
     """Make up to `most` of the kind, or as many as take `most_bytes` by the account."""
     net = Net(
@@ -292,14 +300,11 @@ def measure(kind: str, most: int, most_bytes: int) -> dict[str, int | str]:
     )
     for _ in zip(range(3), MAKERS[kind](net), strict=False):
         pass  # what is needed once does not count
-    before, charged, count = resident_bytes(), net.core.budgets.router.held, 0
+    charged, before, count = charged_bytes(net), resident_bytes(), 0
     for count, _ in enumerate(MAKERS[kind](net), 1):
         if count >= most or net.core.budgets.router.held - charged >= most_bytes:
             break
-    net.look_back()
-    for link in net.core.links.values():
-        link.count_records()  # as the daemon does every second
-    charged = net.core.budgets.router.held - charged
+    charged = charged_bytes(net) - charged
     return {"kind": kind, "count": count, "grown": resident_bytes() - before, "charged": charged}
 
 
