@@ -59,6 +59,7 @@ from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
 from router.io.memory import Trimmer, virtual_text
+from router.io.memory_limit import Shortage, least_limit, warning_of
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore
@@ -313,11 +314,22 @@ class Application:
         # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
         self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
+        self._watch_memory()
         has_connector = bool(self.configuration.of_type("connector"))
         self.failure = await self.listeners.open_all(ready, is_first_required=not has_connector)
         if self.failure is not None:
             self.failure += place_in_file(listeners[0], "port")
             self.stopping.set()
+
+    def _watch_memory(self) -> None:
+        """Warn where the budget is more than the process may have, and close the greatest when memory is short."""
+        limit, router = least_limit(), self.router
+        budgets = router.core.budgets
+        if (text := warning_of(limit, budgets.limits.router)) is not None:
+            self._log("SERVER", "warning", text)
+        if limit is not None:
+            shortage = Shortage(limit, budgets.router.shed, lambda text: self._log("SERVER", "error", text))
+            router.on_second.append(shortage.on_second)
 
     # Reload
 

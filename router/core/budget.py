@@ -26,6 +26,8 @@ RECORD_BYTES: Final = 2048
 # An open connection: its engine, its layers and its buffers, those of TLS among them.
 CONNECTION_BYTES: Final = 32 * 1024
 MIB: Final = 1024 * 1024
+# Where memory is short, connections that hold less are not closed: that would help nobody.
+SHEDS_BYTES: Final = MIB
 MAX_SESSION_BYTES: Final = 2**31 - 1
 MAX_ADDRESS_BYTES: Final = 2**63
 
@@ -169,9 +171,23 @@ class Level:
             self.held_back[account] = None
             account.fall_behind(self)
         if self.held - self.leaving > self._last:
-            greatest = max((each for each in self.accounts if each.is_open), key=self._weight)
-            greatest.shut()
-            greatest.party.exhaust(self)
+            self._close(max((each for each in self.accounts if each.is_open), key=self._weight))
+
+    def shed(self) -> str | None:
+        """Close the connection that holds most, as past the last step: memory is short. Returns its name.
+
+        None: nobody holds what would help.
+        """
+        held_much = (each for each in self.accounts if each.is_open and each.held >= SHEDS_BYTES)
+        greatest = max(held_much, key=self._weight, default=None)
+        if greatest is None:
+            return None
+        self._close(greatest)
+        return greatest.own.name
+
+    def _close(self, account: "Account") -> None:
+        account.shut()
+        account.party.exhaust(self)
 
     def _has_more_than_its_share(self, account: "Account") -> bool:
         """Of the router's bytes users have shares, of the others' connections, once what gone ones left is taken off.

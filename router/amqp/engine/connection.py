@@ -229,7 +229,9 @@ class Engine:
         self.is_blocked = False  # the socket's buffer is full: bytes stay in the engine
         # States with details were given or told: what proton keeps of settled deliveries is released with each flush.
         self.has_details = False
-        self.transport = lib.pn_transport()
+        self.transport, self.connection, self.collector = lib.pn_transport(), lib.pn_connection(), lib.pn_collector()
+        if not (self.transport and self.connection and self.collector):
+            raise MemoryError
         if is_server:
             lib.pn_transport_set_server(self.transport)
         # Without a tracer proton writes its warnings about a peer's frames to our stderr, past every log setting.
@@ -237,9 +239,7 @@ class Engine:
         lib.pn_transport_set_max_frame(self.transport, max_frame_bytes)
         lib.pn_transport_set_channel_max(self.transport, channel_max)
         lib.pn_transport_set_idle_timeout(self.transport, idle_timeout_ms)
-        self.connection = lib.pn_connection()
         lib.pn_connection_set_container(self.connection, container_id.encode())
-        self.collector = lib.pn_collector()
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
         self.links: dict[Pointer, IncomingWire | OutgoingWire] = {}
@@ -741,6 +741,8 @@ class Engine:
             raise CannotBegin("the connection is not open")
         self.intake.guard.promise_session()
         pointer = lib.pn_session(self.connection)
+        if not pointer:
+            raise MemoryError
         session = self.sessions[pointer] = Session(self, pointer, owner, is_begun=True)
         self.begins.append((session, incoming_capacity_bytes))
         if len(self.begins) == 1:

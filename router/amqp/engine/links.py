@@ -13,6 +13,7 @@ from policy.addressing.address import Address
 from router.amqp.engine.library import MESSAGE_BYTES, MESSAGE_C, STREAM_AT_BYTES, Pointer, ffi, lib
 from router.amqp.engine.steps import CHOSEN
 from router.amqp.engine.values import (
+    check,
     condition_of,
     node_properties_of,
     put_routed_as,
@@ -347,7 +348,10 @@ class Session:
         if any(isinstance(link, kind) and link.name == name for link in links):
             raise CannotBegin(f"the connection has a link '{name}' already")
         engine.promise_link(self, encoded, peer_sends=kind is IncomingWire)
-        return kind(engine, make(self.pointer, encoded), owner)
+        made = make(self.pointer, encoded)
+        if not made:
+            raise MemoryError
+        return kind(engine, made, owner)
 
 
 def _make_real(terminus: Pointer, kind: int) -> None:
@@ -451,8 +455,8 @@ class _Wire:
         """
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
-        lib.pn_terminus_copy(source, lib.pn_link_remote_source(link))
-        lib.pn_terminus_copy(target, lib.pn_link_remote_target(link))
+        check(lib.pn_terminus_copy(source, lib.pn_link_remote_source(link)))
+        check(lib.pn_terminus_copy(target, lib.pn_link_remote_target(link)))
         local = target if lib.pn_link_is_receiver(link) else source
         lib.pn_data_clear(lib.pn_terminus_filter(local))
         lib.pn_terminus_set_durability(local, lib.PN_NONDURABLE)
@@ -482,8 +486,8 @@ class _Wire:
 
     def copy_termini(self, other: "_Wire") -> None:
         """Ours are those that the peer of another link wrote, whole."""
-        lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link))
-        lib.pn_terminus_copy(lib.pn_link_target(self.link), lib.pn_link_remote_target(other.link))
+        check(lib.pn_terminus_copy(lib.pn_link_source(self.link), lib.pn_link_remote_source(other.link)))
+        check(lib.pn_terminus_copy(lib.pn_link_target(self.link), lib.pn_link_remote_target(other.link)))
 
     def accept_as(self, onward: "_Wire", *, address: str | None, max_message_bytes: int = 0) -> None:
         """Answer the Attach with what the peer of another link answered.
@@ -526,7 +530,7 @@ class _Wire:
             if other.info_values <= MAX_VALUES and room >= max(
                 lib.pn_data_encoded_size(lib.pn_condition_info(theirs)), 0
             ):
-                lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
+                check(lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs)))
         self._leave(is_closed=is_closed)
         self.engine.touch()
 
@@ -556,10 +560,10 @@ class _Wire:
         link = self.link
         source, target = lib.pn_link_source(link), lib.pn_link_target(link)
         if lib.pn_link_is_receiver(link):
-            lib.pn_terminus_copy(source, lib.pn_link_remote_source(link))
+            check(lib.pn_terminus_copy(source, lib.pn_link_remote_source(link)))
             lib.pn_terminus_set_type(target, lib.PN_UNSPECIFIED)
         else:
-            lib.pn_terminus_copy(target, lib.pn_link_remote_target(link))
+            check(lib.pn_terminus_copy(target, lib.pn_link_remote_target(link)))
             lib.pn_terminus_set_type(source, lib.PN_UNSPECIFIED)
         lib.pn_link_open(link)
         self.close(condition)
@@ -633,19 +637,19 @@ class _Wire:
             if has_room and lib.pn_condition_is_set(theirs):
                 lib.pn_condition_set_name(ours, lib.pn_condition_get_name(theirs))
                 lib.pn_condition_set_description(ours, lib.pn_condition_get_description(theirs))
-                lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs))
+                check(lib.pn_data_copy(lib.pn_condition_info(ours), lib.pn_condition_info(theirs)))
         elif state == MODIFIED:
             lib.pn_disposition_set_failed(local, True)
             lib.pn_disposition_set_undeliverable(local, lib.pn_disposition_is_undeliverable(remote))
             if has_room:
-                lib.pn_data_copy(lib.pn_disposition_annotations(local), lib.pn_disposition_annotations(remote))
+                check(lib.pn_data_copy(lib.pn_disposition_annotations(local), lib.pn_disposition_annotations(remote)))
         elif state == RECEIVED:
             lib.pn_disposition_set_section_number(local, lib.pn_disposition_get_section_number(remote))
             lib.pn_disposition_set_section_offset(local, lib.pn_disposition_get_section_offset(remote))
         elif state > 0x27:
             if not has_room:
                 return
-            lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
+            check(lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote)))
         _update(delivery, state)
 
     @property
@@ -1131,6 +1135,8 @@ class OutgoingWire(_Wire):
         held = ffi.from_buffer(tag)
         its = ffi.new("pn_delivery_tag_t *", [len(tag), ffi.cast("char *", held)])
         made: Handle = lib.pn_delivery(self.link, its[0])
+        if not made:
+            raise MemoryError
         return made
 
     def send_as(self, size: int, origin: Handle) -> Handle:

@@ -27,6 +27,7 @@ _DISTRIBUTION_NUMBERS = {name: number for number, name in _DISTRIBUTION.items()}
 _TERMINUS_KIND = {lib.PN_SOURCE: "source", lib.PN_TARGET: "target", lib.PN_COORDINATOR: "coordinator"}
 
 
+_OUT_OF_MEMORY: Final = -10  # proton's error.h
 # Key of a dynamic terminus's properties.
 ROUTED_AS: Final = "x-opt-qd.address"
 # Where in a source or target its fields are; capabilities are a coordinator's first.
@@ -69,6 +70,12 @@ def value_of(encoded: bytes) -> Any:
     return value
 
 
+def check(status: int) -> None:
+    """Look whether the engine had the memory that a call needed: else the connection ends. Errors: MemoryError"""
+    if status == _OUT_OF_MEMORY:
+        raise MemoryError
+
+
 def put_value(data: Pointer, value: object) -> None:
     put_encoded(data, encode(value))
 
@@ -76,7 +83,7 @@ def put_value(data: Pointer, value: object) -> None:
 def put_encoded(data: Pointer, encoded: bytes) -> None:
     """As `put_value`, of a value that is encoded already."""
     lib.pn_data_clear(data)
-    lib.pn_data_decode(data, encoded, len(encoded))
+    check(lib.pn_data_decode(data, encoded, len(encoded)))
 
 
 @lru_cache(maxsize=16)
