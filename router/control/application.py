@@ -323,13 +323,12 @@ class Application:
 
     def _watch_memory(self) -> None:
         """Warn where the budget is more than the process may have, and close the greatest when memory is short."""
-        limit, router = least_limit(), self.router
-        budgets = router.core.budgets
-        if (text := warning_of(limit, budgets.limits.router)) is not None:
+        limit, core = least_limit(), self.router.core
+        if (text := warning_of(limit, core.budgets.limits.router)) is not None:
             self._log("SERVER", "warning", text)
         if limit is not None:
-            shortage = Shortage(limit, budgets.router.shed, lambda text: self._log("SERVER", "error", text))
-            router.on_second.append(shortage.on_second)
+            shortage = Shortage(limit, core.shed, lambda text: self._log("SERVER", "error", text))
+            self.router.on_second.append(shortage.on_second)
 
     # Reload
 

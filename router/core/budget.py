@@ -173,17 +173,16 @@ class Level:
         if self.held - self.leaving > self._last:
             self._close(max((each for each in self.accounts if each.is_open), key=self._weight))
 
-    def shed(self) -> str | None:
-        """Close the connection that holds most, as past the last step: memory is short. Returns its name.
+    def shed(self) -> "Account | None":
+        """Close the connection that holds most, as past the last step: memory is short. Returns its account.
 
         None: nobody holds what would help.
         """
         held_much = (each for each in self.accounts if each.is_open and each.held >= SHEDS_BYTES)
         greatest = max(held_much, key=self._weight, default=None)
-        if greatest is None:
-            return None
-        self._close(greatest)
-        return greatest.own.name
+        if greatest is not None:
+            self._close(greatest)
+        return greatest
 
     def _close(self, account: "Account") -> None:
         account.shut()

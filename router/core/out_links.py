@@ -4,7 +4,7 @@ Sources: docs/spec/routing.md §6.2, §8, §9.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Set
 from itertools import chain
 from typing import ClassVar, Final, Protocol, cast
 
@@ -341,6 +341,14 @@ class OutLink(Link):
         queue, self.queue = self.queue, deque()
         self.load -= len(queue)
         self.work.begin(_lose_queued(queue))
+
+    def drop_waiting(self, senders: Set[Link]) -> None:
+        """What these links have sent, and no receiver has taken, nobody gets: memory is short."""
+        dropped = [item for item in self.queue if item.leg is None and item.charge.payer in senders]
+        if dropped:
+            self.queue = deque(item for item in self.queue if item.leg is not None or item.charge.payer not in senders)
+            self.load -= len(dropped)
+            self.work.begin(_lose_queued(dropped))
 
     def lose_everything(self) -> None:
         """The link is gone: tell every origin what became of its message."""

@@ -370,17 +370,19 @@ def _text_size(text: Pointer) -> int:
 
 def _size_of(disposition: Pointer, state: int) -> tuple[int, int]:
     """The bytes of a state's data: of its values, and of its texts."""
+    if state in (ACCEPTED, RELEASED, RECEIVED):
+        return 0, 0
+    texts = 0
     if state == REJECTED:
         condition = lib.pn_disposition_condition(disposition)
         data = lib.pn_condition_info(condition)
-        texts = (lib.pn_condition_get_name(condition), lib.pn_condition_get_description(condition))
+        texts += _text_size(lib.pn_condition_get_name(condition))
+        texts += _text_size(lib.pn_condition_get_description(condition))
     elif state == MODIFIED:
-        data, texts = lib.pn_disposition_annotations(disposition), ()
-    elif state in (ACCEPTED, RELEASED, RECEIVED):
-        return 0, 0
+        data = lib.pn_disposition_annotations(disposition)
     else:
-        data, texts = lib.pn_disposition_data(disposition), ()
-    return max(lib.pn_data_encoded_size(data), 0), sum(map(_text_size, texts))
+        data = lib.pn_disposition_data(disposition)
+    return max(lib.pn_data_encoded_size(data), 0), texts
 
 
 def _room(transport: Pointer) -> int:
