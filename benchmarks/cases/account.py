@@ -1,4 +1,4 @@
-"""The account is what the memory is: what peers can have the router keep, ten thousand of the costliest of each kind."""
+"""The account is what the memory is: ten thousand of the costliest of each kind of thing that a peer can have kept."""
 
 import json
 import subprocess

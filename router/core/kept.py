@@ -42,6 +42,12 @@ KEPT: Final[dict[str, Kept]] = {
         tariff="twice their bytes, and OPEN_VALUE_BYTES for each value",
         bound="2,048 values of a frame, 256 capabilities",
     ),
+    "beginning of a frame": Kept(
+        what="a frame that has not come whole",
+        payer="connection",
+        tariff="the bytes that it announces, beyond FREE_FRAME_BYTES",
+        bound="maxFrameSize of the listener",
+    ),
     "session": Kept(what="a session, begun", payer="connection", tariff="SESSION_BYTES", bound="channel-max"),
     "link to receive": Kept(what="a link and its address", payer="connection", tariff="LINK_BYTES"),
     "link to send": Kept(what="the same of a sender", payer="connection", tariff="LINK_BYTES"),

@@ -342,7 +342,7 @@ class OutLink(Link):
         self.load -= len(queue)
         self.work.begin(_lose_queued(queue))
 
-    def drop_waiting(self, senders: Set[Link]) -> None:
+    def drop_waiting(self, senders: Set[object]) -> None:
         """What these links have sent, and no receiver has taken, nobody gets: memory is short."""
         dropped = [item for item in self.queue if item.leg is None and item.charge.payer in senders]
         if dropped:

@@ -87,6 +87,16 @@ def opens(net: Net) -> Making:
         yield
 
 
+def beginnings_of_frames(net: Net) -> Making:
+    while True:
+        peer = Peer(net, max_frame_bytes=1 << 20)
+        peer.attach(0, is_receiver=False)
+        whole = wire.frame(wire.transfer(0, 0, wire.message(1_000_000)))
+        for at in range(0, len(whole) - 1, 60_000):
+            peer.say(whole[at : min(at + 60_000, len(whole) - 1)])
+        yield
+
+
 def sessions(net: Net) -> Making:
     while True:
         peer = Peer(net, sessions=0)
@@ -225,6 +235,7 @@ def modified(values: int) -> bytes:
 MAKERS: Final[dict[str, Callable[[Net], Making]]] = {
     "connection": connections,
     "properties of an open": opens,
+    "beginning of a frame": beginnings_of_frames,
     "session": sessions,
     "link to receive": lambda net: links(net, is_receiver=True),
     "link to send": lambda net: links(net, is_receiver=False),

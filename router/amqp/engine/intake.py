@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from router.amqp.buffers import READ_BUFFER, READ_BYTES
 from router.amqp.engine.library import Pointer, ffi, lib
+from router.amqp.engine.links import Account
 from router.amqp.guard import Guard, Refused
 from router.values import Condition
 
@@ -16,6 +17,10 @@ from router.values import Condition
 # from holding up all others with thousands of Attaches in one read. Each takes about 0.1 ms; of those that take longer
 # (an Attach looks through the links of its session) there are fewer, as `begin_turn` says.
 FRAMES_PER_TURN: Final = 16
+
+# The beginning of a larger frame is charged, as if it were whole. Attack: where a listener takes frames of many
+# megabytes, connections that begin one each.
+FREE_FRAME_BYTES: Final = 64 * 1024
 
 _push = lib.pn_transport_push
 
@@ -25,6 +30,7 @@ class Acting(Protocol):
 
     on_behind: Callable[[], None]
     has_details: bool
+    account: Account
 
     @property
     def transport(self) -> Pointer: ...
@@ -53,7 +59,9 @@ class Intake:
     begin_turn     a turn begins; the result says whether it has time left
     """
 
-    __slots__ = ("begin_turn", "engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room")
+    __slots__ = (
+        *("begin_turn", "charged", "engine", "guard", "is_waiting", "laid", "left", "needed", "rest", "waits_for_room"),
+    )
 
     def __init__(self, engine: Acting, guard: Guard) -> None:
         self.engine = engine
@@ -65,6 +73,7 @@ class Intake:
         self.rest: bytearray | None = None
         self.laid = 0
         self.needed = 0  # bytes of the frame that `rest` begins
+        self.charged = 0  # of them
 
     def lay(self) -> int:
         """Called before a read: lay the beginning of a frame into READ_BUFFER. Returns where the read may go on.
@@ -83,6 +92,8 @@ class Intake:
     def take_laid(self) -> int:
         """The laid bytes are part of the read now. Returns their number."""
         size, self.laid, self.rest = self.laid, 0, None
+        if self.charged:
+            self._charge(0)
         return size
 
     def take(self, data: bytes | bytearray, start: int, size: int) -> None:
@@ -98,6 +109,8 @@ class Intake:
             if len(rest) < self.needed:
                 return
             self.rest = None
+            if self.charged:
+                self._charge(0)
             self._judge(rest, 0, len(rest))
         self._judge(data, start, size)
 
@@ -137,6 +150,8 @@ class Intake:
             size = guard.measure(data, at, end)
             if size > end - at:
                 self.rest, self.needed = bytearray(memoryview(data)[at:end]), size
+                if size > FREE_FRAME_BYTES:
+                    self._charge(size)
                 return
             performative = guard.read(memoryview(data)[at : at + size])
             is_crowded = guard.is_crowded(performative)
@@ -184,6 +199,12 @@ class Intake:
         self.guard.close()
         self._forget()
 
+    def _charge(self, size: int) -> None:
+        more, self.charged = size - self.charged, size
+        self.engine.account.charge(more)
+
     def _forget(self) -> None:
         self.rest, self.laid = None, 0
+        if self.charged:
+            self._charge(0)
         self.is_waiting = self.waits_for_room = False
