@@ -359,21 +359,6 @@ class Core:
         for link in list(attachment.out_links):
             link.refresh_room()
 
-    def shed(self) -> str | None:
-        """Memory is short: close the connection that holds most, and drop what it has sent and nobody has taken.
-
-        Returns its name; None: nobody holds what would help.
-        """
-        account = self.budgets.router.shed()
-        if account is None:
-            return None
-        links = list(self.links.values())
-        senders = {link for link in links if isinstance(link, InLink) and link.attachment.account is account}
-        for out in links:
-            if isinstance(out, OutLink):
-                out.drop_waiting(senders)
-        return account.own.name
-
     # Anonymous links
 
     def route(self, link: InLink, delivery: Handle, to: Address, phase: int = 0) -> LiveAddress | None:

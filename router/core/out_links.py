@@ -4,7 +4,7 @@ Sources: docs/spec/routing.md §6.2, §8, §9.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import ClassVar, Final, Protocol, cast
 
@@ -13,7 +13,7 @@ from router.core.crossings import CrossingWeights
 from router.core.in_links import InLink
 from router.core.links import Connection, Growing, Link, Origin, Queued
 from router.core.ports import OutgoingWire
-from router.core.weights import COPIES, LARGE_BYTES, Weights
+from router.core.weights import LARGE_BYTES, Details, Weights
 from router.core.work import Work
 from router.values import Handle
 
@@ -78,7 +78,7 @@ class OutLink(Link):
         self.unsettled: dict[Handle, tuple[Origin, Handle, int]] = {}
         self.records = 0  # unsettled deliveries that the account was charged for
         self.weights: Weights | CrossingWeights | None = None  # of large ones; None: there was none yet
-        self.details: Weights | None = None  # of states given and not settled, likewise
+        self.details: Details | None = None  # of states given and not settled, likewise
         self.dropped_presettled = 0
         # Called with seconds: it has taken nothing of a message under way for so long.
         self.on_stalled: Callable[[float], None] | None = None
@@ -112,7 +112,11 @@ class OutLink(Link):
         elif state and (record := self.unsettled.get(outgoing)) is not None:
             origin, source, since_s = record
             if size := self.engine.details_bytes:
-                self._weigh_details(outgoing, size)
+                if self.details is None:
+                    account = self.attachment.account
+                    self.details = Details(account.charge if self.attachment.is_neighbour else account.wait)
+                    self.settle = self._settle_weighed
+                self.details.give(outgoing, size)
             successor = origin.on_progress(source, state, outgoing, self.settle_early)
             if successor is not None:
                 self.unsettled[outgoing] = (successor, source, since_s)
@@ -268,18 +272,6 @@ class OutLink(Link):
             self.settle = self._settle_weighed
         self.weights.add(outgoing, size)
 
-    def _weigh_details(self, outgoing: Handle, size: int) -> None:
-        """Charge the connection for what the receiver has said of a delivery and not settled.
-
-        Attack: outcomes with errors or annotations as long as may be, which the engine keeps on both sides.
-        """
-        if self.details is None:
-            account = self.attachment.account
-            self.details = Weights(account.charge if self.attachment.is_neighbour else account.wait)
-            self.settle = self._settle_weighed
-        self.details.drop(outgoing)
-        self.details.add(outgoing, size // COPIES)
-
     def unweigh(self, outgoing: Handle) -> None:
         """The delivery is over."""
         if self.weights is not None:
@@ -340,15 +332,7 @@ class OutLink(Link):
         """Nobody is there any more for what waits: tell its origins."""
         queue, self.queue = self.queue, deque()
         self.load -= len(queue)
-        self.work.begin(_lose_queued(queue))
-
-    def drop_waiting(self, senders: Set[object]) -> None:
-        """What these links have sent, and no receiver has taken, nobody gets: memory is short."""
-        dropped = [item for item in self.queue if item.leg is None and item.charge.payer in senders]
-        if dropped:
-            self.queue = deque(item for item in self.queue if item.leg is not None or item.charge.payer not in senders)
-            self.load -= len(dropped)
-            self.work.begin(_lose_queued(dropped))
+        self.work.begin(lose_queued(queue))
 
     def lose_everything(self) -> None:
         """The link is gone: tell every origin what became of its message."""
@@ -368,7 +352,7 @@ class OutLink(Link):
             if newest is not None and cast(object, unsettled[newest][0]) is leg:
                 del unsettled[newest]
             leg.lose(was_sent=True)
-        self.work.begin(chain(_lose_sent(unsettled.values()), _lose_queued(queue)))
+        self.work.begin(chain(_lose_sent(unsettled.values()), lose_queued(queue)))
 
 
 def _lose_sent(records: Collection[tuple[Origin, Handle, int]]) -> Iterator[None]:
@@ -378,7 +362,8 @@ def _lose_sent(records: Collection[tuple[Origin, Handle, int]]) -> Iterator[None
         yield
 
 
-def _lose_queued(queue: Collection[Queued]) -> Iterator[None]:
+def lose_queued(queue: Collection[Queued]) -> Iterator[None]:
+    """Tell the origins of what waited that nobody gets it."""
     for item in queue:
         item.charge.free()
         if item.leg is not None:

@@ -7,6 +7,7 @@ connections. Now the connection that holds most is closed before, and the others
 from memory_net import Client, Net
 
 from router.core.budget import MIB, Limits
+from router.core.shedding import shed
 from router.io.memory_limit import MemoryLimit, Shortage
 
 
@@ -30,7 +31,7 @@ def test_the_connection_that_holds_most_is_closed_before_the_memory_is_used_up()
     assert held > 13 * MIB
     said: list[str] = []
     limit = MemoryLimit(size_bytes=held, what="limit of a test", measure="resident")
-    shortage = Shortage(limit, net.core.shed, said.append, lambda _limit: net.core.budgets.router.held)
+    shortage = Shortage(limit, lambda: shed(net.core), said.append, lambda _limit: net.core.budgets.router.held)
     shortage.on_second(net.now)
     net.work.finish()
     net.pump()
@@ -53,4 +54,4 @@ def test_nobody_is_closed_who_holds_next_to_nothing() -> None:
     net = Net(limits=Limits())
     net.client().receiver("a", credit=1)
     net.pump()
-    assert net.core.shed() is None
+    assert shed(net.core) is None
