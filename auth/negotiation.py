@@ -47,6 +47,14 @@ MAX_ROUNDS = 16
 UNAUTHORIZED = "amqp:unauthorized-access"
 FRAMING_ERROR = "amqp:connection:framing-error"
 
+# What a server says by its outcome when it could not judge the password (AMQP 1.0 §5.3.3.6). Without these words an
+# unreachable directory looks like a wrong password.
+NOT_JUDGED = {
+    2: "the server could not check the login",
+    3: "the server cannot check logins until its operator has changed something",
+    sasl_frames.OUTCOME_SYS_TEMP: "the server cannot check logins at present: try again later",
+}
+
 NOT_OFFERED = "Client mechanism not in mechanism inclusion list."
 TOO_MUCH = f"more than {MAX_PENDING_BYTES} bytes before authentication"
 
@@ -215,8 +223,12 @@ class ServerNegotiation:
                 self._rounds += 1
                 if self._rounds > MAX_ROUNDS:
                     return self._refuse("SASL(-1): generic failure: too many challenges")
+                try:
+                    challenge = sasl_frames.encode_challenge(data)
+                except SaslFrameError as fault:  # what the client sent made it so long
+                    return self._refuse(f"SASL(-1): generic failure: {fault}")
                 self._state = _State.AWAITING_RESPONSE
-                return [Reply(data=sasl_frames.encode_challenge(data))]
+                return [Reply(data=challenge)]
             case Ask(request=request):
                 self._state = _State.VERIFYING
                 return [Verify(request=request)]
@@ -370,7 +382,7 @@ class ClientNegotiation:
 
     def _conclude(self, code: int, additional: bytes | None) -> list[SaslEffect]:
         if self._mechanism is None or code != sasl_frames.OUTCOME_OK:
-            return self._fail_authentication()
+            return self._fail_authentication(NOT_JUDGED.get(code, ""))
         self._mechanism.confirm(additional)
         self._state = _State.DONE
         identity = Identity(user=self._means.username, mechanism=self._mechanism.name, is_authenticated=True)

@@ -184,8 +184,12 @@ def frames(kept: bytearray, data: bytes) -> Iterator[Frame]:
 def anonymous(hostname: str) -> bytes:
     """Headers, SASL ANONYMOUS, Open and one session."""
     init, opened = _frame(1, _SASL_INIT, symbol("ANONYMOUS")), _frame(0, _OPEN, "bench", hostname)
+    return SASL_HEADER + init + AMQP_HEADER + opened + session()
+
+
+def session() -> bytes:
     window = uint(2**31 - 1)
-    return SASL_HEADER + init + AMQP_HEADER + opened + _frame(0, _BEGIN, None, uint(0), window, window)
+    return _frame(0, _BEGIN, None, uint(0), window, window)
 
 
 def receiver(address: str, handle: int) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks.cases import account, chains, connections, messages, queries, routes, streams
+from benchmarks.cases import account, chains, connections, messages, queries, routes, services, strangers, streams
 from benchmarks.report import Row
 from benchmarks.subjects import Site
 
@@ -35,6 +35,10 @@ MORE: Mapping[str, Case] = MappingProxyType(
         "paging": queries.paging,
         "chain": chains.chain,
         "routes": routes.routes,
+        "calls": services.calls,
+        "telemetry": services.telemetry,
+        "fan-out": services.fan_out,
+        "strangers": strangers.strangers,
         "account": account.account,
     }
 )

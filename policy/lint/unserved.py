@@ -6,23 +6,15 @@ host.
 
 from collections.abc import Iterator
 
+from policy.configuration.refusals import is_unserved
 from policy.lint.findings import Family, Finding, Level, PolicyText
 
 ID = "PAL086"
 TITLE = "not served by this router"
 FAMILY = Family.CORRECTNESS
 
-ATTRIBUTES = {
-    "listener": {
-        "http": "http listeners",
-        "httpRootDir": "http listeners",
-    },
-}
-_OFF = ("", "no", "false", "off", "0")
-
 
 def check(policy: PolicyText) -> Iterator[Finding]:
-    for section in policy.all_sections:
-        for key, named in ATTRIBUTES.get(section.type, {}).items():
-            if section.text(key).lower() not in _OFF:
-                yield section.finding(ID, Level.ERROR, f"this router does not start with it: it has no {named}", key)
+    for fault in policy.validation.faults:
+        if is_unserved(fault.section, fault.attribute):
+            yield policy.blame(ID, Level.ERROR, fault)

@@ -9,13 +9,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Protocol
 
 from policy.addressing.address import MANAGEMENT_TEXTS, Address
 from router.amqp.codec import CodecError, Message, decode_message, encode_message
 from router.amqp.encoding import Encoded, encode, encoded_list
 from router.core.core import Core
-from router.core.in_links import InLink
+from router.core.in_links import InLink, is_over_budget
 from router.effects import Emit, Log, Refused, log
 from router.faults import fault_text
 from router.io.host_names import KnownNames, NameWanted
@@ -26,15 +26,25 @@ from router.values import int_
 # Stops a client that asks faster than it is answered from filling the memory with its questions.
 MAX_WAITING: Final = 256
 _BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})
+_UNREAD: Final = Response(status=500, description="Busy: answers to earlier requests have not been read", body={})
+
+
+class RequesterOf(Protocol):
+    def __call__(self, connection_id: int, /, *, is_direct: bool) -> Requester: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request that is to be answered."""
+    """A request that is to be answered.
+
+    requester  as it was when it asked
+    asker      the link that gets its credit back with the answer; None: it has it
+    """
 
     message: Message
     reply_to: Address
-    requester: Requester  # as it was when it asked
+    requester: Requester
+    asker: InLink | None
 
 
 @dataclass(slots=True)
@@ -68,13 +78,13 @@ class ManagementService:
         self,
         core: Core,
         agent: Agent,
-        requester_of: Callable[[int], Requester],
+        requester_of: RequesterOf,
         reply_address: Callable[[InLink, str], Address | None],
         emit: Emit,
         finish: Callable[[], None],
         names: KnownNames,
     ) -> None:
-        """requester_of  connection id → its rights now, also when it is gone
+        """requester_of  (connection id, is the request its peer's own?) → its rights now, also when it is gone
         reply_address  (link of the request, its reply-to) → where to reply; None: this requester may not have that
         finish       lets leave what was sent outside of a pass of the loop
         names        of hosts, as far as the current request has needed them
@@ -93,23 +103,28 @@ class ManagementService:
         for name in ("M/$management", "L/$management"):
             log(emit, "ROUTER_CORE", "info", f"In-process subscription {name}")
 
-    def on_message(self, payload: bytes, link: InLink) -> None:
-        """One request. It has been accepted; without a reply-to there is nothing more to say (§7.1)."""
+    def on_message(self, payload: bytes, link: InLink) -> bool:
+        """One request. It has been accepted; without a reply-to there is nothing more to say (§7.1).
+
+        Returns whether its credit returns with the answer. Clients' does, so that one that does not read its answers
+        has no more than its window of them. Not that of routers: their links carry the messages of many.
+        """
         try:
             message = decode_message(payload)
         except CodecError as error:
             line = Log(module="AGENT", level="error", text=f"Error performing request: {error}")
-            facts = self._requester_of(link.attachment.connection_id).facts
+            facts = self._requester_of(link.attachment.connection_id, is_direct=_is_direct(link)).facts
             what = "Error performing request: it cannot be read"
             self._emit(Refused(stage="management", facts=facts, lines=(line,), what=what))
-            return
+            return False
         if not message.reply_to:
-            return
+            return False
         reply_to = self._reply_address(link, message.reply_to)
         if reply_to is None:
-            return
-        requester = replace(self._requester_of(link.attachment.connection_id), is_direct=_is_direct(link))
-        question = _Question(message, reply_to, requester)
+            return False
+        requester = self._requester_of(link.attachment.connection_id, is_direct=_is_direct(link))
+        asker = link if not link.attachment.is_neighbour else None
+        question = _Question(message, reply_to, requester, asker)
         if self._task is None:
             rest = self._answer(question)
             if rest is not None:
@@ -118,6 +133,7 @@ class ManagementService:
             self._waiting.append(question)
         else:
             self._reply(question, _BUSY)
+        return asker is not None
 
     def _answer(self, question: _Question) -> _Rows | NameWanted | None:
         """Perform a request and reply; returns what it still takes, None when it is done.
@@ -125,8 +141,13 @@ class ManagementService:
         The requester's rights are asked for again; its connection may be gone.
         """
         message, requester = question.message, question.requester
-        now = self._requester_of(requester.connection_id) if requester.connection_id is not None else requester
-        now = replace(now, is_direct=requester.is_direct)
+        if question.asker is not None and is_over_budget(question.asker):
+            # Attack: requests for large answers, and none is read. Those that were taken before have no answer to keep.
+            self._reply(question, _UNREAD)
+            return None
+        now = requester
+        if requester.connection_id is not None:
+            now = self._requester_of(requester.connection_id, is_direct=requester.is_direct)
         request = Request(
             properties=message.application_properties,
             body=message.body,
@@ -171,6 +192,8 @@ class ManagementService:
                 except Exception as error:  # our own fault costs this request; those that wait have their turn
                     rest = None
                     log(self._emit, "AGENT", "error", f"A request was not answered: {fault_text(error)}")
+                    if question.asker is not None:
+                        question.asker.owe()
                 self._finish()
         finally:
             self._task = None
@@ -181,7 +204,7 @@ class ManagementService:
             reply = _encoded(message, response)
         except CodecError as error:  # an echo of something that is nested as deep as a value may be
             reply = _encoded(message, self._agent.failed(error))
-        self._core.send(question.reply_to, reply)
+        self._core.send(question.reply_to, reply, asker=question.asker)
 
 
 def _is_direct(link: InLink) -> bool:

@@ -48,9 +48,12 @@ _OF_ALL: Final = Treatment(distribution="multicast")  # of what every router has
 
 
 class Subscriber(Protocol):
-    """An in-process consumer. Called with the whole encoded message; it is accepted by then."""
+    """An in-process consumer. Called with the whole encoded message; it is accepted by then.
 
-    def __call__(self, payload: bytes, link: InLink) -> None: ...
+    Returns True where the sender gets its credit back with the answer (`Core.send`), and not now.
+    """
+
+    def __call__(self, payload: bytes, link: InLink) -> bool | None: ...
 
 
 # Gives a message in the buffer, of so many bytes, to receivers of an address.
@@ -171,6 +174,18 @@ class LiveAddress:
     def partner(self) -> "LiveAddress | None":
         """Of an address and its fallback destination the other: both are there as long as one is used."""
         return self.fallback if self.fallback is not None else self.main
+
+    def drain_containers(self) -> None:
+        """The last receiver may have gone: containers are to send nothing more that nobody wants.
+
+        Clients are not drained: those that send then learn that nobody receives.
+        """
+        if not self.has_path:
+            for link in self.in_links:
+                if link.attachment.is_route_container:
+                    link.drain()
+        if self.main is not None:
+            self.main.drain_containers()
 
     def add_remote(self, router: RemoteRouter) -> None:
         self.remotes[router] = None

@@ -31,7 +31,7 @@ _OUT_OF_MEMORY: Final = -10  # proton's error.h
 # Key of a dynamic terminus's properties.
 ROUTED_AS: Final = "x-opt-qd.address"
 # Where in a source or target its fields are; capabilities are a coordinator's first.
-_NODE_PROPERTIES, _TARGETS_CAPABILITIES, _SOURCES_CAPABILITIES = 5, 6, 10
+_NODE_PROPERTIES, _TARGETS_CAPABILITIES, _SOURCES_OUTCOMES, _SOURCES_CAPABILITIES = 5, 6, 9, 10
 _FLOW: Final = 0x13
 _ATTACH: Final = b"\x00\x53\x12"
 _ATTACH_BYTES: Final = 8 + 3 + 9 + 5 + 5  # what is looked at of one: fewer it never has
@@ -220,6 +220,11 @@ def terminus_of(pointer: Pointer, encoded: bytes, *, is_source: bool) -> Terminu
 def node_properties_of(terminus: bytes) -> bytes:
     """The dynamic-node-properties of an encoded source or target; empty where it has none."""
     return field_of(terminus, _NODE_PROPERTIES)
+
+
+def outcomes_of(source: bytes) -> bytes:
+    """The outcomes of an encoded source; empty where it names none."""
+    return field_of(source, _SOURCES_OUTCOMES)
 
 
 def _routed_as(encoded: bytes) -> str | None:

@@ -185,6 +185,13 @@ class Guard:
         """Sessions that may still be begun."""
         return self.channel_max + 1 - self._used_channels - self.unwritten.get(None, 0)
 
+    def handles_left(self, ours: int) -> int:
+        """Links that may still be attached on the session that we began on the channel `ours`."""
+        channel = self.begun.answers.get(ours)
+        if channel is None:
+            return 0
+        return self.answerable[channel] - self._used_handles(channel) - self.unwritten.get(channel, 0)
+
     def _used_handles(self, channel: int) -> int:
         """Handles of ours in use on a session, but for those of links detached and unwritten."""
         return len(self.channels[channel]) + self.begun.awaited_links(channel)
@@ -209,7 +216,7 @@ class Guard:
         channel = self.begun.answers.get(ours)
         if channel is None or self.stage != "running":
             raise CannotBegin("the session is not open")
-        if self._used_handles(channel) + self.unwritten.get(channel, 0) >= self.answerable[channel]:
+        if self.handles_left(ours) <= 0:
             raise CannotBegin("no handle is left")
         self.begun.links[channel].add((name, peer_sends))
 

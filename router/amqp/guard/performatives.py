@@ -29,6 +29,9 @@ MAX_TAG_BYTES: Final = 32  # AMQP 1.0 §2.8.7
 # Constructors of each type as a field may have it. Null is allowed everywhere: it is "left out".
 _BOOL, _UINT, _USHORT, _UBYTE, _ULONG = "boolean", "uint", "ushort", "ubyte", "ulong"
 _STRING, _BINARY, _SYMBOLS, _MAP, _DESCRIBED = "string", "binary", "symbol", "map", "described"
+# Wrong types that do no harm and that programs are known to write. They are read as what was meant.
+# A list for `multiple`: proton 0.37 in Python, of offered and desired capabilities (engine.values.symbols_of).
+_LISTS: Final = frozenset((0x45, 0xC0, 0xD0))
 _CONSTRUCTORS: Final = {
     _BOOL: frozenset((0x41, 0x42, 0x56)),
     _UINT: frozenset((0x43, 0x52, 0x70)),
@@ -37,16 +40,18 @@ _CONSTRUCTORS: Final = {
     _ULONG: frozenset((0x44, 0x53, 0x80)),
     _STRING: frozenset((0xA1, 0xB1)),
     _BINARY: frozenset((0xA0, 0xB0)),
-    _SYMBOLS: frozenset((0xA3, 0xB3, 0xE0, 0xF0)),  # one, or an array of them
+    _SYMBOLS: frozenset((0xA3, 0xB3, 0xE0, 0xF0)) | _LISTS,  # one, or an array of them
     _MAP: frozenset((0xC1, 0xD1)),
     _DESCRIBED: frozenset((0x00,)),
 }
+_NULL: Final = b"\x40"
+_OFFERED, _DESIRED = "offered-capabilities", "desired-capabilities"
 _STATE_AND_BEFORE: Final = 5  # fields of a disposition
 # The fields whose bytes the engine keeps as they came, and whether it is ever asked for the values in them, of which it
 # then makes a node each.
 _KEPT: Final[Mapping[int, Mapping[str, bool]]] = {
     OPEN: {"offered-capabilities": True, "desired-capabilities": True, "properties": True},
-    ATTACH: {"source": True, "target": True, "properties": False},
+    ATTACH: {"source": True, "target": True, "properties": True},
     TRANSFER: {"state": True},
     DISPOSITION: {"state": True},
     DETACH: {"error": True},
@@ -108,6 +113,7 @@ class Performative:
     kept       the encoded fields that the engine keeps, those that are there
     values     elements of all lists, maps and arrays in those of them that the engine is asked for the values of; two
                more for each described value
+    capabilities  of an Attach: offered and desired, each encoded; null where there are none
     """
 
     code: int
@@ -117,6 +123,7 @@ class Performative:
     link_name: bytes = b""
     kept: Mapping[str, bytes] = field(default_factory=dict)
     values: int = 0
+    capabilities: tuple[bytes, bytes] = (_NULL, _NULL)
 
     @property
     def kept_bytes(self) -> int:
@@ -166,6 +173,7 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
     link_name = b""
     kept: dict[str, bytes] = {}
     values, keeps = 0, _KEPT.get(code, {})
+    capabilities = {_OFFERED: _NULL, _DESIRED: _NULL}
     room = Room(MAX_VALUES)
     for what, kind, _ in layout[:count]:
         if at >= end:
@@ -178,6 +186,8 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
             fields[what] = _value(frame, at, behind, kind, f"field {what} of {name}")
             if code == ATTACH and what == "name":
                 link_name = bytes(frame[behind - fields[what] : behind])
+            elif code == ATTACH and what in capabilities:
+                capabilities[what] = bytes(frame[at:behind])
             if what in keeps:
                 kept[what] = bytes(frame[at:behind])
                 values += (before - room.left) * keeps[what]
@@ -199,6 +209,7 @@ def _read(frame: Buffer, start: int, channel: int) -> Performative:
         link_name=link_name,
         kept=kept,
         values=values,
+        capabilities=(capabilities[_OFFERED], capabilities[_DESIRED]),
     )
 
 
