@@ -349,6 +349,7 @@ LONG_CLASSES = {
     "router.amqp.engine.connection.Engine": "bytes, events and answers of one connection share its proton objects",
     "router.connection.peer_links.PeerLinks": "every way in which a link begins and ends: none may miss a count",
     "router.amqp.engine.links.IncomingWire": "its states exclude each other: a message is whole, or read in parts",
+    "router.amqp.engine.links._Wire": "what a peer says of a link, and what it is told, share its proton object",
     "router.core.core.Core": "what enters and leaves the router passes here: addresses, links and totals agree",
     "router.core.in_links.InLink": "credit, holds and outcomes of one sender are one account",
     "router.core.out_links.OutLink": "room, queue and outcomes of one receiver are one account",

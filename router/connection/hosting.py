@@ -25,6 +25,10 @@ MAX_UNANSWERED: Final = 4096
 # It is logged so often that a peer takes no more links. Attack: a client that attaches and attaches.
 FULL_LOGGED_S: Final = 60
 
+# What a link route that a peer makes for itself takes beside its texts, and how often these are there.
+ROUTE_BYTES: Final = 4 * 1024
+ROUTE_COPIES: Final = 4
+
 
 class _Waiting(NamedTuple):
     """A link that waits for a session. is_alone  as of Lanes.lease"""
@@ -44,6 +48,11 @@ class OwnRoute:
     pattern: str
     container: str
     route: LinkRoute
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes: its objects, and its texts in several tables."""
+        return ROUTE_BYTES + ROUTE_COPIES * (len(self.pattern) + len(self.name or "") + len(self.route.remove))
 
 
 class Hosting:
@@ -97,6 +106,18 @@ class Hosting:
         """What the addresses of the peer's tenant begin with; "" where it has no tenant."""
         address = self._peers.resolve("x")
         return address.name.removesuffix(address.plain) if isinstance(address, Address) else ""
+
+    def keep_own(self, own: OwnRoute) -> None:
+        """The peer has made a link route for the connection. It is charged for it."""
+        self.own[own.identity] = own
+        self.attachment.hold_routes(own.size)
+
+    def drop_own(self, identity: str) -> OwnRoute | None:
+        """The link route is gone; None: it was."""
+        own = self.own.pop(identity, None)
+        if own is not None:
+            self.attachment.hold_routes(-own.size)
+        return own
 
     def takes(self, name: str, direction: Direction) -> bool:
         """May links to the address of that name go on to a peer that made a link route for itself?"""

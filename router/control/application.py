@@ -58,12 +58,14 @@ from router.control.ssl_profiles import SslProfiles
 from router.control.vhost_stats import vhost_stats_owner
 from router.control.vhosts import Vhosts, compile_configured, place_of, tell_of
 from router.core.budget import BUDGET_KINDS, Budgets, Limits
+from router.core.shedding import shed
 from router.core.treatments import AddressBook
 from router.core.watch import NORMAL, Thresholds
 from router.effects import AdmissionFailed, Audit, Effect, Log, Refused
 from router.faults import fault_text
 from router.io.busy_poll import has_processor_to_spare
 from router.io.memory import Trimmer, virtual_text
+from router.io.memory_limit import Shortage, least_limit, warning_of
 from router.management.agent import Agent
 from router.management.config import Configuration, ConfiguredEntity
 from router.management.entities import EntityStore
@@ -320,6 +322,7 @@ class Application:
         # One event loop serves all connections, whatever workerThreads says; scripts read the line with its number.
         self._log("SERVER", "notice", f"Operational, 1 Threads Running (process ID {os.getpid()})")
         self._log("SERVER", "notice", f"Process VmSize {virtual_text()}")
+        _watch_memory(self.router, self.logs)
         failed = await self.listeners.open_all(ready)
         if failed is not None:
             number, why = failed
@@ -433,6 +436,16 @@ def _apply_logs(configuration: Configuration, attributes: Mapping[str, Any], log
             place_in_file(each, "outputFile") for each in named if each.attributes.get("outputFile") == error.name
         ]
         raise StartError(f"Configuration: {error}: {error.reason}{places[0] if places else ''}") from None
+
+
+def _watch_memory(router: Router, logs: Logs) -> None:
+    """Warn where the budget is more than the process may have, and close the greatest when memory is short."""
+    limit, core = least_limit(), router.core
+    if (text := warning_of(limit, core.budgets.limits.router)) is not None:
+        logs.write("SERVER", "warning", text)
+    if limit is not None:
+        shortage = Shortage(limit, lambda: shed(core), lambda text: logs.write("SERVER", "error", text))
+        router.on_second.append(shortage.on_second)
 
 
 def _tune(router: Router, attributes: Mapping[str, Any]) -> None:
