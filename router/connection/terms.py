@@ -13,6 +13,7 @@ from auth.tls import TlsTunnel
 from policy.router_ids import RouterIds
 from router.amqp.message_text import chosen_components
 from router.connection.relay import RelayTerms
+from router.web.site import Site
 
 MIN_FRAME_BYTES: Final = 512
 MAX_SESSIONS: Final = 32768
@@ -111,6 +112,7 @@ class Listener(ConnectionTerms):
     is_auth_service: bool = False  # its peers are routers that relay the logins of their clients
     handshake_timeout_s: float = HANDSHAKE_LIMIT_S
     max_connection_age_s: float = 0.0  # 0: none
+    site: Site | None = None  # it speaks HTTP, and AMQP over WebSocket alone
 
     @property
     def is_governed(self) -> bool:

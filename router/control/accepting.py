@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from router.admission.connection_gate import ConnectionGate, Gate
 from router.admission.handshakes import Excess
 from router.connection.accepted import Connection
+from router.connection.over_http import WebConnection
 from router.connection.stack import Stack
 from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
@@ -44,7 +45,7 @@ def _line(text: str) -> Log:
     return Log(module="SERVER", level="info", text=text)
 
 
-class _Accepted(Socket[Stack]):
+class _Accepted(Socket[Connection]):
     """asyncio's end of one accepted socket."""
 
     def __init__(
@@ -65,8 +66,7 @@ class _Accepted(Socket[Stack]):
     def close(self) -> None:
         """Close after what was written has left, and not before the peer could read why, where there is a reason."""
         connection, transport = self.connection, self._transport
-        peer = connection.peer if connection is not None else None
-        if connection is None or transport is None or transport.is_closing() or not (peer and peer.engine.tells_why):
+        if connection is None or transport is None or transport.is_closing() or not connection.tells_why:
             super().close()
             return
         self.release(Hold.TURN | Hold.ROOM | Hold.PAUSE)
@@ -105,7 +105,7 @@ class Accepting:
             return
 
         def begin(end: _Accepted, transport: asyncio.Transport) -> Connection | None:
-            return self._begin(listener, gate, transport.write, end.close)
+            return self._begin(listener, gate, transport, end.close)
 
         def make() -> _Accepted:
             return _Accepted(self._router, begin, self.lingering)
@@ -124,21 +124,22 @@ class Accepting:
         self.handshakes.leave(connection_id)
 
     def _begin(
-        self, listener: Listener, gate: ConnectionGate, write: Callable[[bytes], None], close: Callable[[], None]
+        self, listener: Listener, gate: ConnectionGate, transport: asyncio.Transport, close: Callable[[], None]
     ) -> Connection | None:
         """The socket has a transport. None: it had to go meanwhile."""
         connection_id, router = gate.connection_id, self._router
         if connection_id not in self.handshakes:
             return None
         del self._arriving[connection_id]
-        connection = Connection(
+        connection = (Connection if listener.site is None else WebConnection)(
             listener=listener,
             gate=gate,
             surroundings=router.surroundings,
-            write=write,
+            write=transport.write,
             close=close,
             on_opened=router.on_opened,
         )
+        connection.unsent_bytes = transport.get_write_buffer_size
         connection.on_held = partial(self._hold, connection_id)
         router.adopt(connection)
         return connection
@@ -190,7 +191,8 @@ class Accepting:
         if not self._has_room(descriptor, whose):
             return None
         where = f"(to {listener.place})"
-        if not gate.accept(
+        # A request of HTTP alone is no connection of AMQP's: it counts when it becomes a WebSocket (policy §3.1).
+        if listener.site is None and not gate.accept(
             connection_id=connection_id,
             remote_host=remote_host,
             connection_name=remote_name,
@@ -209,6 +211,7 @@ class Accepting:
             remote_host=remote_host,
             listener=listener.place,
             is_governed=listener.is_governed,
+            is_counted=listener.site is None,
         )
 
     def _has_room(self, descriptor: int, whose: ConnectionMembers) -> bool:

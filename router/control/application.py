@@ -46,12 +46,14 @@ from router.control.reporting import Reporting
 from router.control.requesters import Requesters
 from router.control.revoked_certificates import RevokedCertificates
 from router.control.router import Router
-from router.control.router_entity import router_owner
+from router.control.router_entity import router_rows
 from router.control.sasl_plugins import SaslPlugins
 from router.control.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.control.ssl_profiles import SslProfiles
 from router.control.vhost_stats import vhost_stats_owner
 from router.control.vhosts import Vhosts, compile_configured, place_of, tell_of
+from router.control.web_pulse import WebPulse
+from router.control.web_sites import WebSites
 from router.core.budget import BUDGET_KINDS, Budgets, Limits
 from router.core.treatments import AddressBook
 from router.core.watch import NORMAL, Thresholds
@@ -66,7 +68,8 @@ from router.management.host_values import HostValues
 from router.management.kinds.router import management_directories
 from router.management.logrules import LogSettingError, TimeStyle, rules_from
 from router.management.node_operations import node_owner
-from router.management.owners import DUMMY
+from router.management.owners import DUMMY, Owner
+from router.management.query import Rows
 from router.management.requests import ManagementError
 from router.management.schema import Schema
 
@@ -116,6 +119,7 @@ class Application:
         self.passed_over = [*configuration.passed_over]  # what of the file was left out with a warning
         self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
         self.network: Host | None = None  # of an interior router
+        self.pulse: WebPulse | None = None  # None: it is not put together yet
 
     # Effects
 
@@ -126,6 +130,8 @@ class Application:
             return
         match effect:
             case Audit(event=event, time_s=time_s):
+                if self.pulse is not None:
+                    self.pulse.on_event(event)
                 if self.audit is not None:
                     self.audit.record(event, time_s)
             case Refused():
@@ -206,11 +212,12 @@ class Application:
         router, core, emit = self.router, self.router.core, self.emit
         store = EntityStore(self.schema, emit, core.next_identity, self.is_agent_debugged)
         profiles, plugins = self.profiles, SaslPlugins(router, self.profiles, emit)
-        self.listeners = Listeners(
-            router, self.authenticators, profiles, plugins, emit, is_auth_service=self._is_service
-        )
         self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
         self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
+        rows = router_rows(router, self.attributes, self.audit)
+        self.pulse = WebPulse(router, rows, lambda: {"bans": self.bans.count, **self.vhosts.in_force()})
+        sites = WebSites(self.pulse, emit, is_auth_service=self._is_service)
+        self.listeners = Listeners(router, self.authenticators, profiles, plugins, sites, emit)
         self.reporting = Reporting(router.gate, router.clock())
         router.on_second += [self.bans.on_second, self.reporting.on_second]
         # Every owner of entities there is.
@@ -219,7 +226,7 @@ class Application:
                 self.schema, store.extensions, nodes_of(self.network), self.logs.ring.entries, Profiling(emit).perform
             ),
             node_rows_owner(self.network, router.clock, router.wall_clock),
-            router_owner(router, self.attributes, self.audit),
+            Owner(type="router", rows=Rows(rows)),
             *log_owners(self.logs, router),
             profiles.owner,
             plugins.owner,

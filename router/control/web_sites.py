@@ -1,0 +1,69 @@
+"""What HTTP listeners serve, made from their attributes. Source: docs/spec/routing.md §2; docs/http.md."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from router.control.web_files import WebFiles
+from router.effects import Emit, log
+from router.management.requests import ManagementError
+from router.web.origins import read_origins
+from router.web.site import Pulse, Site
+
+# Without http they change nothing. Each with the value that it has when nobody has set it.
+_OF_WEB: Final = {"websockets": True, "healthz": True, "metrics": True, "metricsAuth": "off", "httpOrigins": None}
+
+
+def is_of_web(attributes: Mapping[str, Any]) -> bool:
+    """Does the listener speak HTTP?"""
+    return bool(attributes.get("http") or attributes.get("httpRootDir"))
+
+
+class WebSites:
+    """pulse            the router, as pages show it
+    is_auth_service  peers are routers that ask who their clients are
+    """
+
+    def __init__(self, pulse: Pulse, emit: Emit, *, is_auth_service: bool) -> None:
+        self.is_auth_service = is_auth_service
+        self._pulse = pulse
+        self._emit = emit
+
+    def made(self, attributes: Mapping[str, Any], user: str) -> Site | None:
+        """None: the listener speaks AMQP. Errors: ManagementError.
+
+        user  how an error calls the listener
+        """
+        if not is_of_web(attributes):
+            self._warn_of_web(attributes, user)
+            return None
+        if self.is_auth_service:
+            raise ManagementError(400, f"{user}: an authentication service has no http listeners", "http")
+        is_guarded = attributes.get("metricsAuth") == "basic"
+        if is_guarded and attributes.get("saslPlugin"):
+            text = f"{user}: metricsAuth is basic, and a remote service (saslPlugin) compares no password of HTTP"
+            raise ManagementError(400, text, "metricsAuth")
+        try:
+            origins = read_origins(attributes.get("httpOrigins") or "")
+        except ValueError as error:
+            raise ManagementError(400, f"{user}: httpOrigins: {error}", "httpOrigins") from None
+        root = attributes.get("httpRootDir")
+        if root and not Path(root).is_dir():
+            self._warn(f"{user}: httpRootDir {root} is no folder: every file of it is missing until it is one")
+        return Site(
+            pulse=self._pulse,
+            files=WebFiles(str(root)) if root else None,
+            has_websockets=bool(attributes["websockets"]),
+            has_healthz=bool(attributes["healthz"]),
+            has_metrics=bool(attributes["metrics"]),
+            is_metrics_guarded=is_guarded,
+            origins=origins,
+        )
+
+    def _warn_of_web(self, attributes: Mapping[str, Any], user: str) -> None:
+        given = [name for name, unset in _OF_WEB.items() if (attributes.get(name) or None) != (unset or None)]
+        if given:
+            self._warn(f"{user}: {', '.join(given)} without http: no effect, the listener speaks AMQP alone")
+
+    def _warn(self, text: str) -> None:
+        log(self._emit, "CONN_MGR", "warning", text)
