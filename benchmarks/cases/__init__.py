@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks.cases import chains, connections, messages, queries, routes, streams
+from benchmarks.cases import chains, connections, messages, queries, routes, streams, websockets
 from benchmarks.report import Row
 from benchmarks.subjects import Site
 
@@ -35,6 +35,7 @@ MORE: Mapping[str, Case] = MappingProxyType(
         "paging": queries.paging,
         "chain": chains.chain,
         "routes": routes.routes,
+        "websocket": websockets.websocket,
     }
 )
 CASES: Mapping[str, Case] = MappingProxyType({**DEFAULT, **MORE})
