@@ -12,7 +12,6 @@ from typing import Any, Final, Protocol
 from router.admission.connection_gate import ConnectionGate, Gate
 from router.admission.handshakes import Excess
 from router.connection.accepted import Connection
-from router.connection.over_http import WebConnection
 from router.connection.stack import Stack
 from router.connection.surroundings import Surroundings
 from router.connection.terms import Listener
@@ -79,6 +78,15 @@ class _Accepted(Socket[Connection]):
         self._lingering.forget(self)
 
 
+def _kind_of(listener: Listener) -> type[Connection]:
+    if listener.site is None:
+        return Connection
+    # Most routers have no HTTP listener, and load no HTTP.
+    from router.connection.over_http import WebConnection
+
+    return WebConnection
+
+
 class Accepting:
     """descriptors  of the process
     lingering    the sockets of connections that were told why they end
@@ -131,7 +139,7 @@ class Accepting:
         if connection_id not in self.handshakes:
             return None
         del self._arriving[connection_id]
-        connection = (Connection if listener.site is None else WebConnection)(
+        connection = _kind_of(listener)(
             listener=listener,
             gate=gate,
             surroundings=router.surroundings,

@@ -7,6 +7,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from auth.verifiers.files import UserFileError
@@ -52,7 +53,6 @@ from router.control.shadow_folder import SHADOW_DIR, SHADOW_TYPES, ShadowFolder
 from router.control.ssl_profiles import SslProfiles
 from router.control.vhost_stats import vhost_stats_owner
 from router.control.vhosts import Vhosts, compile_configured, place_of, tell_of
-from router.control.web_pulse import WebPulse
 from router.control.web_sites import WebSites
 from router.core.budget import BUDGET_KINDS, Budgets, Limits
 from router.core.treatments import AddressBook
@@ -119,7 +119,7 @@ class Application:
         self.passed_over = [*configuration.passed_over]  # what of the file was left out with a warning
         self.candidate: ShadowFolder | None = None  # only where shadowPolicyDir is set
         self.network: Host | None = None  # of an interior router
-        self.pulse: WebPulse | None = None  # None: it is not put together yet
+        self.sites: WebSites | None = None  # None: they are not put together yet
 
     # Effects
 
@@ -130,8 +130,8 @@ class Application:
             return
         match effect:
             case Audit(event=event, time_s=time_s):
-                if self.pulse is not None:
-                    self.pulse.on_event(event)
+                if self.sites is not None:
+                    self.sites.on_event(event)
                 if self.audit is not None:
                     self.audit.record(event, time_s)
             case Refused():
@@ -215,8 +215,8 @@ class Application:
         self.vhosts = Vhosts(self.configuration, store, router.gate, emit, self.on_policy_change)
         self.bans = Bans(router, store, read_failure_rule(self.configuration.policy), emit)
         rows = router_rows(router, self.attributes, self.audit)
-        self.pulse = WebPulse(router, rows, lambda: {"bans": self.bans.count, **self.vhosts.in_force()})
-        sites = WebSites(self.pulse, emit, is_auth_service=self._is_service)
+        extra = partial(_beside_the_row, self.bans, self.vhosts)
+        sites = self.sites = WebSites(router, rows, extra, emit, is_auth_service=self._is_service)
         self.listeners = Listeners(router, self.authenticators, profiles, plugins, sites, emit)
         self.reporting = Reporting(router.gate, router.clock())
         router.on_second += [self.bans.on_second, self.reporting.on_second]
@@ -382,6 +382,11 @@ class Application:
         self._log("SERVER", "notice", "Shut Down")
         if self.audit is not None and not await asyncio.to_thread(self.audit.close, AUDIT_DRAIN_S):
             self._log("POLICY", "critical", f"{self.audit.lost} audit events could not be written")
+
+
+def _beside_the_row(bans: Bans, vhosts: Vhosts) -> Mapping[str, int]:
+    """The numbers of /metrics that are not in the router entity."""
+    return {"bans": bans.count, **vhosts.in_force()}
 
 
 def _policy_texts(policy: Mapping[str, object], ruleset: Ruleset) -> Iterator[str]:

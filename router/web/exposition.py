@@ -81,7 +81,7 @@ _COUNTERS: Final = (
     ("palisade_audit_lost", "Audit events that could not be written", "auditLost"),
     ("palisade_policy_failures", "Changes of policy that could not be used", "policyFailures"),
 )
-disable_created_metrics()  # as many series more, which no query of ours asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # as many series more, which no query of ours asks for
 _LAG_S: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 _LOGIN_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
