@@ -33,6 +33,7 @@ import json
 import os
 import queue
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,22 @@ RECIPES: Mapping[str, Recipe] = {
         tools={"cargo": "cargo (1.85 or newer)"},
         build=("cargo", "build", "--quiet", "--locked", "--target-dir", "{out}"),
         start=("{out}/debug/client",),
+    ),
+    "oslo": Recipe(
+        tools={},
+        build=(
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--target",
+            "{out}",
+            "-r",
+            "{source}/requirements.txt",
+        ),
+        start=(sys.executable, "-W", "ignore", "{source}/client.py"),
+        environment={"PYTHONPATH": str(CACHE / "oslo")},
     ),
 }
 
