@@ -148,8 +148,7 @@ class Admission(Party):
     """May one connection be, and by which settings.
 
     shadow     the candidate policy as the connection meets it; None where none is asked
-    addresses  None before the Open was admitted
-    has_place  it counts against maxConnections
+    addresses  None before the Open was admitted. has_place  it counts against maxConnections
     refusal    set when the connection is decided again and denied: its owner closes it then
     """
 
@@ -184,7 +183,7 @@ class Admission(Party):
         is_accepted: bool = True,
         is_counted: bool = True,
     ) -> None:
-        """is_accepted  false for connections the router makes. They, and those that are not counted, have no place."""
+        """is_accepted  false for connections the router makes: they have no place, nor have those not counted so far"""
         super().__init__(
             connection_id=connection_id, connection_name=connection_name, remote_host=remote_host, listener=listener
         )

@@ -30,7 +30,6 @@ def place(ran: Ran) -> int:
         ("log {\n module: DEFAULT\n enable: infos\n}\nlistener {\n port: 1\n cost: x\n}\n", 3),
         ("listener {\n port: 1\n role: edge\n}\nrouter {\n id: a/b\n}\n", 3),
         ("router {\n mode: hub\n}\nlistener {\n cost: 1\n}\n", 2),
-        ("listener {\n port: 1\n http: yes\n}\nlistener {\n port: 1\n cost: x\n}\n", 3),
         # Role checks would go by a mode that is not read: only what is wrong is told.
         ("listener {\n port: 1\n role: inter-router\n}\nrouter {\n mode: interior\n cost: 1\n}\n", 7),
     ],
