@@ -19,9 +19,7 @@ LATER = {
     "management": set(),
     "network": set(),
     "policy": set(),
-    "routing": {
-        *range(30, 36),  # HTTP
-    },
+    "routing": set(),
 }
 
 NUMBER = r"(?: |\n +)\d+(?![\d.-]*\d)"

@@ -33,7 +33,7 @@ def net() -> Net:
 
 
 def test_healthz_is_three_bytes_of_text(net: Net) -> None:
-    """Checklist item 30."""
+    """Checklist routing 30."""
     response = WebPeer(net, site()).get("/healthz")
     assert (response.status, response.body) == (200, b"OK\n")
     assert (response.headers["content-type"], response.headers["content-length"]) == ("text/plain", "3")
@@ -47,7 +47,7 @@ def test_healthz_fails_where_the_core_does_not_work(net: Net) -> None:
 
 
 def test_metrics_close_the_connection(net: Net) -> None:
-    """Checklist item 31."""
+    """Checklist routing 31."""
     peer = WebPeer(net, site())
     response = peer.get("/metrics")
     assert (response.status, response.headers["connection"]) == (200, "close")
@@ -67,7 +67,7 @@ def test_metrics_that_take_a_while_come_when_they_are_made(net: Net) -> None:
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics"])
 def test_what_is_off_is_not_found(net: Net, path: str) -> None:
-    """Checklist item 32."""
+    """Checklist routing 32."""
     assert WebPeer(net, site(has_healthz=False, has_metrics=False)).get(path).status == 404
 
 
@@ -111,7 +111,7 @@ def test_every_response_forbids_scripts_of_others_and_to_be_embedded(net: Net) -
 
 @pytest.mark.parametrize("protocol", ["amqp", "binary", "mqtt, amqp", "binary, amqp"])
 def test_amqp_passes_over_a_websocket(net: Net, protocol: str) -> None:
-    """Checklist item 33."""
+    """Checklist routing 33."""
     peer = WebPeer(net, site(), mechanisms=lambda _channel: ("ANONYMOUS",))
     response = peer.upgrade(protocol=protocol)
     assert response.status == 101
@@ -140,7 +140,7 @@ def test_amqp_comes_in_any_pieces(net: Net) -> None:
 
 
 def test_upgrades_are_refused_where_websockets_are_off(net: Net) -> None:
-    """Checklist item 33."""
+    """Checklist routing 33."""
     peer = WebPeer(net, site(has_websockets=False))
     assert peer.upgrade().status == 403
     assert peer.is_closed

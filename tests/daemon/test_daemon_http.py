@@ -110,7 +110,7 @@ def web(
 
 
 def test_health_and_metrics(web: Web) -> None:
-    """Checklist items 30 and 31."""
+    """Checklist routing 30, 31."""
     status, headers, body = web.curl("http", "both", "/healthz")
     assert (status, headers["content-length"], headers["content-type"], body) == (200, "3", "text/plain", b"OK\n")
     status, headers, body = web.curl("http", "both", "/metrics")
@@ -123,13 +123,13 @@ def test_health_and_metrics(web: Web) -> None:
 
 
 def test_what_is_switched_off_is_not_there(web: Web) -> None:
-    """Checklist items 32 and 33."""
+    """Checklist routing 32, 33."""
     assert web.curl("http", "files", "/healthz")[0] == 404
     assert web.curl("http", "files", "/metrics")[0] == 404
 
 
 def test_files(web: Web) -> None:
-    """Checklist item 34."""
+    """Checklist routing 34."""
     status, headers, body = web.curl("http", "files", "/")
     assert (status, headers["content-type"], body) == (200, "text/html; charset=utf-8", b"<p>the index</p>")
     assert web.curl("http", "files", "/index.html")[2] == body
@@ -151,7 +151,7 @@ def test_a_file_is_sent_once_and_compressed(web: Web) -> None:
 
 
 def test_tls_and_clear_on_one_port(web: Web) -> None:
-    """Checklist item 35."""
+    """Checklist routing 35."""
     assert web.curl("http", "both", "/healthz")[2] == b"OK\n"
     status, headers, body = web.curl("https", "both", "/healthz")
     assert (status, body) == (200, b"OK\n")
@@ -202,7 +202,7 @@ def rhea(web: Web, require_tool: Callable[[str, str], Path]) -> Rhea:
 
 
 def test_rhea_over_ws(web: Web, rhea: Rhea) -> None:
-    """Checklist item 33."""
+    """Checklist routing 33."""
     result = rhea(f"ws://localhost:{web.port('both')}/any/path")
     assert (result["outcomes"], result["errors"]) == ({"accepted": 50}, [])
     assert result["received"] == [40_000] * 50
