@@ -13,7 +13,7 @@ import h11
 from router.web.answers import PROTECTION, SERVER, STRICT_TRANSPORT, Answer, text_answer
 from router.web.limits import HEAD_S, KEEP_ALIVE_S, MAX_EARLY_BYTES, MAX_HEAD_BYTES, MAX_REQUESTS, STALL_S
 from router.web.requests import END_OF_HEAD, BadRequest, Request, new_reader, read_request
-from router.web.websocket import Broken, Frames, binary_frame, close_frame
+from router.web.websocket import BeginTurn, Broken, Frames, binary_frame, close_frame
 
 NORMAL: Final = 1000
 FAILED: Final = 1011
@@ -87,15 +87,14 @@ class WebLayer:
 
     # Layer
 
-    def receive(self, data: bytes, begin_turn: Callable[[], Callable[[], bool]]) -> bytes:
-        has_time = begin_turn()
+    def receive(self, data: bytes, begin_turn: BeginTurn) -> bytes:
         if self._frames is None:
-            self._take(data, has_time)
+            self._take(data, begin_turn())
             if self._frames is None or not self._head:
                 return b""
             data = bytes(self._head)
             self._head.clear()
-        return self._receive_frames(self._frames, data, has_time)
+        return self._receive_frames(self._frames, data, begin_turn)
 
     def send(self, data: bytes) -> None:
         if self._frames is not None and not self._is_over:
@@ -300,11 +299,11 @@ class WebLayer:
         self._request, self.deadline = None, None
         self._frames = Frames(self._clock)
 
-    def _receive_frames(self, frames: Frames, data: bytes, has_time: Callable[[], bool]) -> bytes:
+    def _receive_frames(self, frames: Frames, data: bytes, begin_turn: BeginTurn) -> bytes:
         if self._is_over:
             return b""
         try:
-            payload = frames.receive(data, has_time)
+            payload = frames.receive(data, begin_turn)
         except Broken as error:
             payload, self._is_over = b"", True
             self._out += (*frames.output, close_frame(error.code, str(error)))

@@ -21,6 +21,8 @@ from router.web.limits import (
     MAX_MESSAGE_BYTES_BEFORE_OPEN,
 )
 
+BeginTurn = Callable[[], Callable[[], bool]]
+
 VERSION: Final = "13"
 PROTOCOLS: Final = ("amqp", "binary")
 _PLAIN: Final = 0x82  # final, binary, no reserved bit
@@ -97,23 +99,26 @@ class Frames:
     def held_bytes(self) -> int:
         return len(self._waiting) + len(self._decoder.buffer)
 
-    def receive(self, data: bytes, has_time: Callable[[], bool]) -> bytes:
-        """Take bytes, none where some wait. Returns the payload of data frames. Errors: Broken."""
+    def receive(self, data: bytes, begin_turn: BeginTurn) -> bytes:
+        """Take bytes, none where some wait. Returns the payload of data frames. Errors: Broken. Hot.
+
+        begin_turn  as of Work; called when there are more frames than FRAMES_AT_ONCE
+        """
         if self.is_closed:
             return b""
         if self._waiting:
             data, self._waiting = self._waiting + data, b""
         self.has_more = False
         found: list[bytes] = []
-        at = 0 if self._is_inside else self._read_plain(data, found, has_time)
+        at = 0 if self._is_inside else self._read_plain(data, found, begin_turn)
         if not self.has_more and (at < len(data) or self._is_inside):
             self._decoder.receive_bytes(data[at:] if at else data)
-            self._parse(found, has_time)
+            self._parse(found, begin_turn)
         return found[0] if len(found) == 1 else b"".join(found)
 
-    def _read_plain(self, data: bytes, found: list[bytes], has_time: Callable[[], bool]) -> int:
+    def _read_plain(self, data: bytes, found: list[bytes], begin_turn: BeginTurn) -> int:
         """Read plain frames, as far as each is whole. Returns where another kind of frame, or a part of one, begins."""
-        at, end, count = 0, len(data), 0
+        at, end, count, has_time = 0, len(data), 0, None
         while at + 6 < end and data[at] == _PLAIN and data[at + 1] > _MASKED:
             size, start = data[at + 1] - _MASKED, at + 2
             if size == _SHORT:
@@ -128,6 +133,7 @@ class Frames:
             if not self.is_known and size > MAX_MESSAGE_BYTES_BEFORE_OPEN:
                 break
             if count == FRAMES_AT_ONCE:
+                has_time = has_time or begin_turn()
                 if not has_time():
                     self._waiting, self.has_more = data[at:], True
                     break
@@ -137,12 +143,13 @@ class Frames:
             at = stop
         return at
 
-    def _parse(self, found: list[bytes], has_time: Callable[[], bool]) -> None:
+    def _parse(self, found: list[bytes], begin_turn: BeginTurn) -> None:
         """Read frames of any kind, by wsproto."""
-        decoder, count = self._decoder, 0
+        decoder, count, has_time = self._decoder, 0, None
         try:
             while not self.is_closed:
                 if count == FRAMES_AT_ONCE:
+                    has_time = has_time or begin_turn()
                     if not has_time():
                         self.has_more = True
                         break

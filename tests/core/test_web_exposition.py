@@ -3,8 +3,9 @@
 import json
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -15,9 +16,9 @@ RULES, DASHBOARD = MONITORING / "palisade.rules.yml", MONITORING / "palisade.das
 SERIES = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 
 
-def text_of(exposition: Exposition, row: dict[str, object] | None = None, **connections: int) -> str:
+def text_of(exposition: Exposition, row: Mapping[str, object] = MappingProxyType({}), **connections: int) -> str:
     about = {"version": "1", "router_id": "r"}
-    return b"".join(exposition.text(row or {}, iter(connections.items()), about)).decode()
+    return b"".join(exposition.text(row, iter(connections.items()), about)).decode()
 
 
 def series(text: str) -> dict[tuple[str, str], float]:
@@ -58,7 +59,7 @@ def test_vhosts_beyond_so_many_and_mechanisms_of_peers_have_no_name() -> None:
     for number in range(2 * MAX_VHOSTS):
         made.denied(f"v{number}", "open", "unknown_user")
         made.logged_in(f"X-{number}", "refused", None)
-    text = text_of(made, **{f"v{number}": 1 for number in range(2 * MAX_VHOSTS)})
+    text = text_of(made, {}, **{f"v{number}": 1 for number in range(2 * MAX_VHOSTS)})
     found = series(text)
     assert found["palisade_denials_total", f'reason="unknown_user",stage="open",vhost="{OTHER}"'] == MAX_VHOSTS
     assert found["palisade_connections", f'vhost="{OTHER}"'] == MAX_VHOSTS
