@@ -47,6 +47,14 @@ MAX_ROUNDS = 16
 UNAUTHORIZED = "amqp:unauthorized-access"
 FRAMING_ERROR = "amqp:connection:framing-error"
 
+# What a server says by its outcome when it could not judge the password (AMQP 1.0 §5.3.3.6). Without these words an
+# unreachable directory looks like a wrong password.
+NOT_JUDGED = {
+    2: "the server could not check the login",
+    3: "the server cannot check logins until its operator has changed something",
+    sasl_frames.OUTCOME_SYS_TEMP: "the server cannot check logins at present: try again later",
+}
+
 NOT_OFFERED = "Client mechanism not in mechanism inclusion list."
 TOO_MUCH = f"more than {MAX_PENDING_BYTES} bytes before authentication"
 
@@ -370,7 +378,7 @@ class ClientNegotiation:
 
     def _conclude(self, code: int, additional: bytes | None) -> list[SaslEffect]:
         if self._mechanism is None or code != sasl_frames.OUTCOME_OK:
-            return self._fail_authentication()
+            return self._fail_authentication(NOT_JUDGED.get(code, ""))
         self._mechanism.confirm(additional)
         self._state = _State.DONE
         identity = Identity(user=self._means.username, mechanism=self._mechanism.name, is_authenticated=True)

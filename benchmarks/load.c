@@ -1,7 +1,8 @@
 /* AMQP 1.0 load client for benchmarks: senders or receivers, one link on a connection of its own each.
  *
  *   load send|recv --port P [--host H] [--address A] [--connections N] [--distinct] [--count N] [--size BYTES]
- *        [--inflight N] [--settled] [--stream] [--credit N] [--stall] [--user U --password-env VARIABLE]
+ *        [--inflight N] [--settled] [--stream] [--credit N] [--stall] [--pause-us N]
+ *        [--user U --password-env VARIABLE]
  *
  * send: COUNT messages per connection whose body is one binary section of SIZE octets; waits for every outcome.
  * recv: grants credit in a window and accepts every message; COUNT messages per connection.
@@ -9,6 +10,7 @@
  * --inflight 1: the sender waits for each outcome, so that the reply times are round trips.
  * --stream: a message is made and handed over in pieces, so that its size may exceed the memory.
  * --stall: the receiver grants credit, says ready, and never reads again; SIGTERM ends it.
+ * --pause-us N: the receiver sleeps N microseconds after each message.
  * "ready" on stderr once every link is attached. Then one JSON line: messages, seconds, rate, outcomes, own CPU seconds,
  * round-trip percentiles (us). SIGINT: report what has come so far (presettled messages may be lost on the way).
  * Exit status 1 when the peer refused something; the reason is on stderr.
@@ -44,7 +46,7 @@ enum { STREAM_PIECE = 64 * 1024, STREAM_AHEAD = 512 * 1024 };
 
 static int sending, settled, stream, stall, distinct, failed, interrupted;
 static const char *host = "127.0.0.1", *port = "5672", *address = "bench", *user, *password;
-static long count = 100000, size = 100, inflight, credit_window = 1000, connections = 1;
+static long count = 100000, size = 100, inflight, credit_window = 1000, connections = 1, pause_us;
 static long attached, over, total_sent, total_done, accepted, other;
 static double started, ended;
 static float *round_trips;
@@ -164,6 +166,7 @@ static void on_delivery(pn_delivery_t *d) {
     pn_delivery_settle(d);
     accepted++;
     total_done++;
+    if (pause_us) usleep(pause_us);
     if (++client->done >= count) finish(client, link);
     else if (pn_link_credit(link) < credit_window / 2) pn_link_flow(link, credit_window - pn_link_credit(link));
 }
@@ -280,6 +283,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(name, "--size")) size = atol(value);
         else if (!strcmp(name, "--inflight")) inflight = atol(value);
         else if (!strcmp(name, "--credit")) credit_window = atol(value);
+        else if (!strcmp(name, "--pause-us")) pause_us = atol(value);
         else if (!strcmp(name, "--user")) user = value;
         else if (!strcmp(name, "--password-env")) password = getenv(value);
         else { fprintf(stderr, "unknown option %s\n", name); return 2; }

@@ -11,6 +11,7 @@ from policy.addressing.address import Address, Unclear
 from policy.addressing.lists import Verdict
 from policy.decision import Decision, Reason, Rule
 from policy.facts import ConnectionFacts, LinkFacts, MessageFacts, Usage
+from policy.granted import TARGET_KEY as GRANTED_TARGET_KEY
 from policy.granted import settings_with, settings_without_policy
 from policy.groups import REPLIES_KEY, REPLY_WINDOW_KEY, Group
 from policy.rights import MANAGEMENT_KEY
@@ -242,7 +243,8 @@ def _decide_unlisted(settings: Settings, facts: LinkFacts | MessageFacts, verdic
     if verdict.denied_by is not None:
         return None
     owner, age_s = facts.dynamic_address, facts.reply_age_s
-    if owner == "own":
+    # What an authentication service grants is all that there is (§9.6): its lists replace the group's, and this rule.
+    if owner == "own" and settings.origin.target_key != GRANTED_TARGET_KEY:
         return Decision(is_allowed=True, reason=Reason.ALLOWED, rule=settings.rule(OWN_TARGET), address=verdict.text)
     if not settings.allow_replies or (age_s is None and owner is None):
         return None

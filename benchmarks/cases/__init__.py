@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from benchmarks.cases import chains, connections, messages, queries, routes, streams, websockets
+from benchmarks.cases import chains, connections, messages, queries, routes, services, streams, websockets
 from benchmarks.report import Row
 from benchmarks.subjects import Site
 
@@ -35,6 +35,9 @@ MORE: Mapping[str, Case] = MappingProxyType(
         "paging": queries.paging,
         "chain": chains.chain,
         "routes": routes.routes,
+        "calls": services.calls,
+        "telemetry": services.telemetry,
+        "fan-out": services.fan_out,
         "websocket": websockets.websocket,
     }
 )

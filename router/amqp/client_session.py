@@ -1,5 +1,7 @@
 """The AMQP 1.0 client the management tools speak: one connection, one session, a reply receiver, senders. Sans-IO.
 
+What the router begins by itself is answered by `peer_sessions`.
+
 Bytes go in with `receive`, come out with `take_output`; nothing here blocks or knows the time. Written on the codec
 alone, so that qdstat and qdmanage start without loading an AMQP engine. Source: AMQP 1.0 part 2.
 """
@@ -11,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from router.amqp.codec import CodecError, decode, encode
+from router.amqp.peer_sessions import MAX_SESSIONS, PeerSessions, TooMany
 from router.values import Described, symbol, uint, ulong, ushort
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
@@ -127,7 +130,10 @@ class ClientSession:
             _END: self._on_end,
             _CLOSE: self._on_close,
         }
-        self._send(_OPEN, [container_id, hostname, uint(MAX_FRAME_BYTES), ushort(0)])
+        self._peers = PeerSessions(
+            lambda performative, fields, channel: self._send(performative, fields, channel=channel)
+        )
+        self._send(_OPEN, [container_id, hostname, uint(MAX_FRAME_BYTES), ushort(MAX_SESSIONS)])
         window = uint(INCOMING_WINDOW_FRAMES)
         self._send(_BEGIN, [None, uint(0), window, window, uint(2**31 - 1)])
         # A dynamic source: the router invents an address, to which it will send the replies.
@@ -205,12 +211,23 @@ class ClientSession:
         handler = self._handlers.get(code) if isinstance(code, int) else None
         if handler is None or not isinstance(performative.value, list):
             raise ProtocolError("the router sent a frame that holds no AMQP performative")
+        # Trailing fields may be left out; padding lets the handlers index.
+        fields = performative.value + [None] * 14
+        try:
+            if code == _BEGIN and fields[0] is None:
+                self._peers.begin(channel)
+                return
+            if channel in self._peers and code not in (_OPEN, _CLOSE):
+                assert isinstance(code, int)  # it has a handler
+                self._peers.on_frame(channel, code, fields)
+                return
+        except TooMany:
+            raise ProtocolError("the router began more sessions or links than this client lets it") from None
         if code == _BEGIN:
             self._remote_channel = channel
         elif code not in (_OPEN, _CLOSE) and channel != self._remote_channel:
             raise ProtocolError("the router sent a frame on a channel that has no session")
-        # Trailing fields may be left out; padding lets the handlers index.
-        handler(performative.value + [None] * 14, body[end:])
+        handler(fields, body[end:])
 
     def _on_open(self, fields: list[Any], _payload: bytes) -> None:
         self.is_open = True
@@ -318,9 +335,9 @@ class ClientSession:
         if self.ended is None or (kind == "connection" and condition):
             self.ended = Ended(kind=kind, what=what, condition=condition, description=description)
 
-    def _send(self, performative: int, fields: list[Any], payload: bytes = b"") -> None:
+    def _send(self, performative: int, fields: list[Any], payload: bytes = b"", channel: int = 0) -> None:
         body = encode(Described(ulong(performative), fields))
-        self._output += _FRAME.pack(_FRAME.size + len(body) + len(payload), 2, 0, 0) + body + payload
+        self._output += _FRAME.pack(_FRAME.size + len(body) + len(payload), 2, 0, channel) + body + payload
 
     def _send_flow(self, *, with_credit: bool = False) -> None:
         self._incoming_window = INCOMING_WINDOW_FRAMES

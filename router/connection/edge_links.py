@@ -5,6 +5,7 @@ All of them pass the gate: vhost policy governs edges as it governs clients (net
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 from policy.addressing.address import Address
 from router.amqp.engine import IncomingWire, OutgoingWire, Session
@@ -158,7 +159,7 @@ class EdgeLinks(PeerLinks):
         core, attachment, connection = self.core, self.attachment, self.connection_id
         if isinstance(wire, OutgoingWire):
             return self._serve_tracking(services, wire)
-        judge: Callable[[int, bytes], Condition | None]
+        judge: Callable[[int, bytes], Condition | Literal[True] | None]
         if address.name == LOOKUP_ADDRESS:
             judge, credit = self._look_up, LOOKUP_CREDIT
         else:
@@ -192,7 +193,7 @@ class EdgeLinks(PeerLinks):
         self.limit_out(link)
         return True
 
-    def _look_up(self, _link: int, payload: bytes) -> Condition | None:
+    def _look_up(self, link: int, payload: bytes) -> Condition | Literal[True] | None:
         services = self.services
         if services is None:
             return None
@@ -206,9 +207,12 @@ class EdgeLinks(PeerLinks):
         request, reply = answered
         to = self._resolve(request.reply_to)
         # Attack: a request whose answer goes to somebody else.
-        if isinstance(to, Address) and self.core.owner_of(to, self.attachment, is_ingress=False) == "own":
-            self.core.send(to, encode_service(reply, services.node))
-        return None
+        if not isinstance(to, Address) or self.core.owner_of(to, self.attachment, is_ingress=False) != "own":
+            return None
+        asker = self.core.links[link]
+        assert isinstance(asker, InLink)
+        self.core.send(to, encode_service(reply, services.node), asker=asker)
+        return True
 
     def _hear(self, link: int, _payload: bytes) -> Condition | None:
         if self.services is not None:

@@ -119,7 +119,8 @@ class Peer(Asker):
             core.work.touched,
             container_id=core.router_id,
             max_frame_bytes=terms.max_frame_bytes,
-            channel_max=min(terms.channel_max + self.own_sessions, 32767),
+            # Beyond those of a peer that connected here, the router begins its own. With a server it shares them.
+            channel_max=min(terms.channel_max + (0 if opening.is_outgoing else self.own_sessions), 32767),
             idle_timeout_ms=terms.idle_timeout_s * 1000,
             is_server=not opening.is_outgoing,
         )

@@ -75,7 +75,9 @@ class PeerMessages:
         if isinstance(link, RoutedIn):
             return
         replies_to = self._target_of_replies(link)
-        may_be_opaque = replies_to is None and not isinstance(link, AnonymousInLink) and not self._may_refuse_messages
+        # A message of an edge says in its annotations whom it is for, or is refused when its `to` is looked for.
+        names_itself = isinstance(link, AnonymousInLink) and not self._attachment.is_edge
+        may_be_opaque = replies_to is None and not names_itself and not self._may_refuse_messages
         inspect = inspector(link, self._gate, strips=self._terms.strips_in, may_be_opaque=may_be_opaque)
         if replies_to is not None:
             inspect = reply_inspector(link, inspect, self._gate, replies_to)

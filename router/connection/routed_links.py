@@ -201,7 +201,7 @@ class RoutedLinks:
         if wire in self._asked:
             del self._asked[wire]
             if is_closed is not None:
-                wire.refuse(NO_ROUTE)  # an Attach has its answer before its Detach has
+                wire.refuse(None)  # an Attach has its answer before its Detach has
         link = self._links.get(wire)
         if link is not None and not link.end_near(is_closed=is_closed):
             self.forget(wire)
@@ -423,7 +423,7 @@ class RoutedLink:
             return True
         self._unbind(near)
         if not self._is_answered and is_closed is not None:
-            near.refuse(NO_ROUTE)  # an Attach has its answer before its Detach has
+            near.refuse(None)  # an Attach has its answer before its Detach has
         if far is None:
             return False
         if is_closed is None or near.session.is_ended:

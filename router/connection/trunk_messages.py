@@ -105,7 +105,9 @@ class Arrivals:
 
     def inspector(self, link: DataInLink, gate: ConnectionGate) -> Callable[[Handle, int], int]:
         """The `inspect` of messages whose annotations are not known."""
-        look_closer = inspector(link, gate, strips=False, may_be_opaque=False)
+        # The router where the message entered has judged what is no section (routing §10.5); its way is in the
+        # annotations. `to_of` refuses it where it is not.
+        look_closer = inspector(link, gate, strips=False, may_be_opaque=True)
         known, places = self._known, self.places
 
         def inspect(delivery: Handle, size: int) -> int:
@@ -135,7 +137,7 @@ def passage_for(
     def is_whole(delivery: Handle, size: int) -> bool:
         """Are the sections of an unusual message, whose annotations are taken off, what they should be?"""
         try:
-            sections.find(MESSAGE, size)
+            sections.find(MESSAGE, size, may_be_opaque=True)
         except MessageFault as fault:
             link.refuse(delivery, fault.condition)
             return False

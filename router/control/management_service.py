@@ -26,15 +26,21 @@ from router.values import int_
 # Stops a client that asks faster than it is answered from filling the memory with its questions.
 MAX_WAITING: Final = 256
 _BUSY: Final = Response(status=500, description="Busy: too many management requests are waiting", body={})
+_UNREAD: Final = Response(status=500, description="Busy: answers to earlier requests have not been read", body={})
 
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A request that is to be answered."""
+    """A request that is to be answered.
+
+    requester  as it was when it asked
+    asker      the link that gets its credit back with the answer; None: it has it
+    """
 
     message: Message
     reply_to: Address
-    requester: Requester  # as it was when it asked
+    requester: Requester
+    asker: InLink | None
 
 
 @dataclass(slots=True)
@@ -93,8 +99,12 @@ class ManagementService:
         for name in ("M/$management", "L/$management"):
             log(emit, "ROUTER_CORE", "info", f"In-process subscription {name}")
 
-    def on_message(self, payload: bytes, link: InLink) -> None:
-        """One request. It has been accepted; without a reply-to there is nothing more to say (§7.1)."""
+    def on_message(self, payload: bytes, link: InLink) -> bool:
+        """One request. It has been accepted; without a reply-to there is nothing more to say (§7.1).
+
+        Returns whether its credit returns with the answer. Clients' does, so that one that does not read its answers
+        has no more than its window of them. Not that of routers: their links carry the messages of many.
+        """
         try:
             message = decode_message(payload)
         except CodecError as error:
@@ -102,14 +112,15 @@ class ManagementService:
             facts = self._requester_of(link.attachment.connection_id).facts
             what = "Error performing request: it cannot be read"
             self._emit(Refused(stage="management", facts=facts, lines=(line,), what=what))
-            return
+            return False
         if not message.reply_to:
-            return
+            return False
         reply_to = self._reply_address(link, message.reply_to)
         if reply_to is None:
-            return
+            return False
         requester = replace(self._requester_of(link.attachment.connection_id), is_direct=_is_direct(link))
-        question = _Question(message, reply_to, requester)
+        asker = link if not link.attachment.is_neighbour else None
+        question = _Question(message, reply_to, requester, asker)
         if self._task is None:
             rest = self._answer(question)
             if rest is not None:
@@ -118,6 +129,7 @@ class ManagementService:
             self._waiting.append(question)
         else:
             self._reply(question, _BUSY)
+        return asker is not None
 
     def _answer(self, question: _Question) -> _Rows | NameWanted | None:
         """Perform a request and reply; returns what it still takes, None when it is done.
@@ -125,6 +137,10 @@ class ManagementService:
         The requester's rights are asked for again; its connection may be gone.
         """
         message, requester = question.message, question.requester
+        if question.asker is not None and question.asker.is_over_budget:
+            # Attack: requests for large answers, and none is read. Those that were taken before have no answer to keep.
+            self._reply(question, _UNREAD)
+            return None
         now = self._requester_of(requester.connection_id) if requester.connection_id is not None else requester
         now = replace(now, is_direct=requester.is_direct)
         request = Request(
@@ -171,6 +187,8 @@ class ManagementService:
                 except Exception as error:  # our own fault costs this request; those that wait have their turn
                     rest = None
                     log(self._emit, "AGENT", "error", f"A request was not answered: {fault_text(error)}")
+                    if question.asker is not None:
+                        question.asker.owe()
                 self._finish()
         finally:
             self._task = None
@@ -181,7 +199,7 @@ class ManagementService:
             reply = _encoded(message, response)
         except CodecError as error:  # an echo of something that is nested as deep as a value may be
             reply = _encoded(message, self._agent.failed(error))
-        self._core.send(question.reply_to, reply)
+        self._core.send(question.reply_to, reply, asker=question.asker)
 
 
 def _is_direct(link: InLink) -> bool:

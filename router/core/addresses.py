@@ -48,9 +48,12 @@ _OF_ALL: Final = Treatment(distribution="multicast")  # of what every router has
 
 
 class Subscriber(Protocol):
-    """An in-process consumer. Called with the whole encoded message; it is accepted by then."""
+    """An in-process consumer. Called with the whole encoded message; it is accepted by then.
 
-    def __call__(self, payload: bytes, link: InLink) -> None: ...
+    Returns True where the sender gets its credit back with the answer (`Core.send`), and not now.
+    """
+
+    def __call__(self, payload: bytes, link: InLink) -> bool | None: ...
 
 
 # Gives a message in the buffer, of so many bytes, to receivers of an address.

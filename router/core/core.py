@@ -21,6 +21,7 @@ from router.core.forward import (
     give_copy,
 )
 from router.core.in_links import OVER_BUDGET, InLink
+from router.core.links import Answer
 from router.core.network import Network
 from router.core.out_links import OutLink
 from router.core.pacing import Pacing
@@ -30,6 +31,7 @@ from router.core.receivers import Receivers
 from router.core.remotes import DataOutLink
 from router.core.selection import AnonymousInLink, hops
 from router.core.streams import begin_anonymous_stream, begin_stream
+from router.core.trunk_links import DataInLink
 from router.core.updates import Updates
 from router.core.uplink import Uplink
 from router.core.work import SetTimer, Work
@@ -85,8 +87,11 @@ class Totals:
     def add(self, link: InLink | OutLink) -> None:
         if isinstance(link, InLink):
             self.redirected += link.redirected
+        if isinstance(link, DataInLink):
+            # Its messages entered the network elsewhere. Their outcomes pass here.
+            self._add_outcomes(link)
+            return
         if link.link_type != "endpoint":
-            # Its messages entered the network, and had their outcomes, elsewhere.
             self.transit += link.delivery_count if isinstance(link, DataOutLink) else 0
             return
         self.dropped_presettled += link.dropped_presettled
@@ -100,11 +105,14 @@ class Totals:
             return
         self.ingress_route_container += link.delivery_count if is_container else 0
         self.ingress += link.delivery_count
+        self.presettled += link.presettled
+        self._add_outcomes(link)
+
+    def _add_outcomes(self, link: InLink) -> None:
         self.accepted += link.accepted
         self.rejected += link.rejected
         self.released += link.released
         self.modified += link.modified
-        self.presettled += link.presettled
         self.delayed_1s += link.delayed_1s
         self.delayed_10s += link.delayed_10s
 
@@ -396,13 +404,23 @@ class Core:
         found = (self.table.find(address, phase) for phase in phases)
         return any(live is not None and live.subscribers for live in found)
 
-    def send(self, to: Address, payload: bytes) -> bool:
-        """Send a message the router itself made, presettled. False when nobody can receive it."""
+    def send(self, to: Address, payload: bytes, *, asker: InLink | None = None) -> bool:
+        """Send a message the router itself made, presettled. False when nobody can receive it.
+
+        asker  the link of the request that this answers: it pays for what waits, and gets a credit back when that has
+               left, or cannot. Else a client that asks faster than it reads would lose answers
+        """
         address = self.table.find(to)
         if address is None or not (out_links := hops(address, None, 0, is_streamed=False)):
+            if asker is not None:
+                asker.owe()
             return False
         address.sent_from_process += 1
         for out in out_links:
-            own = self.network.stamped(payload) if self.network and isinstance(out, DataOutLink) else payload
-            give_copy(None, out, None, self.work.now_s, own, is_settled=True)
+            if self.network and isinstance(out, DataOutLink):
+                own = self.network.stamped(payload)
+            else:
+                own = Answer(payload) if asker is not None else payload
+            give_copy(asker, out, None, self.work.now_s, own, is_settled=True)
+            asker = None  # one credit, whatever the copies
         return True

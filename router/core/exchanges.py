@@ -77,6 +77,7 @@ class Terms:
 
     alternate  gets what has no other destination
     received   messages that clients and other routers sent
+    forwarded  those of them that went on, to the alternate among others
     """
 
     at: Hop
@@ -179,11 +180,10 @@ class Exchange:
             self._pick_direct(picked, taken, is_streamed=is_streamed)
             for hop in self._matched(size):
                 self._pick(picked, hop, is_streamed=is_streamed)
-            if picked.copies:
-                terms.forwarded += 1
-            elif terms.alternate is not None:
+            if not picked.copies and terms.alternate is not None:
                 self._pick(picked, terms.alternate, is_streamed=is_streamed)
                 terms.diverted += bool(picked.copies)
+            terms.forwarded += bool(picked.copies)
         finally:
             link.annotations = taken
         if is_streamed and picked.has_one_twice:

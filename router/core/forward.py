@@ -125,13 +125,9 @@ def deliver_in_process(link: InLink, address: LiveAddress, delivery: Handle, siz
     address.subscribers.rotate(-1)
     address.delivered_in_process += 1
     payload = link.work.copy(size)
-    if link.is_settled(delivery):
-        link.presettled += 1
-        link.settle(delivery)
+    link.take_in_process(delivery)
+    if not subscriber(payload, link) and link.is_open:
         link.owe()
-    else:
-        link.on_accepted(delivery, link.work.now_s)
-    subscriber(payload, link)
 
 
 def _payload(link: InLink | None, out: OutLink, size: int) -> bytes:

@@ -198,6 +198,11 @@ class InLink(Link):
 
     # Holding back
 
+    @property
+    def is_over_budget(self) -> bool:
+        """Does it, or its connection, have too much that waits?"""
+        return bool(self.holds & (OVER_BUDGET | LINK_OVER_BUDGET))
+
     def hold(self, why: int) -> None:
         """Take nothing more, but for the rest of a message that streams."""
         if not self.holds:
@@ -270,6 +275,16 @@ class InLink(Link):
             work.refill.append(self)
             work.touched.add(self.engine)
         self.owed += 1
+
+    def take_in_process(self, source: Handle) -> None:
+        """The router itself is its receiver. The caller gives the credit back."""
+        if self.is_settled(source):
+            self.presettled += 1
+            self.settle(source)
+        else:
+            self.accept(source)
+            self.accepted += 1
+        self.work.touched.add(self.engine)
 
     def on_outcome(self, source: Handle, since_s: int, state: int, outgoing: Handle) -> None:
         if not self.is_open:

@@ -161,6 +161,12 @@ class Connection(Protocol):
         ...
 
 
+class Answer(bytes):
+    """A message of the router's own, for which whoever asked has credit to get back: it is not dropped."""
+
+    __slots__ = ()
+
+
 class Queued(NamedTuple):
     """A delivery that waits for credit on an outgoing link."""
 

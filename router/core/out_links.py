@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Protocol, cast
 from router.core.budget import RECORD_BYTES, Level
 from router.core.crossings import CrossingWeights
 from router.core.in_links import InLink
-from router.core.links import Connection, Growing, Link, Origin, Queued
+from router.core.links import Answer, Connection, Growing, Link, Origin, Queued
 from router.core.ports import OutgoingWire
 from router.core.weights import LARGE_BYTES, Weights
 from router.core.work import Work
@@ -121,8 +121,8 @@ class OutLink(Link):
     def _drop_presettled(self) -> None:
         """A receiver that grants no credit keeps about linkCapacity presettled messages (routing §8.1)."""
         head, *middle, newest = self.queue
-        kept = [item for item in middle if not item.is_settled or item.leg is not None]
-        dropped = [item for item in middle if item.is_settled and item.leg is None]
+        kept = [item for item in middle if not _may_be_dropped(item)]
+        dropped = [item for item in middle if _may_be_dropped(item)]
         self.queue = deque((head, *kept, newest))
         self.load -= len(dropped)
         self.dropped_presettled += len(dropped)
@@ -332,6 +332,10 @@ class OutLink(Link):
                 del unsettled[newest]
             leg.lose(was_sent=True)
         self.work.begin(chain(_lose_sent(unsettled.values()), _lose_queued(queue)))
+
+
+def _may_be_dropped(item: Queued) -> bool:
+    return item.is_settled and item.leg is None and not isinstance(item.payload, Answer)
 
 
 def _lose_sent(records: Collection[tuple[Origin, Handle, int]]) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """Links that end in the router itself: between an edge and the services of its interior, in both directions."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from router.core.forward import give_copy
 from router.core.links import Connection
@@ -10,9 +11,11 @@ from router.core.trunk_links import TOO_LARGE, ControlInLink
 from router.core.work import Work
 from router.values import Condition, Handle
 
+Judge = Callable[[bytes], Condition | Literal[True] | None]
+
 
 class ServiceInLink(ControlInLink):
-    """judge  gets each message, and returns why it is rejected; None: it is accepted"""
+    """judge  gets each message; returns why it is rejected, or True where its credit returns with the answer"""
 
     __slots__ = ("judge",)
     link_type = "endpoint"
@@ -23,7 +26,7 @@ class ServiceInLink(ControlInLink):
         wire: IncomingWire,
         attachment: Connection,
         work: Work,
-        judge: Callable[[bytes], Condition | None],
+        judge: Judge,
         limit: int,
     ) -> None:
         """limit  bytes of a message: a longer one is rejected, and not held while it comes"""
@@ -36,13 +39,16 @@ class ServiceInLink(ControlInLink):
 
     def take(self, delivery: Handle, payload: bytes) -> None:
         # `Gathering` looks at the limit as parts come, and never at a message that comes in one.
-        condition = TOO_LARGE if len(payload) > self.limit else self.judge(payload)
+        judged = TOO_LARGE if len(payload) > self.limit else self.judge(payload)
         if not self.is_open:
             return
-        if condition is not None:
-            self.refuse(delivery, condition)
-        else:
-            super().take(delivery, payload)
+        if isinstance(judged, Condition):
+            self.refuse(delivery, judged)
+            return
+        self.delivery_count += 1
+        self.take_in_process(delivery)
+        if not judged:
+            self.owe()
 
 
 def _taken(_payload: bytes) -> None:

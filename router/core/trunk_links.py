@@ -58,12 +58,8 @@ class ControlInLink(InLink):
 
     def take(self, delivery: Handle, payload: bytes) -> None:
         self.delivery_count += 1
-        if self.is_settled(delivery):
-            self.presettled += 1
-            self.settle(delivery)
-            self.owe()
-        else:
-            self.on_accepted(delivery, self.work.now_s)
+        self.take_in_process(delivery)
+        self.owe()
         self.on_message(payload)
 
 

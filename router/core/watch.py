@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from router.core.in_links import InLink
+from router.core.links import Link, Origin
 from router.core.out_links import OutLink
+from router.core.streams import Leg
 from router.effects import Emit, log
+from router.values import Handle
 
 if TYPE_CHECKING:
     from router.core.core import Core
@@ -67,12 +70,13 @@ class Watch:
     def _scan(self, links: "list[InLink | OutLink]", now_s: int) -> Iterator[None]:
         """Scan in slices. A delivery settled between two may stay counted as stuck until the next scan."""
         before_s = now_s - self._thresholds.age_s
-        stuck: dict[InLink | OutLink, int] = {}
+        stuck: dict[Link, int] = {}
+        counted: set[Handle | None] = set()
         for at, link in enumerate(links):
             if at % LINKS_AT_ONCE == LINKS_AT_ONCE - 1:
                 yield
             if isinstance(link, OutLink):
-                _count_stuck(link, before_s, stuck)
+                _count_stuck(link, before_s, stuck, counted)
             if link.is_open:
                 self._check_credit(link, now_s)
         self._core.work.stuck_before_s = before_s
@@ -99,14 +103,21 @@ class Watch:
         log(self._emit, "ROUTER_CORE", "info", f"[C{link.attachment.connection_id}][L{link.identity}] {text}")
 
 
-def _count_stuck(link: OutLink, before_s: int, stuck: "dict[InLink | OutLink, int]") -> None:
-    """Deliveries queued or unsettled since before `before_s`, here and at their senders; streams do not count."""
-    waiting = [(origin, since_s) for origin, _key, since_s in link.unsettled.values()]
-    waiting += [(item.origin, item.since_s) for item in link.queue if item.origin is not None]
-    for origin, since_s in waiting:
-        if since_s < before_s and isinstance(origin, InLink):
-            stuck[link] = stuck.get(link, 0) + 1
-            stuck[origin] = stuck.get(origin, 0) + 1
+def _count_stuck(link: OutLink, before_s: int, stuck: "dict[Link, int]", counted: set[Handle | None]) -> None:
+    """Deliveries queued or unsettled since before `before_s`, here and at their senders; streams do not count.
+
+    counted  deliveries of senders that are counted already: a multicast message has many copies
+    """
+    waiting: list[tuple[Origin | None, Handle | None, int]] = [*link.unsettled.values()]
+    waiting += [(item.origin, item.source, item.since_s) for item in link.queue]
+    for origin, source, since_s in waiting:
+        if since_s >= before_s or origin is None or isinstance(origin, Leg):
+            continue
+        stuck[link] = stuck.get(link, 0) + 1
+        if source is None or source not in counted:
+            counted.add(source)
+            sender = origin.sender
+            stuck[sender] = stuck.get(sender, 0) + 1
 
 
 def _sample_rate(link: InLink | OutLink) -> None:

@@ -286,6 +286,86 @@ def test_the_peer_may_number_channels_and_handles_as_it_likes_and_send_byte_by_b
     assert session.take_message() == b"hello"
 
 
+# --- what the peer begins by itself -----------------------------------------------------------------------------------
+
+
+class BusyPeer(ProtonPeer):
+    """Begins a session with a link of each direction before it answers ours, as a router does for auto links."""
+
+    def on_event(self, event: Any) -> None:
+        if event.type.name == "PN_CONNECTION_REMOTE_OPEN":
+            event.connection.open()
+            self.own = event.connection.session()
+            self.own.open()
+            self.giving, self.taking = self.own.sender("giving"), self.own.receiver("taking")
+            self.giving.source.address = self.taking.source.address = "q"
+            self.giving.open()
+            self.taking.open()
+            self.taking.flow(10)
+            self.refusal: Any = None
+        elif event.type.name == "PN_LINK_REMOTE_CLOSE" and event.link == self.giving:
+            self.refusal = event.link.remote_condition
+            event.link.close()
+        elif event.type.name != "PN_LINK_REMOTE_OPEN" or event.link.session != self.own:
+            super().on_event(event)
+
+
+def test_links_that_a_router_attaches_by_itself_are_answered() -> None:
+    """Issue 34, peer 9: a router with auto links for this connection"""
+    session = new_session()
+    peer = BusyPeer(session)
+    peer.run()
+    assert session.reply_to == "temp.1"
+    active = proton.Endpoint.REMOTE_ACTIVE
+    assert peer.own.state & active
+    assert peer.taking.state & active
+    assert (peer.taking.remote_source.address, peer.taking.credit) == ("q", 10)
+    assert peer.giving.state & proton.Endpoint.REMOTE_CLOSED
+    assert peer.giving.remote_target.type == proton.Terminus.UNSPECIFIED
+    assert peer.refusal.name == "amqp:not-allowed"
+    session.send_message("$management", b"request")
+    peer.run()
+    assert peer.received == [b"request"]
+    peer.taking.close()
+    peer.own.close()
+    peer.run()
+    assert peer.taking.state & proton.Endpoint.REMOTE_CLOSED
+    assert peer.own.state & proton.Endpoint.REMOTE_CLOSED
+    assert session.ended is None
+
+
+BEGUN = [None, uint(0), uint(1), uint(1)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"".join(frame(BEGIN, BEGUN, channel=channel) for channel in range(8, 40)),
+        frame(BEGIN, BEGUN, channel=8) * 2,
+        frame(BEGIN, BEGUN, channel=8) + frame(ATTACH, ["a", uint(256), False], channel=8),
+        frame(BEGIN, BEGUN, channel=8) + frame(DETACH, ["a"], channel=8),
+    ],
+)
+def test_a_router_begins_no_more_than_it_may(data: bytes) -> None:
+    """Attack: a router that begins sessions and attaches links without end, each of which is kept."""
+    session = new_session()
+    session.receive(handshake())
+    with pytest.raises(ProtocolError, match="more sessions or links"):
+        session.receive(data)
+
+
+def test_a_channel_that_is_ended_is_used_again() -> None:
+    session = new_session()
+    session.receive(handshake())
+    for channel in range(100, 200):
+        session.receive(frame(BEGIN, BEGUN, channel=channel))
+        session.receive(frame(END, [], channel=channel))
+    assert session.ended is None
+
+
+# --- other frames -----------------------------------------------------------------------------------------------------
+
+
 def test_an_aborted_message_never_arrives() -> None:
     session = new_session()
     session.receive(handshake())
@@ -365,14 +445,15 @@ FIELD = st.one_of(
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.integers(OPEN, CLOSE), st.lists(FIELD, max_size=11)), max_size=6))
-def test_any_frames_are_taken_or_refused_with_a_protocol_error(frames: list[tuple[int, list[Any]]]) -> None:
+@given(st.lists(st.tuples(st.integers(OPEN, CLOSE), st.lists(FIELD, max_size=11), st.integers(6, 7)), max_size=6))
+def test_any_frames_are_taken_or_refused_with_a_protocol_error(frames: list[tuple[int, list[Any], int]]) -> None:
     session = new_session()
     session.receive(handshake())
+    session.receive(frame(BEGIN, BEGUN, channel=6))  # one of the peer's own
     session.send_message("a", bytes(2000))
     try:
-        for code, fields in frames:
-            session.receive(frame(code, fields, b"x", channel=7))
+        for code, fields, channel in frames:
+            session.receive(frame(code, fields, b"x", channel=channel))
             session.take_output()
     except ProtocolError:
         return

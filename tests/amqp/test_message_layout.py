@@ -106,7 +106,10 @@ def test_every_encoding_is_found_before_the_body(properties: bytes, layout: type
 @pytest.mark.parametrize("body", [DATA, VALUE, DATA + DATA, DATA + FOOTER, b"\x00\x53\x76\x45", b"\x00\x53\x77\x40"])
 def test_no_encoding_passes_behind_the_body(body: bytes, properties: bytes, layout: type[Walk]) -> None:
     """routing 106"""
-    for payload in (body + properties, properties + body + properties, body + properties + body):
+    for payload in (
+        body + properties, properties + body + properties, body + properties + body,
+        FOOTER + properties, FOOTER + properties + body, properties + FOOTER + body + properties,
+    ):  # fmt: skip
         with pytest.raises(MessageFault):
             read_whole(payload, layout)
 
@@ -154,6 +157,12 @@ MALFORMED_MESSAGES = {
     "a sequence between data": DATA + b"\x00\x53\x76\x45" + DATA,
     "data behind the footer": DATA + FOOTER + DATA,
     "two footers": DATA + FOOTER + FOOTER,
+    "two footers before the body": FOOTER + FOOTER + DATA,
+    "a footer before and after the body": FOOTER + DATA + FOOTER,
+    "properties behind a footer before the body": FOOTER + b"\x00\x53\x73\x45" + DATA,
+    "application-properties behind a footer before the body": FOOTER + b"\x00\x53\x74\xc1\x01\x00" + DATA,
+    "two values behind a footer": FOOTER + VALUE + VALUE,
+    "annotations behind the body that a footer precedes": FOOTER + DATA + b"\x00\x53\x72\xc1\x01\x00",
     "a header behind the body": DATA + b"\x00\x53\x70\x45",
     "empty properties behind the body": DATA + b"\x00\x53\x73\x45",
     "application-properties behind the body": DATA + b"\x00\x53\x74\xc1\x01\x00",
@@ -211,6 +220,11 @@ HONEST = {
     + described(0x74, {"k": "v", "n": 1})
     + described(0x77, {"a": [1, 2, {"b": Described(symbol("t"), "x")}], "n": Array(ubyte, (ubyte(1), ubyte(2)))})
     + described(0x78, {symbol("f"): 1}),
+    "a footer with a text for its key before the body, as of rhea": MINE
+    + b"\x00\x53\x78\xd1\0\0\0\x09\0\0\0\x02\xa1\x01f\x52\x01"
+    + VALUE,
+    "a footer before data": MINE + FOOTER + DATA * 3,
+    "a footer and no body": MINE + FOOTER,
     "sequences": MINE + described(0x76, [1, "two"]) + described(0x76, []),
     "null": MINE + b"\x00\x53\x77\x40",
     "described": MINE + described(0x77, Described(symbol("type"), ["x"])),

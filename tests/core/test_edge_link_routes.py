@@ -252,6 +252,7 @@ def test_an_interior_that_does_not_answer_leaves_the_edge_to_itself_after_three_
     gone.close()
     fleet.pump()
     assert gone.is_detached
+    assert gone.condition is None  # issue 34, peer 14
     assert not sender.is_attached
     fleet.tick(4)
     assert sender.is_attached

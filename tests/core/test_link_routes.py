@@ -228,6 +228,26 @@ def test_without_a_container_there_is_no_route() -> None:
     net.no_errors()
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_link_that_its_client_ends_before_the_container_has_answered_ends_without_an_error(is_closed: bool) -> None:
+    """Issue 34, peer 14; routing 115"""
+    net = Net()
+    link_routes(net)
+    container = broker(net)
+    net.pump()
+    container.stop_reading()
+    client = net.client()
+    ends = [client.sender("q"), client.receiver("q")]
+    net.pump()
+    for end in ends:
+        (end.close if is_closed else end.detach)()
+    net.pump()
+    container.resume_reading()
+    net.pump()
+    assert [(end.is_detached, end.condition) for end in ends] == [(True, None)] * 2
+    net.nothing_left()
+
+
 def test_containers_get_attaches_in_turn() -> None:
     """routing 115"""
     net = Net()

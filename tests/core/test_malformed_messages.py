@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from memory_net import ACCEPTED, REJECTED, Net, Vhosts, encoded
+from memory_net import ACCEPTED, REJECTED, Fleet, Net, Vhosts, encoded
 
 from router.amqp.codec import encode
 from router.values import symbol
@@ -363,3 +363,85 @@ def test_annotation_maps_cost_what_they_weigh() -> None:
     sending = sender.send_bytes(b"\x00\x53\x72" + many + BODY)
     net.pump()
     assert len(receiver.complete) == 1 or sending.outcome == REJECTED
+
+
+@pytest.mark.parametrize("way", [("A", "B"), ("E", "A"), ("A", "E"), ("E", "B"), ("B", "E"), ("E", "F")])
+def test_bytes_that_are_no_section_pass_over_other_routers(way: tuple[str, str]) -> None:
+    """routing 95 (§10.5): the router where they enter lets them pass; later ones read the way in annotations"""
+    fleet = Fleet("A", "B", edges=("E", "F"))
+    fleet.connect("B", "A")
+    fleet.connect("E", "A", role="edge")
+    fleet.connect("F", "B", role="edge")
+    fleet.settle()
+    near, far = way
+    receiver = fleet[far].client().receiver("a", credit=100, accepts=True)
+    sender = fleet[near].client().sender("a")
+    fleet.settle()
+    is_empty = b"\x00\x53\x72\xc1\x01\x00"  # annotations that say nothing do not arrive
+    payloads = [payload.replace(is_empty, b"") for payload in OPAQUE.values()]
+    for payload in [*payloads, b"0123456789" * 2_000, b"0123456789" * 20_000]:
+        for is_settled in (False, True):
+            sender.send_bytes(payload, is_settled=is_settled)
+            fleet.pump()
+            assert bytes(receiver.complete[-1].payload) == payload
+    assert len(receiver.complete) == len(sender.sent)
+    assert set(sender.outcomes[::2]) == {ACCEPTED}
+    fleet.no_errors()
+
+
+@pytest.mark.parametrize("target", ["a", None])
+def test_bytes_that_are_no_section_are_refused_to_an_edge_whose_messages_are_checked(target: str | None) -> None:
+    """routing 95 (§10.5): an edge under policy brings other users' messages, and may not bring other user-ids"""
+    net = governed(allowUserIdProxy=False, allowAnonymousSender=True)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    sender = net.client(hostname="v", role="edge").sender(target)
+    net.pump()
+    to = b"\x00\x53\x72" + encode({symbol("x-opt-qd.to"): "a"})
+    sendings = [sender.send_bytes(to + payload) for payload in OPAQUE.values()]
+    net.pump()
+    assert {sending.outcome for sending in sendings} == {REJECTED}
+    assert not receiver.received
+    net.nothing_left()
+
+
+def test_a_footer_before_the_body_passes_where_user_ids_are_checked() -> None:
+    """Issue 34, clients/09: so rhea writes it, with texts for its keys; routing §13"""
+    net = governed(allowUserIdProxy=False, maxMessageSize=1_000_000)
+    receiver = net.client(hostname="v").receiver("a", credit=10, accepts=True)
+    sender = net.client(hostname="v").sender("a")
+    net.pump()
+    footer = b"\x00\x53\x78\xd1\0\0\0\x09\0\0\0\x02\xa1\x01f\x52\x01"
+    someones = b"\x00\x53\x73" + encode([None, b"somebody"])
+    body = b"\x00\x53\x77\xa1\x01x"
+    payload = EMPTY_HEADER + b"\x00\x53\x73\x45" + footer + body
+    large = EMPTY_HEADER + footer + b"\x00\x53\x75\xb0" + (300_000).to_bytes(4, "big") + bytes(300_000)
+    honest = [sender.send_bytes(each) for each in (payload, large)]
+    hiding = [
+        sender.send_bytes(each) for each in (footer + someones + body, someones + footer + body, large + someones)
+    ]
+    net.pump()
+    assert [sending.outcome for sending in honest] == [ACCEPTED] * 2
+    assert [sending.outcome for sending in hiding] == [REJECTED] * 3
+    assert [bytes(item.payload) for item in receiver.complete] == [payload, large]
+    net.nothing_left()
+
+
+@pytest.mark.parametrize("part", [8, 60_000, 131_071])
+@pytest.mark.parametrize("ends", ["exceeds", "detaches"])
+def test_nothing_of_a_message_that_is_broken_off_is_sent_where_the_limit_is_small(part: int, ends: str) -> None:
+    """Issue 34, clients/05: rhea's programs end when a message that they receive is aborted; docs/clients.md"""
+    net = governed(maxMessageSize=131_071)
+    receiver = net.client(hostname="v").receiver("a", credit=10)
+    sender = net.client(hostname="v").sender("a")
+    net.pump()
+    sending = sender.start()
+    sender.append(b"\x00\x53\x75\xb0" + (200_000).to_bytes(4, "big") + bytes(part - 8))
+    net.pump()
+    if ends == "exceeds":
+        sender.append(bytes(200_000 - part))
+        net.pump()
+        assert sending.updates[-1].state == REJECTED
+    else:
+        sender.detach()
+        net.pump()
+    assert not receiver.received

@@ -783,3 +783,19 @@ def test_an_address_has_a_way_here_before_others_hear_of_it() -> None:
     fleet.pump()
     assert sending.outcome == ACCEPTED
     fleet.no_errors()
+
+
+def test_bytes_that_are_no_section_are_refused_to_a_neighbour_that_names_no_address(
+    net: Net, neighbour: FakeNeighbour
+) -> None:
+    """routing 95 (§10.5): their way can be in their annotations alone; twice, for those are known then"""
+    receiver = net.client().receiver("a", credit=10, accepts=True)
+    net.pump()
+    outcomes: list[int | None] = []
+    for own in ({}, {"x-opt-qd.ingress": "0/TEST"}, {"x-opt-qd.to": "a"}):
+        section = b"\x00\x53\x72" + encode({sym(key): value for key, value in own.items()})
+        sendings = [neighbour.data_out.send_bytes(section + b"0123456789") for _ in range(2)]
+        net.pump()
+        outcomes += [sending.outcome for sending in sendings]
+    assert outcomes == [REJECTED, REJECTED, REJECTED, REJECTED, ACCEPTED, ACCEPTED]
+    assert [bytes(item.payload) for item in receiver.complete] == [b"0123456789"] * 2

@@ -1,7 +1,12 @@
 """The Open of a connection (docs/spec/policy-and-auth.md §3.3)."""
 
+from typing import Any
+
 import pytest
 from memory_net import Net, Vhosts
+
+from router.amqp.codec import encode
+from router.values import Array, Described, symbol, uint, ulong, ushort
 
 ANYBODY = Vhosts(vhosts={"$default": {"groups": {"all": {"users": "*", "remoteHosts": "*"}}}})
 
@@ -36,6 +41,62 @@ def test_a_peers_odd_open_writes_nothing_to_our_stderr(capfd: pytest.CaptureFixt
     net.pump()
     assert b"\x70\x00\x00\x00\x1f" in bytes(again.uttered)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (Array(symbol, (symbol("A"), symbol("B"))), ("A", "B")),
+        (symbol("A"), ("A",)),
+        ([symbol("A"), symbol("B")], ("A", "B")),
+        (["A", symbol("B")], ("A", "B")),
+        ([], ()),
+        ([uint(1), None, ["A"], {"A": "B"}], ()),
+    ],
+)
+def test_capabilities_may_be_an_array_one_symbol_or_a_list(written: Any, read: tuple[str, ...]) -> None:
+    """Issue 34, peer 13: proton 0.37 in Python writes a list as a list; routing 1.4"""
+    net = Net()
+    client = net.client(opens=False)
+    client.stop_reading()  # proton would not understand the answers
+    window = [uint(0), uint(9), uint(9)]
+    terminus = Described(ulong(0x28), ["a", *[None] * 9, written])
+    attach = ["r", uint(0), True, None, None, terminus, Described(ulong(0x29), []), *[None] * 4, written, written]
+    net.pump()
+    for code, fields in (
+        (0x10, ["c", None, None, None, None, written, written, written, written, {}]),
+        (0x11, [None, *window, None, written, written]),
+        (0x12, attach),
+    ):
+        body = encode(Described(ulong(code), fields))
+        client.say((8 + len(body)).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body)
+    net.pump()
+    assert {frame.name for frame in client.frames()} == {"open", "begin", "attach", "flow"}
+    remote = net.peer(client).remote
+    assert remote is not None
+    assert (remote.offered_capabilities, remote.desired_capabilities) == (read, read)
+    (link,) = net.core.links.values()
+    assert link.owning_key == "M0a"
+    net.nothing_left()
+
+
+@pytest.mark.parametrize("written", [{}, "A", b"A", uint(1), True, Array(uint, (uint(1),))])
+def test_capabilities_of_another_type_are_refused_or_say_nothing(written: Any) -> None:
+    """routing 1.4"""
+    net = Net()
+    client = net.client(opens=False)
+    client.stop_reading()
+    body = encode(Described(ulong(0x10), ["c", None, None, ushort(9), None, None, None, written]))
+    net.pump()
+    client.say((8 + len(body)).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body)
+    net.pump()
+    if isinstance(written, Array):
+        remote = net.peer(client).remote
+        assert remote is not None
+        assert remote.offered_capabilities == ()
+    else:
+        assert client.is_closed_by_router
+        assert [event["reason"] for event in net.audits] == ["malformed_frame"]
 
 
 def selection_lines(hostname: str, *, has_patterns: bool = True) -> list[tuple[str, str]]:

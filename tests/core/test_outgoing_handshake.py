@@ -4,14 +4,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from memory_net import Net
+from memory_net import Net, frames
 
 from auth.tls import TlsTunnel
 from router.admission.connection_gate import ConnectionGate
 from router.amqp import headers
+from router.amqp.codec import encode
 from router.connection.outgoing import HANDSHAKE_LIMIT_S, Connector, Outgoing
 from router.connection.stack import Stage
 from router.effects import Log
+from router.values import Described, symbol, ubyte, ulong
 
 
 @dataclass
@@ -128,3 +130,18 @@ def test_a_broken_profile_is_the_callers_to_say(attempt: Attempt) -> None:
     with pytest.raises(Broken, match="server"):
         attempt.outgoing.start()
     assert attempt.written == b""
+
+
+@pytest.mark.parametrize("role", ["normal", "route-container", "edge", "inter-router"])
+def test_the_servers_sessions_are_those_of_the_connector(attempt: Attempt, role: str) -> None:
+    """routing 7: its channel-max is maxSessions - 1, whatever the role (issue 34, peer 11)"""
+    attempt.outgoing = attempt.make(role=role, channel_max=19)
+    attempt.outgoing.start()
+    said = (Described(ulong(0x40), [symbol("ANONYMOUS")]), Described(ulong(0x44), [ubyte(0)]))
+    attempt.say(headers.SASL)
+    for each in map(encode, said):
+        attempt.say((8 + len(each)).to_bytes(4, "big") + b"\x02\x01\x00\x00" + each)
+    attempt.say(headers.AMQP)
+    begin = attempt.written.index(headers.AMQP)
+    (opening,) = [frame for frame in frames(bytes(attempt.written[begin:])) if frame.name == "open"]
+    assert opening[3] == 19

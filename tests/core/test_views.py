@@ -1,7 +1,7 @@
 """Counters of links, addresses and the router (routing §19)."""
 
 import pytest
-from memory_net import Net
+from memory_net import ACCEPTED, MODIFIED, REJECTED, RELEASED, Fleet, Net
 
 from router.core.views import address_rows, find_link_by_name, link_rows, router_totals, totalling
 
@@ -47,6 +47,29 @@ def test_router_totals_count_outcomes_at_senders_only() -> None:
     totals = router_totals(net.core)
     assert (totals["acceptedDeliveries"], totals["deliveriesIngress"], totals["deliveriesEgress"]) == (10, 10, 10)
     assert totals["linkCount"] == 0
+
+
+@pytest.mark.parametrize("body", [b"x", b"x" * 300_000])
+def test_router_totals_count_outcomes_on_every_router_of_a_message(body: bytes) -> None:
+    """routing 126: at each router once, at the link that it came on"""
+    fleet = Fleet("A", "B", "C")
+    fleet.connect("B", "A")
+    fleet.connect("C", "B")
+    fleet.settle()
+    receiver = fleet["C"].client().receiver("a", credit=100)
+    sender = fleet["A"].client().sender("a")
+    fleet.settle()
+    for state in (ACCEPTED, *[RELEASED] * 2, *[REJECTED] * 3, *[MODIFIED] * 4):
+        sender.send(body)
+        fleet.pump()
+        receiver.complete[-1].give(state)
+        fleet.pump()
+    outcomes = ("acceptedDeliveries", "releasedDeliveries", "rejectedDeliveries", "modifiedDeliveries")
+    for net in fleet.nets.values():
+        totals = router_totals(net.core)
+        assert [totals[name] for name in outcomes] == [1, 2, 3, 4]
+    totals = router_totals(fleet["C"].core)
+    assert (totals["deliveriesIngress"], totals["deliveriesEgress"], totals["deliveriesTransit"]) == (0, 10, 0)
 
 
 def test_totals_of_many_links_are_made_a_few_links_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """What time tells of links: stuck deliveries, links without credit, how fast they settle (core.watch)."""
 
 import pytest
-from memory_net import Net
+from memory_net import Fleet, Net
 
 from router.core.in_links import InLink
 from router.core.out_links import OutLink
@@ -53,6 +53,51 @@ def test_a_delivery_that_nobody_settles_is_stuck_until_it_is() -> None:
     assert (incoming.stuck, outgoing.stuck) == (0, 0)
     assert router_totals(net.core)["deliveriesStuck"] == 0
     assert incoming.delayed_10s == 1  # routing 127
+
+
+@pytest.mark.parametrize("way", [("A", "B"), ("E", "A"), ("E", "B"), ("B", "E")])
+def test_a_delivery_that_nobody_settles_is_stuck_on_every_router_of_its_way(way: tuple[str, str]) -> None:
+    """routing 128: at both links of each, until it is settled"""
+    fleet = Fleet("A", "B", edges=("E",))
+    fleet.connect("B", "A")
+    fleet.connect("E", "A", role="edge")
+    fleet.settle()
+    near, far = way
+    receiver = fleet[far].client().receiver("a", credit=10)
+    sender = fleet[near].client().sender("a")
+    fleet.tick(2)
+    watches = [Watch(net.core, net.effects.append, TEST_HOOKS) for net in fleet.nets.values()]
+    for _ in range(4):
+        sender.send()
+    fleet.pump()
+    for _ in range(10):
+        fleet.tick()
+        for watch in watches:
+            for _ in watch.on_second():
+                pass
+    stuck = {name: router_totals(net.core)["deliveriesStuck"] for name, net in fleet.nets.items()}
+    between = {"A"} if {"E", "B"} == set(way) else set()
+    assert stuck == {name: 8 if name in {*way, *between} else 0 for name in fleet.nets}
+    receiver.accept_all()
+    fleet.pump()
+    assert not any(router_totals(net.core)["deliveriesStuck"] for net in fleet.nets.values())
+
+
+def test_a_multicast_delivery_is_stuck_once_at_its_sender_and_at_each_receiver() -> None:
+    """routing 128"""
+    net = Net({"m": "multicast"})
+    watch = watched(net)
+    receivers = [net.client().receiver("m", credit=10) for _ in range(3)]
+    sender = net.client().sender("m")
+    net.pump()
+    sender.send()
+    net.pump()
+    seconds(net, watch, 12)
+    assert router_totals(net.core)["deliveriesStuck"] == 4
+    for receiver in receivers:
+        receiver.accept_all()
+    net.pump()
+    assert router_totals(net.core)["deliveriesStuck"] == 0
 
 
 def test_a_delivery_that_settles_in_time_is_never_stuck() -> None:

@@ -228,6 +228,22 @@ def test_an_entity_is_made_read_changed_and_removed(router: Daemon) -> None:
     assert lines(router.tool("qdmanage", "delete", "--name", "d1"), 1) == ["NotFoundStatus: No entity with name=d1"]
 
 
+def test_a_listener_whose_peers_get_auto_links(router: Daemon) -> None:
+    """Issue 34, peer 9: the router begins a session on the connection of the tool"""
+    terms = {"host": "127.0.0.1", "port": "0", "role": "route-container", "saslMechanisms": "ANONYMOUS"}
+    with router.client() as client:
+        client.create(terms, type="listener", name="containers")
+        for direction in ("in", "out"):
+            link = {"address": "q", "direction": direction, "connection": "containers"}
+            client.create(link, type="autoLink", name=direction)
+        assert any(" Auto Links" in line for line in lines(router.tool("qdstat", "-g", name="containers")))
+        found = answer(router.tool("qdmanage", "query", "--type=autoLink", name="containers"))
+        assert {row["name"] for row in found} == {"in", "out"}
+        for name in ("in", "out"):
+            client.delete(type="autoLink", name=name)
+        client.delete(type="listener", name="containers")
+
+
 def test_listeners_and_connectors(router: Daemon) -> None:
     """Management 91, 92."""
     port = free_port()

@@ -35,6 +35,7 @@ LIBERTIES: Final = (
     "disposition range",
     "outcome",
     "state on transfer",
+    "many values",  # in a field that may hold any
     "before open",
     "after close",
     "open twice",
@@ -223,11 +224,27 @@ class Peer:
         if handle in session.gone:
             session.gone.remove(handle)
         is_dynamic = chance.random() < 0.08
+        composites: dict[str, bytes] = {}
+        if self.dares("many values", 2):
+            composites[chance.choice(("filters", "unsettled", "properties"))] = self.many_values()
+            composites["capabilities"] = chance.choice((wire.NULL, wire.list_of(*[wire.symbol("x")] * 500)))
         return wire.frame(
             wire.attach(name, handle, is_receiver=is_receiver, address=None if is_dynamic else address,
-                        is_dynamic=is_dynamic),
+                        is_dynamic=is_dynamic, **composites),
             self.channel_for(session),
         )  # fmt: skip
+
+    def many_values(self) -> bytes:
+        """A map whose values are few bytes each and many in number, flat or one inside the other."""
+        count, value = self.chance.choice((30, 300, 1900, 9000)), self.chance.choice((wire.NULL, b"\x45", wire.uint(7)))
+        if self.chance.random() < 0.2:
+            for _ in range(self.chance.choice((5, 30, 200))):
+                value = wire.list_of(value)
+            return wire.map_of(wire.symbol("k"), value)
+        if self.chance.random() < 0.5:
+            return wire.map_of(wire.symbol("k"), wire.list_of(*[value] * count))
+        keys = (wire.symbol(f"k{number}") for number in range(count))
+        return wire.map_of(*(item for key in keys for item in (key, value)))
 
     def use(self, session: Session, link: Link) -> list[bytes]:
         if link.is_receiver:
@@ -260,6 +277,8 @@ class Peer:
         if self.dares("state on transfer", 2):
             state = chance.choice((wire.ACCEPTED, wire.REJECTED, self.large_state(), wire.RELEASED, wire.MODIFIED,
                                    wire.RECEIVED, wire.TRANSACTIONAL, chance.choice(VALUES)))  # fmt: skip
+        if self.dares("many values", 1):
+            state = self.state_of_many_values()
         if link.open_id is None:
             delivery_id: int | None = session.next_id
             payload = wire.message(size)
@@ -298,6 +317,15 @@ class Peer:
             wire.performative(0x25, wire.error("amqp:x", "x" * size)),
             wire.performative(0x27, wire.TRUE, wire.TRUE, wire.map_of(wire.symbol("k"), wire.text("v" * size))),
             wire.performative(0x34, wire.binary(bytes(size))),
+        ))  # fmt: skip
+
+    def state_of_many_values(self) -> bytes:
+        many = self.many_values()
+        return self.chance.choice((
+            wire.performative(0x25, wire.error("amqp:x", "no", many)),
+            wire.performative(0x27, wire.TRUE, wire.FALSE, many),
+            wire.performative(0x34, wire.binary(b"t"), wire.performative(0x27, wire.TRUE, wire.TRUE, many)),
+            wire.described(0x99, many),
         ))  # fmt: skip
 
     def link_flow(self, session: Session, link: Link) -> bytes:
@@ -342,6 +370,8 @@ class Peer:
                                    wire.described(chance.randrange(256), chance.choice(VALUES)),
                                    chance.choice(VALUES)))  # fmt: skip
         is_settled = chance.random() < 0.7
+        if self.dares("many values", 3):
+            state, is_settled = self.state_of_many_values(), chance.random() < 0.2
         return wire.frame(
             wire.disposition(is_receiver=is_receiver, first=first, last=last, is_settled=is_settled, state=state),
             self.channel_for(session),
@@ -351,7 +381,7 @@ class Peer:
         handle = self.handle_for(session, link)
         if session.links.pop(handle, None) is not None:
             session.gone.append(handle)
-        error = wire.error("amqp:x") if self.chance.random() < 0.1 else wire.NULL
+        error = self.some_error()
         body = wire.detach(handle, is_closed=self.chance.random() < 0.6, error=error)
         return wire.frame(body, self.channel_for(session))
 
@@ -359,7 +389,13 @@ class Peer:
         channel = self.channel_for(session)
         if self.sessions.pop(channel, None) is not None:
             self.ended.append(channel)
-        return wire.frame(wire.end(wire.error("amqp:x") if self.chance.random() < 0.1 else wire.NULL), channel)
+        return wire.frame(wire.end(self.some_error()), channel)
+
+    def some_error(self) -> bytes:
+        """Of a Detach or an End; mostly none."""
+        if self.dares("many values", 3):
+            return wire.error("amqp:x", "no", self.many_values())
+        return wire.error("amqp:x") if self.chance.random() < 0.1 else wire.NULL
 
     # What befalls frames on their way
 

@@ -82,9 +82,10 @@ def frame(body: bytes, channel: int = 0, *, kind: int = 0, offset: int = 2, size
     return struct.pack(">IBBH", said & 0xFFFFFFFF, offset, kind, channel & 0xFFFF) + body
 
 
-def source(address: str | None, *, is_dynamic: bool = False) -> bytes:
+def source(address: str | None, *, is_dynamic: bool = False, filters: bytes = NULL) -> bytes:
     where = NULL if address is None else text(address)
-    return performative_of_terminus(0x28, where, is_dynamic)
+    dynamic = TRUE if is_dynamic else NULL
+    return performative(0x28, where, NULL, NULL, NULL, dynamic, NULL, NULL, filters)
 
 
 def target(address: str | None, *, is_dynamic: bool = False) -> bytes:
@@ -110,13 +111,16 @@ def begin(
     return performative(BEGIN, answer, uint(next_id), uint(incoming), uint(outgoing), most)
 
 
-def attach(name: str, handle: int, *, is_receiver: bool, address: str | None = "a", is_dynamic: bool = False) -> bytes:
+def attach(
+    name: str, handle: int, *, is_receiver: bool, address: str | None = "a", is_dynamic: bool = False,
+    filters: bytes = NULL, unsettled: bytes = NULL, capabilities: bytes = NULL, properties: bytes = NULL,
+) -> bytes:  # fmt: skip
     ours, theirs = ("to", address) if is_receiver else (address, "from")
     return performative(
         ATTACH, text(name), uint(handle), boolean(is_receiver), NULL, NULL,
-        source(theirs, is_dynamic=is_dynamic and is_receiver),
+        source(theirs, is_dynamic=is_dynamic and is_receiver, filters=filters),
         target(ours, is_dynamic=is_dynamic and not is_receiver),
-        NULL, NULL, NULL if is_receiver else uint(0),
+        unsettled, NULL, NULL if is_receiver else uint(0), NULL, capabilities, capabilities, properties,
     )  # fmt: skip
 
 
@@ -162,8 +166,8 @@ def close(error: bytes = NULL) -> bytes:
     return performative(CLOSE, error)
 
 
-def error(condition: str, description: str = "") -> bytes:
-    return performative(0x1D, symbol(condition), text(description))
+def error(condition: str, description: str = "", info: bytes = NULL) -> bytes:
+    return performative(0x1D, symbol(condition), text(description), info)
 
 
 ACCEPTED, RELEASED = performative(0x24), performative(0x26)

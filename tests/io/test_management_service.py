@@ -22,11 +22,9 @@ class Scene:
 
     def __init__(self, begin: Callable[[Request], Response]) -> None:
         self.replies: list[Message] = []
+        self.credit_returned = 0
         self.names = KnownNames()
-        core = SimpleNamespace(
-            subscribe=lambda address, consumer: None,
-            send=lambda to, payload: self.replies.append(decode_message(payload)),
-        )
+        core = SimpleNamespace(subscribe=lambda address, consumer: None, send=self._send)
         agent = SimpleNamespace(
             begin=begin, failed=lambda error: Response(status=500, description=type(error).__name__, body={})
         )
@@ -36,10 +34,18 @@ class Scene:
             lambda link, to: True, lambda effect: None, lambda: None, self.names,
         )  # fmt: skip
 
+    def _send(self, to: object, payload: bytes, *, asker: Any) -> None:
+        self.replies.append(decode_message(payload))
+        asker.owe()
+
+    def _owe(self) -> None:
+        self.credit_returned += 1
+
     def ask(self, number: int, connection_id: int = 1) -> None:
         payload = encode_message(reply_to="r", correlation_id=str(number), application_properties={}, body=None)
-        attachment = SimpleNamespace(connection_id=connection_id, is_trunk=False, is_edge=False)
-        self.service.on_message(payload, SimpleNamespace(attachment=attachment))
+        attachment = SimpleNamespace(connection_id=connection_id, is_trunk=False, is_edge=False, is_neighbour=False)
+        link: Any = SimpleNamespace(attachment=attachment, is_over_budget=False, owe=self._owe)
+        assert self.service.on_message(payload, link)  # its credit returns with the answer
 
     async def replied(self, count: int) -> None:
         async with asyncio.timeout(10):
@@ -126,6 +132,7 @@ def test_a_fault_while_one_is_answered_leaves_the_others_their_turn() -> None:
             scene.ask(number, connection_id=number)
         await scene.replied(2)
         assert scene.answered == ["1", "3"]
+        assert scene.credit_returned == 3
 
     asyncio.run(run())
     assert len(texts) == 1

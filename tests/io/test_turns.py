@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from router.io.sockets import Hold, Socket
-from router.io.turns import TURN_S, Slices, Turns, take, turn
+from router.io.turns import PASSES_PER_WRITE, TURN_S, Slices, Turns, take, turn
 
 
 class Member:
@@ -56,11 +56,35 @@ def test_long_turns_are_one_a_pass_and_come_in_order() -> None:
         stage = Play()
         for name in "abc":
             stage.member(name, 2, TURN_S)
-        story = await stage.passes(8)
-        assert stage.written == 6
-        return story
+        return await stage.passes(8)
 
     assert asyncio.run(play()) == "a|b|c|a|b|c|||"
+
+
+def test_turns_are_written_together_every_few_passes_and_at_the_end() -> None:
+    async def play() -> list[int]:
+        stage = Play()
+        stage.member("a", 2 * PASSES_PER_WRITE + 3, TURN_S)
+        written: list[int] = []
+        for _ in range(2 * PASSES_PER_WRITE + 4):
+            await stage.passes(1)
+            written.append(stage.written)
+        return written
+
+    few = PASSES_PER_WRITE
+    assert asyncio.run(play()) == [0] * (few - 1) + [1] * few + [2] * 3 + [3] * 2
+
+
+def test_what_a_discarded_member_left_is_written() -> None:
+    async def play() -> int:
+        stage = Play()
+        member = stage.member("a", 9, TURN_S)
+        await stage.passes(1)
+        stage.turns.discard(member)
+        await stage.passes(1)
+        return stage.written
+
+    assert asyncio.run(play()) == 1
 
 
 def test_short_turns_share_a_pass() -> None:
@@ -130,9 +154,8 @@ def test_a_member_that_was_discarded_has_no_turn() -> None:
 def test_a_member_may_be_discarded_by_the_turn_of_another() -> None:
     async def play() -> str:
         stage = Play()
-        stage.member("a", 1, 0)
+        stage.turns.add(Member("a", 1, stage.log, lambda _: stage.turns.discard(second), 0))
         second = stage.member("b", 1, 0)
-        stage.turns._after = lambda: stage.turns.discard(second)
         return await stage.passes(2)
 
     assert asyncio.run(play()) == "a||"

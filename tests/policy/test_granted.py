@@ -52,6 +52,22 @@ def test_an_empty_grant_denies_all_and_none_changes_nothing(rules: Ruleset) -> N
     assert without is None or may(without, "send", "x")
 
 
+@pytest.mark.parametrize("rules", [OFF, group_ruleset(targets="*", allowReplies=True)], ids=["off", "on"])
+def test_the_owner_of_a_dynamic_address_sends_there_only_where_that_is_granted(rules: Ruleset) -> None:
+    """Policy §9.7: its guest's message is rejected, its admin's is not (as in 1.20); §3.16 is for groups' own lists"""
+    target = at("_local/temp.abcdefghijklmno")
+    for targets, is_allowed in ((("foo",), False), ((), False), (("*",), True)):
+        found = granted(rules, GrantedAddresses(targets=targets))
+        assert found is not None
+        message = decide_message(found, MessageFacts(target=target, dynamic_address="own"))
+        link = decide_link(found, LinkFacts(direction="send", address=target, dynamic_address="own"))
+        assert (message.is_allowed, link.is_allowed) == (is_allowed, is_allowed)
+        reader = LinkFacts(direction="receive", address=target, dynamic_address="own")
+        assert decide_link(found, reader).is_allowed  # it made it, and may have made it: allowDynamicSource
+    ungranted = settings(targets="foo")
+    assert decide_message(ungranted, MessageFacts(target=target, dynamic_address="own")).is_allowed
+
+
 def test_what_the_group_denies_stays_denied() -> None:
     found = granted(group_ruleset(denyTargets="secret"), GrantedAddresses(targets=("*",)))
     assert may(found, "send", "x")

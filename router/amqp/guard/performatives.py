@@ -28,6 +28,9 @@ MAX_TAG_BYTES: Final = 32  # AMQP 1.0 §2.8.7
 # Constructors of each type as a field may have it. Null is allowed everywhere: it is "left out".
 _BOOL, _UINT, _USHORT, _UBYTE, _ULONG = "boolean", "uint", "ushort", "ubyte", "ulong"
 _STRING, _BINARY, _SYMBOLS, _MAP, _DESCRIBED = "string", "binary", "symbol", "map", "described"
+# Wrong types that do no harm and that programs are known to write. They are read as what was meant.
+# A list for `multiple`: proton 0.37 in Python, of offered and desired capabilities (engine.values.symbols_of).
+_LISTS: Final = frozenset((0x45, 0xC0, 0xD0))
 _CONSTRUCTORS: Final = {
     _BOOL: frozenset((0x41, 0x42, 0x56)),
     _UINT: frozenset((0x43, 0x52, 0x70)),
@@ -36,7 +39,7 @@ _CONSTRUCTORS: Final = {
     _ULONG: frozenset((0x44, 0x53, 0x80)),
     _STRING: frozenset((0xA1, 0xB1)),
     _BINARY: frozenset((0xA0, 0xB0)),
-    _SYMBOLS: frozenset((0xA3, 0xB3, 0xE0, 0xF0)),  # one, or an array of them
+    _SYMBOLS: frozenset((0xA3, 0xB3, 0xE0, 0xF0)) | _LISTS,  # one, or an array of them
     _MAP: frozenset((0xC1, 0xD1)),
     _DESCRIBED: frozenset((0x00,)),
 }

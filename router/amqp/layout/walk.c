@@ -39,7 +39,8 @@ typedef struct {
   uint8_t section;  /* the latest; 0 before the first */
   uint8_t fields;   /* of the properties, as far as they matter: the first two */
   uint8_t kept_size;
-  bool is_late; /* the first piece of a stream is gone */
+  bool is_late;   /* the first piece of a stream is gone */
+  bool is_early; /* the footer stands before the body, where rhea puts it */
   uint8_t kept[KEPT];
   uint32_t depth;
   level_t levels[MAX_DEPTH + 1]; /* the section's value is the only one in the first */
@@ -65,10 +66,14 @@ static bool push(walk_t *w, uint64_t end, uint32_t left, uint8_t form) {
   return true;
 }
 
-/* May a section stand behind another? Bodies are data, or sequences, or one value. */
-static bool may_follow(uint64_t code, uint8_t last) {
+/* May a section come next? Bodies are data, or sequences, or one value. The footer may stand before them: nothing that
+ * the router reads follows it either way. */
+static bool may_follow(const walk_t *w, uint64_t code) {
+  uint8_t last = w->section;
   if (code < HEADER || code > FOOTER) return false;
-  if (last <= APPLICATION_PROPERTIES || code == FOOTER) return code > last;
+  if (code == FOOTER) return last != FOOTER && !w->is_early;
+  if (last <= APPLICATION_PROPERTIES) return code > last;
+  if (last == FOOTER) return w->is_early && code > APPLICATION_PROPERTIES;
   return code == last && code < VALUE;
 }
 
@@ -114,7 +119,8 @@ static int begin_section(walk_t *w, const uint8_t *at, size_t room) {
   } else {
     return BAD;
   }
-  if (!may_follow(code, w->section) || (w->is_late && code < APPLICATION_PROPERTIES)) return BAD;
+  if (!may_follow(w, code) || (w->is_late && code < APPLICATION_PROPERTIES)) return BAD;
+  if (code == FOOTER) w->is_early = w->section <= APPLICATION_PROPERTIES;
   w->section = (uint8_t)code;
   if (code == MESSAGE_ANNOTATIONS) w->annotations_at = (int64_t)w->at;
   return push(w, UINT64_MAX, 1, OPEN) ? (int)bytes : BAD;
@@ -290,7 +296,7 @@ static void start(walk_t *w) {
   w->user_id_size = w->depth = 0;
   w->at = w->skip_to = 0;
   w->section = w->fields = w->kept_size = 0;
-  w->is_late = false;
+  w->is_late = w->is_early = false;
 }
 
 static int what(const walk_t *w) { return w->user_id_at >= 0 || w->annotations_at >= 0 ? SOMETHING : NOTHING; }

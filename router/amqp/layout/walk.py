@@ -114,12 +114,19 @@ def _is_simple(buffer: Buffer, size: int) -> bool:
     return width == 4 and at + 8 <= size and at + 8 + int(_u32_at(buffer, at + 4)[0]) == size
 
 
-def _may_follow(code: int, last: int) -> bool:
-    """May a section stand behind another? Bodies are data, or sequences, or one value."""
+def _may_follow(code: int, last: int, *, is_early: bool) -> bool:
+    """May a section come after another? Bodies are data, or sequences, or one value.
+
+    is_early  the footer stands before the body, where rhea puts it: nothing that the router reads follows it either way
+    """
     if not HEADER <= code <= FOOTER:
         return False
-    if last <= APPLICATION_PROPERTIES or code == FOOTER:
+    if code == FOOTER:
+        return last != FOOTER and not is_early
+    if last <= APPLICATION_PROPERTIES:
         return code > last
+    if last == FOOTER:
+        return is_early and code > APPLICATION_PROPERTIES
     return code == last < VALUE
 
 
@@ -162,6 +169,7 @@ class PythonWalk:
         self._section = 0  # the latest; 0 before the first
         self._fields = 0  # of the properties, as far as they matter: the first two
         self._is_late = False  # the first piece of a stream is gone
+        self._is_early = False  # the footer stands before the body
         self._kept = b""  # what was cut at the end of a piece
         self._levels: list[_Level] = []  # the section's value is the only one in the first
 
@@ -275,8 +283,11 @@ class PythonWalk:
             code = _CODES.get(bytes(data[at + start : at + size]), 0)
         else:
             return _BAD
-        if not _may_follow(code, self._section) or (self._is_late and code < APPLICATION_PROPERTIES):
+        may_follow = _may_follow(code, self._section, is_early=self._is_early)
+        if not may_follow or (self._is_late and code < APPLICATION_PROPERTIES):
             return _BAD
+        if code == FOOTER:
+            self._is_early = self._section <= APPLICATION_PROPERTIES
         self._section = code
         if code == MESSAGE_ANNOTATIONS:
             self.annotations_at = self._at
