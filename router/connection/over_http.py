@@ -26,7 +26,7 @@ from router.connection.terms import HANDSHAKE_LIMIT_S, Listener
 from router.effects import Log, RouterReason
 from router.web.answers import Answer, text_answer
 from router.web.layer import FAILED, WebLayer, WebReason
-from router.web.limits import MAX_UPGRADES, WEB_BYTES
+from router.web.limits import WEB_BYTES
 from router.web.requests import Request
 from router.web.site import Site
 
@@ -79,7 +79,6 @@ class WebConnection(Connection):
         self._end = _FirstByte(self._begin_web)
         self._is_answering = False
         self._asked: Request | None = None  # what waits for a login
-        self._upgrades = 0
 
     @property
     def tells_why(self) -> bool:
@@ -217,7 +216,6 @@ class WebConnection(Connection):
     def _upgrade(self, request: Request) -> None:
         web, site = self._web, self._site
         assert web is not None
-        self._upgrades += 1
         if not site.has_websockets:
             self._refuse_upgrade("websocket_refused", text_answer(403, "there is no WebSocket here", closes=True))
             return
@@ -225,8 +223,8 @@ class WebConnection(Connection):
         if isinstance(found, Answer):
             reason: RouterReason = "origin_refused" if found.status == 403 else "websocket_refused"
             self._refuse_upgrade(reason, found, request.headers.get("origin", "") if found.status == 403 else "")
-        elif self._upgrades > MAX_UPGRADES or self._expel_where_banned():
-            self.shut()
+        elif self._expel_where_banned():
+            return
         elif not self.gate.gate.take_in(self.gate):
             self._is_reported = True
             self._respond(text_answer(503, "there are too many connections", closes=True))

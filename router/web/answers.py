@@ -25,7 +25,6 @@ PROTECTION: Final[Headers] = (
 STRICT_TRANSPORT: Final = ("strict-transport-security", "max-age=31536000")
 
 _REASONS: Final = {
-    101: "Switching Protocols",
     200: "OK",
     304: "Not Modified",
     400: "Bad Request",
@@ -38,7 +37,6 @@ _REASONS: Final = {
     414: "URI Too Long",
     426: "Upgrade Required",
     431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
     503: "Service Unavailable",
 }
 

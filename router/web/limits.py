@@ -26,8 +26,6 @@ MAX_OPEN_FILES: Final = 32
 # What is held for an HTTP or WebSocket peer besides its connection: a head, an unfinished frame, the objects.
 WEB_BYTES: Final = 24 * 1024
 
-# Attack: a refused upgrade is tried again on the same connection, each time with a new origin or key.
-MAX_UPGRADES: Final = 1
 # Attack: a frame that announces terabytes, so that no Close or Ping of the peer can follow for years. Before the peer
 # is known a frame, or a message in fragments, is no larger than a login may be.
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024

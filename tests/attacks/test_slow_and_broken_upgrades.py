@@ -61,6 +61,27 @@ def test_an_upgrade_without_a_login_ends_in_time() -> None:
     assert [event["reason"] for event in net.audits] == ["handshake_timeout"]
 
 
+def test_an_upgrade_has_its_own_time() -> None:
+    """Not what is left of the connection's first seconds, nor longer than that."""
+    net = Net()
+    peer = WebPeer(net, site(), handshake_timeout_s=20.0)
+    for _ in range(3):
+        assert peer.get("/healthz").status == 200
+        peer.look(limits.KEEP_ALIVE_S - 1)
+    assert peer.upgrade().status == 101
+    assert net.timers[peer.router] == net.now + 20.0
+    peer.look(19.0)
+    assert not peer.is_closed
+    peer.look(2.0)
+    assert peer.is_closed
+
+
+def test_the_first_byte_begins_the_time_of_a_head() -> None:
+    net = Net()
+    peer = WebPeer(net, site()).send(b"G")
+    assert net.timers[peer.router] == net.now + limits.HEAD_S
+
+
 def test_pings_do_not_prolong_the_login() -> None:
     net = Net()
     peer = websocket(net, handshake_timeout_s=3.0)

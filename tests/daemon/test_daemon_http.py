@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from certificates import Certificates
-from daemon_process import Daemon, denials, eventually, start, write_users
+from daemon_process import ROOT, Daemon, denials, eventually, start, write_users
+from free_ports import free_port
 
 INTEROP = Path(__file__).parent.parent / "interop"
 TIMEOUT_S = 40
@@ -242,3 +243,35 @@ def test_prometheus_reads_the_metrics(web: Web, require_tool: Callable[[str, str
     complaints = found.stderr.decode().splitlines()
     assert complaints
     assert [line for line in complaints if not line.startswith("qdr_")] == []
+
+
+PROMETHEUS = """
+global: {{scrape_interval: 1s}}
+scrape_configs:
+  - job_name: palisade
+    static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
+"""
+
+
+def test_a_prometheus_scrapes_it(web: Web, require_tool: Callable[[str, str], Path], tmp_path: Path) -> None:
+    program, port = require_tool("prometheus", "prometheus"), free_port()
+    (tmp_path / "prometheus.yml").write_text(PROMETHEUS.format(port=web.port("both")))
+    rules = ROOT / "deploy" / "monitoring" / "palisade.rules.yml"
+    with (tmp_path / "prometheus.yml").open("a") as configuration:
+        configuration.write(f"rule_files: [{rules}]\n")
+    command = [str(program), f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+    command += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
+
+    def answer(query: str) -> list[Any]:
+        url = f"http://127.0.0.1:{port}/api/v1/{query}"
+        found = subprocess.run(["curl", "-s", "-m", "5", url], capture_output=True, check=False).stdout
+        return json.loads(found or b"{}").get("data", {}).get("result", []) if found.startswith(b"{") else []
+
+    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        (found,) = eventually(lambda: answer("query?query=palisade_info"))
+        assert found["metric"]["router_id"] == "web"
+        assert eventually(lambda: answer("query?query=palisade_event_loop_lag_seconds_bucket"))
+    finally:
+        running.kill()
+        running.wait()
